@@ -115,6 +115,17 @@ class Socket:
 
 
 @dataclass(frozen=True)
+class ThreadFacts:
+    """A thread as the system sees it; the main thread's id is the pid. Source: /proc/PID/task/TID."""
+
+    thread_id: int
+    name: str
+    state: str
+    wait_channel: str | None = None
+    system_call: str | None = None
+
+
+@dataclass(frozen=True)
 class ProcessFacts:
     """What the system knows of a process. `state` is the letter of /proc/PID/stat, "X" for a process that is gone."""
 
@@ -139,13 +150,17 @@ class ProcessFacts:
     standard_pipes: tuple[OpenFile, ...] = ()  # descriptors 1 and 2 where they are pipes
     environment: dict[str, str] = field(default_factory=dict)  # RANK, WORLD_SIZE, MASTER_*, ... only; redacted
     unreadable: tuple[str, ...] = ()  # facts that could not be had, each with its reason
+    io_bytes: int | None = None  # bytes read + written by system calls since its start
+    unusual_threads: tuple[ThreadFacts, ...] = ()  # threads that are neither sleeping nor running: D, T, t, Z
 
 
 @dataclass(frozen=True)
 class ProcessEvidence:
     """A process that is no rank (loader worker, launcher, child, orphan): its facts and its stacks."""
 
-    role: str  # "loader-worker", "launcher", "child", "orphan", "job" (a process of the job whose part is not known)
+    # "loader-worker", "launcher", "compile-worker", "helper" (resource tracker, fork server, torch_shm_manager),
+    # "child" (of a rank), "orphan" (of a rank or launcher that is gone), "job" (of the job, part not known)
+    role: str
     facts: ProcessFacts
     stacks: tuple[ThreadStack, ...] = ()
     earlier_stacks: tuple[ThreadStack, ...] = ()
@@ -660,3 +675,152 @@ class Incident:
     updated_at: float = 0.0
     schema: str = SCHEMA
     hangwatch_version: str = ""
+    taken_at: float = 0.0  # when the evidence was taken
+    last_progress_at: float = 0.0
+    sampled_twice: bool = True
+
+
+# ---------------------------------------------------------------- between a node and the dashboard
+
+
+@dataclass(frozen=True)
+class GroupMembers:
+    """A process group by its short `id` (a digest of name and members), so that batches need not repeat the members.
+
+    `members` is text in ranges, in group order: "0-3,8,7" (a group of 10,000 ranks is "0-9999").
+    """
+
+    id: str
+    name: str
+    members: str
+    description: str = ""
+    backend: str = ""
+
+
+@dataclass(frozen=True)
+class GroupBeat:
+    """How far a rank is in the group `id`; counts as in `GroupHead`."""
+
+    id: str
+    issued: int = -1
+    completed: int = -1
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class LoaderBeat:
+    """The moving part of `LoaderFacts`."""
+
+    index: int
+    length: int | None = None
+    epoch: int = -1
+    drawn: int = 0
+    exhausted: bool = False
+    left: bool = False
+    inside_next: bool = False
+    num_workers: int = 0
+    training: bool = True
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """Steps `first` to `last` (of `epoch`) in which a rank issued `issued` collectives each in the group `id`."""
+
+    id: str
+    first: int
+    last: int
+    issued: int
+    epoch: int | None = None
+    first_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class RankBeat:
+    """One rank in a batch: the small and moving part of its `Reading`, and what the watchdog makes of it."""
+
+    rank: int
+    pid: int
+    phase: Phase
+    phase_at: float
+    progress: Progress
+    ticker_at: float = 0.0
+    still_s: float = 0.0
+    patience_s: float = 0.0
+    waiting_for: str = ""
+    heads: tuple[GroupBeat, ...] = ()
+    loaders: tuple[LoaderBeat, ...] = ()
+    times: StepTimes = field(default_factory=StepTimes)
+    exception: str = ""  # "ValueError: ..." where one is recorded
+    process_state: str = ""  # the letter of /proc/PID/stat where known, "X" for gone
+    runs: tuple[StepRun, ...] = ()  # finished steps since the batch before
+
+
+@dataclass(frozen=True)
+class NodeHello:
+    """What of a node does not change by the second: in the first batch, after a change, and when the dashboard asks."""
+
+    job: Job
+    host: str
+    started_at: float  # the watchdog's
+    ranks: tuple[Identity, ...] = ()
+    groups: tuple[GroupMembers, ...] = ()
+    hangwatch_version: str = ""
+
+
+@dataclass(frozen=True)
+class NodeBatch:
+    """All ranks of a node at one moment; one a second. `boot` names the watchdog's run, `sequence` counts in it from 0."""
+
+    job: str  # Job.id
+    node: str
+    boot: str
+    sequence: int
+    taken_at: float
+    ranks: tuple[RankBeat, ...] = ()
+    hello: NodeHello | None = None
+    facts: NodeFacts | None = None  # now and then
+    warnings: tuple[HealthWarning, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
+    dropped: int = 0  # batches that the spool had to give up since the boot
+    closing: bool = False  # the watchdog goes: the node's part of the job is over
+    exit_code: int | None = None  # of the watched command, with `closing`
+
+
+@dataclass(frozen=True)
+class NodeCommand:
+    """What the dashboard wants of a node: "capture" (answer with `request`), or "hello" (send it with the next batch)."""
+
+    kind: str
+    request: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class NodeReply:
+    """The dashboard's answer to a batch. `server_time` lets a node see how its clock differs."""
+
+    accepted: int
+    server_time: float
+    commands: tuple[NodeCommand, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeCapture:
+    """A node's part of a capture. `request` is empty where the node captured without being asked."""
+
+    job: str
+    node: str
+    boot: str
+    snapshot: Snapshot
+    request: str = ""
+
+
+@dataclass(frozen=True)
+class NodeIncident:
+    """An incident that a node's watchdog has judged by itself."""
+
+    job: str
+    node: str
+    boot: str
+    incident: Incident
