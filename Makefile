@@ -64,7 +64,7 @@ apt: ## (part) chromium, postgresql and iproute2 for the tests that need them
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "hangwatch: no Python 3.11 or newer found; make PYTHON=/path/to/python3 names one" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || scripts/apt-packages --required python3-venv
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "hangwatch: $(PYTHON) cannot make a virtual environment; install its venv module" >&2; exit 1; }
 
 $(VENV)/env.stamp: pyproject.toml | $(BIN)/python
 	@echo "hangwatch: installing into $(VENV) (once; torch is large)"

@@ -1,0 +1,55 @@
+"""What a killed process ran still counts as covered."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from coverage import CoverageData
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """\
+import threading
+
+print("ready", flush=True)
+threading.Event().wait()
+"""
+CONFIGURATION = """\
+[run]
+parallel = true
+plugins = tests.save_coverage
+"""
+
+
+def saved_by(folder: Path, limit_s: float) -> Path:
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        for path in folder.glob(".coverage.*"):
+            if path.stat().st_size and not path.name.endswith("-journal"):
+                return path
+        time.sleep(0.1)
+    raise TimeoutError(f"nothing saved within {limit_s} s")
+
+
+def test_a_process_that_hangs_and_is_killed_counts(tmp_path: Path) -> None:
+    # GIVEN a measured script that hangs
+    script = tmp_path / "hangs.py"
+    script.write_text(SCRIPT)
+    (tmp_path / "coveragerc").write_text(CONFIGURATION)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    command = [sys.executable, "-m", "coverage", "run", "--rcfile=coveragerc", str(script)]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    ) as hanging:
+        assert hanging.stdout is not None
+        assert hanging.stdout.readline() == "ready\n"
+        # WHEN it has stood still for a while and is killed
+        data_file = saved_by(tmp_path, limit_s=30)
+        hanging.kill()
+    # THEN all its lines count
+    data = CoverageData(str(data_file))
+    data.read()
+    assert data.lines(str(script)) == [1, 3, 4]
