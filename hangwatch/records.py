@@ -685,7 +685,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class GroupMembers:
-    """A process group by its short `id` (a digest of name and members), so that batches need not repeat the members.
+    """A process group by its short `id`, a digest of name and members: batches need not repeat the members.
 
     `members` is text in ranges, in group order: "0-3,8,7" (a group of 10,000 ranks is "0-9999").
     """
@@ -725,7 +725,7 @@ class LoaderBeat:
 
 @dataclass(frozen=True)
 class StepRun:
-    """Steps `first` to `last` (of `epoch`) in which a rank issued `issued` collectives each in the group `id`."""
+    """Steps `first` to `last` (of `epoch`) in which a rank issued `issued` collectives each in group `id`."""
 
     id: str
     first: int
@@ -758,7 +758,7 @@ class RankBeat:
 
 @dataclass(frozen=True)
 class NodeHello:
-    """What of a node does not change by the second: in the first batch, after a change, and when the dashboard asks."""
+    """What of a node does not change by the second: sent first, after a change, and when the dashboard asks."""
 
     job: Job
     host: str
@@ -770,7 +770,10 @@ class NodeHello:
 
 @dataclass(frozen=True)
 class NodeBatch:
-    """All ranks of a node at one moment; one a second. `boot` names the watchdog's run, `sequence` counts in it from 0."""
+    """All ranks of a node at one moment; one a second. `boot` names the watchdog's run.
+
+    `sequence` counts within the boot from 0.
+    """
 
     job: str  # Job.id
     node: str
@@ -789,7 +792,7 @@ class NodeBatch:
 
 @dataclass(frozen=True)
 class NodeCommand:
-    """What the dashboard wants of a node: "capture" (answer with `request`), or "hello" (send it with the next batch)."""
+    """What the dashboard wants of a node: "capture" (answer with `request`), "hello" (in the next batch)."""
 
     kind: str
     request: str = ""
