@@ -427,6 +427,7 @@ class RankEvidence:
     last_output: str = ""  # last lines of its log, where a log file exists
     crash_trace: str = ""  # faulthandler's output, where there is one
     lock_files: tuple[LockFile, ...] = ()
+    ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells who died first
 
     @property
     def stalled(self) -> bool:
@@ -650,6 +651,7 @@ class RankReport:
     last_output: str = ""
     crash_trace: str = ""
     lock_files: tuple[LockFile, ...] = ()
+    ended_at: float | None = None
 
 
 @dataclass(frozen=True)
