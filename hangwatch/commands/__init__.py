@@ -1,0 +1,101 @@
+"""The command line. One file a subcommand, with `HELP`, `add_arguments(parser)` and `run(arguments) -> int`.
+
+Only the wanted subcommand is imported, and only `main` prints errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from hangwatch.errors import HangwatchError
+from hangwatch.settings import SettingsError
+from hangwatch.wire import WireError
+
+SUBCOMMANDS = ("run", "report", "analyze", "doctor", "dashboard", "demo", "bench")
+DESCRIPTION = "Says which rank hangs a distributed PyTorch job, on which line, why, and how to fix it."
+INTERRUPTED = 130  # what a shell reports for Ctrl-C
+BROKEN_PIPE = 141
+USAGE = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand, return its exit code; 2 after an error that a user can mend, told in one line."""
+    own, command = _cut(list(sys.argv[1:] if argv is None else argv))
+    try:
+        code = _run(own, command)
+        sys.stdout.flush()
+        return code
+    except (HangwatchError, SettingsError, WireError) as error:
+        return _complain(error)
+    except BrokenPipeError:
+        # The reader has left. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(own: list[str], command: list[str]) -> int:
+    try:
+        arguments = parser(own[0] if own and own[0] in SUBCOMMANDS else None).parse_args(own)
+    except SystemExit as exit:  # --help, --version, and usage errors, which argparse has printed
+        return exit.code if isinstance(exit.code, int) else USAGE
+    arguments.command = command
+    code: int = arguments.run(arguments)
+    return code
+
+
+def _cut(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Our own arguments, and the command behind `--` that `hangwatch run` starts."""
+    if argv[:1] != ["run"] or "--" not in argv:
+        return argv, []
+    dashes = argv.index("--")
+    return argv[:dashes], argv[dashes + 1 :]
+
+
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all subcommands, or of `only` one, so that the others need not be imported."""
+    result = argparse.ArgumentParser(prog="hangwatch", description=DESCRIPTION)
+    result.add_argument("--version", action=_Version)
+    subparsers = result.add_subparsers(metavar="COMMAND", required=True)
+    for name in SUBCOMMANDS if only is None else (only,):
+        module = _module(name)
+        if module is not None:
+            added = subparsers.add_parser(name, help=module.HELP, description=module.HELP)
+            module.add_arguments(added)
+            added.set_defaults(run=module.run)
+    return result
+
+
+def _module(name: str) -> ModuleType | None:
+    where = f"{__name__}.{name}"
+    return importlib.import_module(where) if importlib.util.find_spec(where) else None
+
+
+def _complain(error: Exception) -> int:
+    from hangwatch.report.words import clean
+
+    print(f"hangwatch: {clean(str(error))}", file=sys.stderr)
+    return USAGE
+
+
+class _Version(argparse.Action):
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="say the version and end")
+
+    def __call__(self, parser: argparse.ArgumentParser, *ignored: Any) -> None:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("hangwatch")
+        except metadata.PackageNotFoundError:
+            version = "of a checkout that is not installed"
+        print(f"hangwatch {version}")
+        parser.exit()

@@ -1,0 +1,66 @@
+"""`hangwatch report [FILE]`: an incident, told again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "print an incident again, or write it in another form"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="an incident-*.json (default: the newest one)"
+    )
+    parser.add_argument(
+        "--report-dir", metavar="DIR", help="where to look for the newest one (hangwatch-reports)"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--html", metavar="OUT", help="write it as one HTML file; - is standard output")
+    form.add_argument("--json", metavar="OUT", help="write it as JSON; - is standard output")
+    form.add_argument("--speedscope", metavar="OUT", help="write the merged stacks for speedscope.app")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from hangwatch.report import files, terminal
+
+    path = Path(arguments.file) if arguments.file else _newest(arguments.report_dir)
+    incident = files.read(path)
+    if arguments.html:
+        from hangwatch.report import html
+
+        _put(arguments.html, html.render(incident))
+    elif arguments.json:
+        from hangwatch import wire
+
+        _put(arguments.json, wire.dumps(incident, indent=1) + "\n")
+    elif arguments.speedscope:
+        from hangwatch.report import speedscope
+
+        _put(arguments.speedscope, speedscope.render(incident))
+    else:
+        beside = path.with_suffix(".html")
+        terminal.show(incident, sys.stdout, report=str(beside if beside.exists() else path))
+    return 0
+
+
+def _newest(report_dir: str | None) -> Path:
+    from hangwatch.report import files
+    from hangwatch.settings import Settings
+
+    directory = Settings.load(report_dir=report_dir).report_dir
+    path = files.latest(directory)
+    if path is None:
+        raise files.ReportError(f"no incident in {directory}; name a file, or the place with --report-dir")
+    return path
+
+
+def _put(out: str, text: str) -> None:
+    from hangwatch.report import files
+
+    if out == "-":
+        sys.stdout.write(text)
+    else:
+        files.write_text(Path(out), text)
+        print(f"hangwatch: wrote {out}")

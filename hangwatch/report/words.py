@@ -1,0 +1,156 @@
+"""The words that every renderer shares, so that the terminal, the HTML file and the page say the same."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from hangwatch.records import Certainty, Culprit, Frame, Incident, Stage, Status, Wait
+
+MOST_RUNS = 8  # longer lists of ranks are cut: nobody reads them
+NO_VERDICT = "no cause can be named from this evidence"
+
+
+def clean(text: str) -> str:
+    """`text` on one line with everything unprintable made visible.
+
+    A rank can put any string into a report; escape sequences must not reach a terminal.
+    """
+    return "".join(_visible(character) for character in text)
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t\r":
+        return " "
+    # Control, format (bidirectional, zero width), surrogate, private, unassigned; separators of lines.
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return character
+
+
+def clipped(text: str, most: int) -> str:
+    """`text` cleaned, of at most `most` characters."""
+    text = clean(text[: most + 1])
+    return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
+
+
+def duration(seconds: float) -> str:
+    """3.1 s, 95 s, 12 min 5 s, 3 h 20 min."""
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes with a unit: 512 B, 3.4 MiB, 80 GiB."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers as (first, last): 0, 1, 2, 5 gives (0, 2), (5, 5)."""
+    result: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if result and result[-1][1] == number - 1:
+            result[-1] = (result[-1][0], number)
+        else:
+            result.append((number, number))
+    return result
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0-2 and 5."""
+    found = runs(numbers)
+    words = [str(first) if first == last else f"{first}-{last}" for first, last in found[:MOST_RUNS]]
+    if rest := sum(last - first + 1 for first, last in found[MOST_RUNS:]):
+        words.append(f"{rest} more")
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def ranks(numbers: Iterable[int]) -> str:
+    """ "rank 3", "ranks 0-2 and 5", "no rank"."""
+    known = set(numbers)
+    if not known:
+        return "no rank"
+    return f"rank{'s' if len(known) > 1 else ''} {ranges(known)}"
+
+
+def place(frame: Frame) -> str:
+    """train.py:88, with the whole path left to the report's details."""
+    name = PurePath(frame.file).name or frame.file
+    return f"{name}:{frame.line}" if frame.line else name
+
+
+def culprit(who: Culprit) -> str:
+    """rank 3, pid 4711 on node-b"""
+    kind = "" if who.process == "rank" else who.process.replace("-", " ")
+    name = "" if who.rank is None else f"rank {who.rank}"
+    if kind:
+        name = f"{kind} of {name}" if name else kind
+    pid = "" if who.pid is None else f", pid {who.pid}"
+    return f"{name or 'a process'}{pid}{f' on {who.host}' if who.host else ''}"
+
+
+def culprits(blamed: tuple[Culprit, ...], most: int = 3) -> str:
+    """All who are to blame: each by name where they are few, by ranges of ranks where they are many."""
+    if len(blamed) <= most:
+        return "; ".join(culprit(who) for who in blamed)
+    known = [who.rank for who in blamed if who.rank is not None]
+    name = ranks(known) if known else f"{len(blamed)} processes"
+    hosts = sorted({who.host for who in blamed if who.host})
+    if not hosts:
+        return name
+    return f"{name} on {', '.join(hosts) if len(hosts) <= most else f'{len(hosts)} hosts'}"
+
+
+def wait(edge: Wait) -> str:
+    """rank 3, in all_reduce 12 of group 0 (train.py:71)"""
+    whom = f"{ranks(edge.awaited)}, " if edge.awaited else ""
+    at = f" ({place(edge.where)})" if edge.where else ""
+    return f"{whom}in {edge.what}{at}" if whom else f"{edge.what}{at}"
+
+
+def headline(incident: Incident) -> str:
+    """HUNG, proven, 3.1 s after the last step"""
+    if incident.status is Status.RECOVERED:
+        stood = (incident.closed_at or incident.updated_at) - incident.opened_at + incident.detected_after_s
+        return f"RECOVERED after {duration(stood)} without progress"
+    after = f"{duration(incident.detected_after_s)} {_since(incident)}"
+    return f"{incident.status.upper()}, {certainty(incident)}, {after}"
+
+
+def certainty(incident: Incident) -> str:
+    """proven, likely, or "cause undetermined"."""
+    sure = incident.verdict.certainty
+    return "cause undetermined" if sure is Certainty.UNDETERMINED else str(sure)
+
+
+def _since(incident: Incident) -> str:
+    if incident.status is Status.LINGERING or incident.stage is Stage.EXIT:
+        return "after the end of training"
+    if any(rank.progress is not None and rank.progress.step >= 0 for rank in incident.ranks):
+        return "after the last step"
+    return "after the start" if incident.stage is Stage.START else "after the last progress"
+
+
+def missing_evidence(incident: Incident) -> str:
+    """Which evidence could not be had and why: "stacks of rank 1 (not allowed), gpu (no driver)"."""
+    lost: dict[tuple[str, str], list[int]] = {}
+    for note in incident.capture:
+        if not note.ok:
+            lost.setdefault((note.source, note.detail), []).extend([] if note.rank is None else [note.rank])
+    return ", ".join(
+        source + (f" of {ranks(whose)}" if whose else "") + (f" ({detail})" if detail else "")
+        for (source, detail), whose in lost.items()
+    )
