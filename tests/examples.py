@@ -99,11 +99,8 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
         certainty=Certainty.PROVEN,
         summary=f"Rank {culprit} ran out of data: it drew {short} of {BATCHES} batches in epoch 0 "
         "and has left the loop (dist.barrier, train.py:88).",
-        details=(
-            f"{who_waits} wait in loss.backward (train.py:71) for its all_reduce, which will never come.",
-        ),
-        fix="give every rank the same number of batches: DistributedSampler(..., drop_last=True), "
-        "or pad the last one",
+        details=(f"{who_waits} wait in loss.backward (train.py:71) for its all_reduce, which will never come.",),
+        fix="give every rank the same number of batches: DistributedSampler(..., drop_last=True), or pad the last one",
         docs="https://hangwatch.readthedocs.io/causes#uneven-steps",
         culprits=(Culprit(culprit, pid, host, where=BARRIER),),
         victims=victims,
@@ -120,9 +117,7 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
                 Certainty.UNDETERMINED,
                 "no rank is alone in a collective reached from a rank-guarded branch",
             ),
-            Alternative(
-                "early-exit", Certainty.UNDETERMINED, f"the loader of rank {culprit} is exhausted, not left"
-            ),
+            Alternative("early-exit", Certainty.UNDETERMINED, f"the loader of rank {culprit} is exhausted, not left"),
         ),
         waits=(
             *(Wait(rank, (culprit,), f"all_reduce {2 * short + 1} of group 0", BACKWARD) for rank in victims),
@@ -150,12 +145,8 @@ def uneven_steps_snapshot(world_size: int = 4, culprit: int = 3, ranks_per_node:
         taken_at=NOTICED_AT + 1.2,
         ranks=ranks,
         launchers=tuple(_launcher(first, ranks_per_node) for first in range(0, world_size, ranks_per_node)),
-        nodes=tuple(
-            _node(first, world_size, ranks_per_node) for first in range(0, world_size, ranks_per_node)
-        ),
-        divergences=(
-            Divergence("0", members, BATCHES - 1, 0, BATCHES - 1, counts, (culprit,), seen_at=HUNG_AT + 0.8),
-        ),
+        nodes=tuple(_node(first, world_size, ranks_per_node) for first in range(0, world_size, ranks_per_node)),
+        divergences=(Divergence("0", members, BATCHES - 1, 0, BATCHES - 1, counts, (culprit,), seen_at=HUNG_AT + 0.8),),
         warnings=(
             HealthWarning(
                 "uneven-forecast",
@@ -202,6 +193,19 @@ def lingering() -> Incident:
     )
     judgement = Judgement(Status.LINGERING, Stage.EXIT, verdict)
     return incident(judgement, uneven_steps_snapshot(), id="90cc", opened_at=HUNG_AT + 12.0)
+
+
+def undetermined() -> Incident:
+    """All ranks in the same call, nothing to be seen outside: an honest "not known"."""
+    verdict = Verdict(
+        cause="undetermined",
+        certainty=Certainty.UNDETERMINED,
+        summary="All 4 ranks stand still and nothing found says why; the evidence is in the report.",
+        fix="look at the stacks; py-spy with native frames or NCCL_DEBUG=INFO may tell more",
+        evidence=("all ranks are in the same all_reduce, number 501 of group 0",),
+    )
+    judgement = Judgement(Status.HUNG, Stage.STEP, verdict)
+    return incident(judgement, uneven_steps_snapshot(), id="0b0b", opened_at=HUNG_AT + 126.0)
 
 
 def host_of(rank: int, ranks_per_node: int = 2) -> str:
@@ -325,13 +329,9 @@ def _collectives(world_size: int, short: bool) -> Collectives:
     ]
     last = 2 * (BATCHES - 1) + 1
     if short:
-        ending = [
-            Collective("0", last, "barrier", ((1,),), ("float32",), False, frames=BARRIER_STACK, at=HUNG_AT)
-        ]
+        ending = [Collective("0", last, "barrier", ((1,),), ("float32",), False, frames=BARRIER_STACK, at=HUNG_AT)]
     else:
-        ending = [
-            replace(steps[k], seq=last + k, retired=False, at=HUNG_AT, step=BATCHES - 1) for k in range(2)
-        ]
+        ending = [replace(steps[k], seq=last + k, retired=False, at=HUNG_AT, step=BATCHES - 1) for k in range(2)]
     return Collectives(_heads(world_size, short), (*steps, *ending), (ending[0],), "flight-recorder")
 
 
@@ -405,4 +405,5 @@ EXAMPLES: dict[str, Callable[[], Incident]] = {
     "uneven-steps": uneven_steps,
     "waiting": waiting,
     "lingering": lingering,
+    "undetermined": undetermined,
 }

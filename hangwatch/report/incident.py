@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -87,23 +87,8 @@ def recovered(incident: Incident, closed_at: float) -> Incident:
 
 
 # Fields that a rank's evidence and its report share under one name.
-_SHARED = (
-    "rank",
-    "host",
-    "pid",
-    "process",
-    "stacks",
-    "earlier_stacks",
-    "collectives",
-    "workers",
-    "children",
-    "gpu",
-    "still_s",
-    "patience_s",
-    "moved",
-    "last_output",
-    "crash_trace",
-    "lock_files",
+_SHARED = tuple(
+    {entry.name for entry in fields(RankEvidence)} & {entry.name for entry in fields(RankReport)} - {"reading"}
 )
 
 

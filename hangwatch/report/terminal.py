@@ -47,9 +47,7 @@ def waiting_line(verdict: Verdict, still_s: float, color: bool = False) -> str:
     return f"hangwatch: {_styled('WAITING', _YELLOW, color)} for {words.duration(still_s)}: {sentence}\n"
 
 
-def show(
-    incident: Incident, stream: TextIO, report: str = "", environment: Mapping[str, str] = os.environ
-) -> None:
+def show(incident: Incident, stream: TextIO, report: str = "", environment: Mapping[str, str] = os.environ) -> None:
     """Print an incident on `stream` as wide and as colourful as it allows, in one write."""
     interactive = stream.isatty()
     width = shutil.get_terminal_size((100, 24)).columns if interactive else 100
@@ -119,9 +117,7 @@ class _Page:
         """Lines behind `indent` spaces; `most` is how many they may be on a screen of 100 columns."""
         room = self.width - indent
         most = max(most, -(-most * (100 - indent) // room))
-        lines = textwrap.wrap(
-            words.clean(text), room, max_lines=most, placeholder=" ...", break_on_hyphens=False
-        )
+        lines = textwrap.wrap(words.clean(text), room, max_lines=most, placeholder=" ...", break_on_hyphens=False)
         return [" " * indent + _styled(line, style, self.color) for line in lines]
 
     def row(self, row: _Row) -> _Row:
