@@ -91,6 +91,7 @@ class ThreadStack:
     active: bool | None = None
     main: bool = False
     source: str = "py-spy"
+    block: str = ""  # "except" or "finally": the block around the user's innermost line, where its source could be read
 
 
 @dataclass(frozen=True)
