@@ -43,7 +43,7 @@ def _identities(environment: Mapping[str, str], host: str) -> Iterator[str]:
         if number := environment.get(variable):
             step = environment.get("SLURM_STEP_ID", "") if system == "slurm" else ""
             yield f"{system}-{number}{f'.{step}' if step else ''}"
-    # "none" is torchrun's default; "0" stands for no id in some launchers' scripts, but is the user's own choice.
+    # "none" is what torchrun puts where nobody gave an id: every such job of the world has it.
     run = environment.get("TORCHELASTIC_RUN_ID", "none")
     if run not in ("", "none"):
         yield f"torchrun-{run}"

@@ -1,0 +1,41 @@
+"""The watchdog process that `hangwatch.attach` starts beside the ranks of a node. Not for people: see `hangwatch run`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hangwatch.settings import Settings
+from hangwatch_agent import assemble, rundir
+
+HOW_LONG_EMPTY = 30.0  # seconds to wait for the first board
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="hangwatch_agent")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--lock", type=int, required=True, help="the locked descriptor, held for as long as we live")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    watch(arguments.folder)
+    return 0
+
+
+def watch(folder: Path) -> None:
+    """Watch the ranks whose boards lie in `folder` until the last of them has gone, and leave nothing behind."""
+    settings = Settings.load()
+    (folder / rundir.WATCHDOG_PID).write_text(str(os.getpid()))
+    watchdog = assemble.watchdog(folder, settings, assemble.job_of_environment(settings), root=None)
+    signal.signal(signal.SIGTERM, lambda *_: watchdog.halt())
+    try:
+        watchdog.run(until_alone=True, empty_for=HOW_LONG_EMPTY)
+        watchdog.close()
+    finally:
+        rundir.remove(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Puts a watchdog together from settings: the one place that knows all its parts."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from hangwatch.records import Incident, Job, Reading, Snapshot
+from hangwatch.settings import Settings
+from hangwatch_agent.abort import end_ranks
+from hangwatch_agent.board import BoardError, read_board, request_collectives
+from hangwatch_agent.capture import Means, Target, capture
+from hangwatch_agent.capture.redact import redact_command
+from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.jobname import job_identity
+from hangwatch_agent.roster import Standing
+from hangwatch_agent.watchdog import Watchdog
+
+
+def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) -> Watchdog:
+    """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
+    casebook = Casebook(settings.report_dir, sys.stderr)
+    made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook)
+    if settings.on_hang == "abort":
+        made.on_hang = lambda incident: _abort(made, incident)
+    return made
+
+
+def job_of_command(command: Sequence[str], settings: Settings) -> Job:
+    """The job that `hangwatch run` watches."""
+    identifier, name = job_identity(os.environ, job=settings.job, parent=os.getpid(), command=command)
+    text = redact_command(shlex.join(command))
+    return Job(id=identifier, name=name, world_size=None, command=text, started_at=time.time())
+
+
+def job_of_environment(settings: Settings) -> Job:
+    """The job of the rank that attached."""
+    identifier, name = job_identity(os.environ, job=settings.job, parent=os.getppid())
+    return Job(id=identifier, name=name, world_size=None, started_at=time.time())
+
+
+class Evidence:
+    """The watchdog's way to a snapshot: all captures of this machine, kept ready (NVML is started once)."""
+
+    def __init__(self, job: Job, *, root: int | None, run_id: str) -> None:
+        self._job = job
+        self._root = root
+        self._run_id = run_id
+        self._means = Means(request_collectives=request_collectives)
+
+    def __call__(self, standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
+        woken = False
+
+        def nap(seconds: float) -> None:
+            nonlocal woken
+            woken = sleep(seconds) or woken
+
+        taken = capture(
+            [Target(each.reading, each.path) for each in standings],
+            reread=_reread,
+            root=self._root,
+            run_id=self._run_id,
+            means=replace(self._means, sleep=nap),
+        )
+        return Snapshot(
+            job=self._job,
+            taken_at=taken.taken_at,
+            ranks=taken.ranks,
+            launchers=taken.launchers,
+            others=taken.others,
+            nodes=(taken.node,),
+            notes=taken.notes,
+            sampled_twice=taken.sampled_twice and not woken,
+        )
+
+
+def _reread(target: Target) -> Reading | None:
+    try:
+        return read_board(target.board_path)
+    except (BoardError, OSError):
+        return None
+
+
+def _abort(made: Watchdog, incident: Incident) -> None:
+    """End the job in a thread: the watchdog goes on looking, so that a restarted job is watched too."""
+    culprits = [who.pid for who in incident.verdict.culprits if who.pid is not None]
+    made.aborted = True
+
+    def end() -> None:
+        killed = end_ranks(made.standings, culprits, made.settings.abort_grace)
+        stubborn = f"; {len(killed)} of them had to be killed" if killed else ""
+        made.casebook.say(f"hangwatch: ended the ranks, as --on-hang abort asks{stubborn}")
+
+    threading.Thread(target=end, name="hangwatch-abort", daemon=True).start()
+

@@ -1,0 +1,129 @@
+"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and what is said of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+import hangwatch
+from hangwatch.records import Certainty, Incident, Judgement, Snapshot, Status, Verdict
+from hangwatch.report import files, terminal
+from hangwatch.report.incident import incident, new_id, recovered
+
+CERTAINTIES = (Certainty.UNDETERMINED, Certainty.LIKELY, Certainty.PROVEN)
+WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
+
+
+class Casebook:
+    """Holds the open incident and writes it. Nothing here raises for a full disk or a closed terminal.
+
+    `told` is called with every version of an incident that was written: the link passes it on to the dashboard.
+    """
+
+    def __init__(
+        self,
+        report_dir: str,
+        stream: TextIO,
+        *,
+        told: Callable[[Incident], None] = lambda incident: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.report_dir = report_dir
+        self.open: Incident | None = None
+        self.closed: list[Incident] = []
+        self._stream = stream
+        self._told = told
+        self._clock = clock
+        self._noticed: set[str] = set()
+        self._complained = False
+
+    def judged(self, judgement: Judgement, snapshot: Snapshot) -> None:
+        """Take note of a judgement: open an incident, or make the open one better."""
+        if judgement.status not in WORTH_AN_INCIDENT:
+            return
+        if self.open is None:
+            self._open(judgement, snapshot)
+        elif _better(judgement, self.open):
+            self._sharpen(self.open, judgement, snapshot)
+
+    def moved_on(self) -> None:
+        """Close the open incident as recovered."""
+        if self.open is None:
+            return
+        now = self._clock()
+        ended = recovered(self.open, now)
+        self.open = None
+        self.closed.append(ended)
+        path = self._write(ended)
+        self.say(f"hangwatch: RECOVERED: the job moves again, after {now - ended.opened_at:.0f} s ({path})")
+
+    def file_away(self) -> None:
+        """Close the open incident as it stands."""
+        if self.open is not None:
+            self.closed.append(self.open)
+            self.open = None
+
+    def say(self, line: str) -> None:
+        """Print one line on the terminal, which may have gone."""
+        try:
+            self._stream.write(line.rstrip("\n") + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass
+
+    def say_once(self, key: str, line: str) -> None:
+        """Print a line unless one with this key has been printed."""
+        if key not in self._noticed:
+            self._noticed.add(key)
+            self.say(line)
+
+    def _open(self, judgement: Judgement, snapshot: Snapshot) -> None:
+        self.open = incident(
+            judgement, snapshot, id=new_id(), opened_at=self._clock(), hangwatch_version=hangwatch.__version__
+        )
+        self._publish(self.open)
+
+    def _sharpen(self, known: Incident, judgement: Judgement, snapshot: Snapshot) -> None:
+        self.open = incident(
+            judgement,
+            snapshot,
+            id=known.id,
+            opened_at=known.opened_at,
+            detected_after_s=known.detected_after_s,
+            updated_at=self._clock(),
+            hangwatch_version=known.hangwatch_version,
+        )
+        if _says_something_else(known.verdict, judgement.verdict) or known.status != judgement.status:
+            self._publish(self.open)
+        else:
+            self._write(self.open)
+
+    def _publish(self, found: Incident) -> None:
+        path = self._write(found)
+        try:
+            terminal.show(found, self._stream, report=path)
+        except (OSError, ValueError):
+            pass
+
+    def _write(self, found: Incident) -> str:
+        written = files.write(found, self.report_dir)
+        if written.error is not None and not self._complained:
+            self._complained = True
+            self.say(f"hangwatch: {written.error}")
+        self._told(found)
+        return str(written.best) if written.best else f"not written: {written.error}"
+
+
+def _better(judgement: Judgement, known: Incident) -> bool:
+    """Whether a new judgement should replace the one that stands: surer, or the job has come down since.
+
+    A failed job is looked at again while its ranks go down; only a surer verdict may rewrite what the first look saw,
+    because the first look had more of them alive.
+    """
+    surer = CERTAINTIES.index(judgement.verdict.certainty) - CERTAINTIES.index(known.verdict.certainty)
+    return surer > 0
+
+
+def _says_something_else(before: Verdict, after: Verdict) -> bool:
+    return before.cause != after.cause or before.culprits != after.culprits or before.certainty != after.certainty

@@ -1,0 +1,91 @@
+"""Where the boards of a job lie: a folder that is private to the user, one below it for every job of this machine.
+
+`/dev/shm` where it can be had, for a board there is never written to a disk; the temporary folder else. A folder that
+belongs to somebody else, or that others may write to, is refused: who can write there could feed us false boards.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hangwatch.settings import Settings
+from hangwatch_agent.jobname import job_identity
+
+BOARD_GLOB = "rank-*.board"
+WATCHDOG_PID = "watchdog.pid"
+WATCHDOG_LOCK = "watchdog.lock"
+
+
+class RunDirError(OSError):
+    """No folder for the boards. The message says which was tried, why it failed, and what to do."""
+
+
+def roots(settings: Settings) -> Iterator[Path]:
+    """The folders to try, best first."""
+    if settings.run_dir:
+        yield Path(settings.run_dir)
+        return
+    name = f"hangwatch-{os.getuid()}"
+    if Path("/dev/shm").is_dir():
+        yield Path("/dev/shm") / name
+    yield Path(tempfile.gettempdir()) / name
+
+
+def make(settings: Settings, job: str) -> Path:
+    """The folder of job `job`, made if need be. Raises RunDirError where none can be had."""
+    failures = []
+    for root in roots(settings):
+        try:
+            private(root)
+            return private(root / re.sub(r"[^A-Za-z0-9._-]+", "_", job)[:100])
+        except OSError as error:
+            failures.append(f"{root}: {error.strerror or error}")
+    raise RunDirError(
+        f"no folder for the boards ({'; '.join(failures)}); set HANGWATCH_RUN_DIR to a folder that only you can write to"
+    )
+
+
+def job_folder(settings: Settings) -> Path:
+    """The folder of the job that this process belongs to. Raises RunDirError."""
+    if os.environ.get("HANGWATCH_WATCHDOG_PID") and settings.run_dir:
+        return Path(settings.run_dir)  # `hangwatch run` has made it
+    # Without the user's name for the job: two jobs of one name on this machine must not see each other.
+    identifier, _ = job_identity(os.environ, parent=os.getppid())
+    return make(settings, identifier)
+
+
+def private(folder: Path) -> Path:
+    """`folder`, made with mode 0700 or found to be ours alone. Raises OSError otherwise."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(20, "is not a folder", str(folder))
+    if found.st_uid != os.getuid():
+        raise PermissionError(13, "belongs to another user", str(folder))
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def boards(folder: Path) -> list[Path]:
+    """The boards that lie in `folder` now; none if it has been deleted."""
+    try:
+        return sorted(folder.glob(BOARD_GLOB))
+    except OSError:
+        return []
+
+
+def remove(folder: Path) -> None:
+    """Delete a job's folder, and the user's root if that was the last job in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.name == f"hangwatch-{os.getuid()}":
+        try:
+            folder.parent.rmdir()
+        except OSError:
+            pass  # another job lives there

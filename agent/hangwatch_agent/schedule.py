@@ -1,0 +1,115 @@
+"""When it is worth a closer look: reading the boards is cheap, taking the stacks of all ranks is not.
+
+A look is due at once when a process of the job has ended or been stopped, or has recorded its end; after a second of
+stillness when the boards alone say that nobody may be able to move; with growing pauses while somebody is awaited who
+may still work; and when patience has run out. Pure functions of the standings and a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hangwatch.records import Phase
+from hangwatch.settings import Settings
+from hangwatch_agent.patience import patience
+from hangwatch_agent.roster import Standing
+
+QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
+LONGEST_PAUSE = 60.0
+MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
+
+LEAVING = (Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
+STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a look is due. Reasons with one `key` are one episode: the pauses between their looks grow."""
+
+    kind: str  # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "patience" | "lingering" | "missing"
+    key: tuple[object, ...]
+    urgent: bool = False
+
+
+def reasons(
+    standings: Sequence[Standing], now: float, settings: Settings, *, world_size: int | None, growth: float = 1.0
+) -> list[Reason]:
+    """Every reason for a look at this moment, the most telling first."""
+    found = [*_troubled(standings, now), *_missing(standings, now, settings, world_size)]
+    living = [each for each in standings if each.alive]
+    found += _still(living, now, settings, growth)
+    found += [
+        Reason("lingering", (each.pid, each.reading.phase))
+        for each in living
+        if each.reading.phase in LEAVING and now - each.reading.phase_at > settings.linger_after
+    ]
+    return found
+
+
+def _troubled(standings: Sequence[Standing], now: float) -> list[Reason]:
+    found = []
+    for each in standings:
+        if each.reading.exception is not None and each.reading.exception.fatal:
+            found.append(Reason("failed", (each.pid,), urgent=True))
+        if not each.alive and each.reading.phase not in LEAVING and not each.reading.detached:
+            found.append(Reason("ended", (each.pid,), urgent=True))
+        if each.state in ("T", "t") and now - each.since >= QUICK:
+            found.append(Reason("stopped", (each.pid, each.since), urgent=True))
+    return found
+
+
+def _missing(standings: Sequence[Standing], now: float, settings: Settings, world_size: int | None) -> list[Reason]:
+    came = {each.rank for each in standings if each.rank is not None}
+    starting = [each for each in standings if each.alive and each.reading.phase in STARTING]
+    if not starting or world_size is None:
+        return []
+    waited = now - min(each.reading.identity.started_at for each in starting)
+    if len(came) < world_size and waited > settings.start_after:
+        return [Reason("missing", (len(came), len(standings)))]
+    return []
+
+
+def _still(living: Sequence[Standing], now: float, settings: Settings, growth: float) -> list[Reason]:
+    found = []
+    working = [each for each in living if not each.reading.detached]
+    if not working:
+        return []
+    last = max(each.moved_at for each in working)
+    if now - last >= QUICK and all(each.blocked or each.reading.phase in LEAVING for each in working):
+        found.append(Reason("deadlock", (last,), urgent=True))
+    impatient = [each for each in working if now - each.moved_at > patience(each.reading, settings, growth)]
+    if impatient:
+        found.append(Reason("patience", tuple((each.pid, each.moved_at) for each in impatient), urgent=True))
+    waiting = [each for each in working if each.blocked and now - each.moved_at > _slow(each)]
+    if waiting:
+        found.append(Reason("awaited", tuple((each.pid, each.moved_at) for each in waiting)))
+    return found
+
+
+def _slow(standing: Standing) -> float:
+    return max(2 * QUICK, 1.5 * standing.reading.times.slowest_recent_s)
+
+
+class Schedule:
+    """Remembers which looks were taken, so that one episode is looked at after 0, 1, 2, 4 ... 60 seconds."""
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[object, ...], tuple[int, float]] = {}
+        self._resting_until = 0.0
+
+    def due(self, found: Sequence[Reason], now: float) -> Reason | None:
+        """The reason to look now, or None."""
+        for reason in found:
+            count, at = self._looks.get((reason.kind, *reason.key), (0, 0.0))
+            pause = min(LONGEST_PAUSE, 2.0 ** (count - 1)) if count else 0.0
+            if now - at >= pause and (reason.urgent or now >= self._resting_until):
+                return reason
+        return None
+
+    def looked(self, found: Sequence[Reason], started: float, now: float) -> None:
+        """Note a look that answered all of `found`: `started` to `now` is what it took."""
+        current = {(reason.kind, *reason.key) for reason in found}
+        counts = {key: self._looks.get(key, (0, 0.0))[0] + 1 for key in current}
+        self._looks = {key: (count, now) for key, count in counts.items()}
+        self._resting_until = now + (now - started) / MOST_SHARE

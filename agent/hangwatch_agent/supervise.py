@@ -1,0 +1,172 @@
+"""`hangwatch run`: the command runs as our child, exactly as it would without us, and we watch.
+
+The child shares our terminal and process group, so a Ctrl-C reaches it without our doing. Signals that are sent to us
+alone are passed on. Our exit is the child's: its code, or death by the same signal. We are a child subreaper, so that
+orphans of the job stay visible; none of them keeps us from ending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from hangwatch.errors import HangwatchError
+from hangwatch.settings import Settings
+from hangwatch_agent import assemble, rundir
+from hangwatch_agent.bootstrap import bootstrap_folder
+from hangwatch_agent.roster import process_state
+from hangwatch_agent.watchdog import Watchdog
+
+PR_SET_CHILD_SUBREAPER = 36
+SI_KERNEL = 128  # a signal from the terminal, which the child has had too
+PASSED_ON = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+ABORTED = 75  # the exit code after --on-hang abort
+
+
+class Child:
+    """The watched command. Signals are blocked in this process from its start to its end; `wait` deals them out."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        become_subreaper()
+        self._signals = {*PASSED_ON, signal.SIGCHLD}
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        try:
+            self.process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                # The mask is inherited, and the command must not start deaf.
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+            )
+        except OSError as error:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise HangwatchError(f"cannot run {command[0]}: {error.strerror}; is it installed, and on PATH?") from error
+        self.pid = self.process.pid
+        self._orphans = Orphanage(besides=self.pid)
+
+    def wait(self) -> int:
+        """Pass signals on until the command has ended. Returns its exit code, negative for a signal."""
+        while self.process.poll() is None:
+            received = signal.sigtimedwait(self._signals, 1.0)
+            if received is not None:
+                self._deal(received)
+            self._orphans.reap()
+        return self.process.returncode
+
+    def _deal(self, received: signal.struct_siginfo) -> None:
+        if received.si_signo != signal.SIGCHLD and received.si_code != SI_KERNEL and received.si_pid != self.pid:
+            self.process.send_signal(received.si_signo)
+
+
+def become_subreaper() -> None:
+    """Ask that orphans of our descendants become our children, where the system can."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (OSError, AttributeError):
+        pass
+
+
+class Orphanage:
+    """Collects adopted children that have ended. Children of our own (the command, py-spy) have somebody who waits for
+    them at once, so only a zombie that is still there after a while is one that nobody else will collect."""
+
+    PATIENCE = 3.0  # seconds
+
+    def __init__(self, besides: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._besides = besides
+        self._clock = clock
+        self._seen: dict[int, float] = {}
+
+    def reap(self) -> None:
+        """Collect who has been a zombie for longer than `PATIENCE`."""
+        now = self._clock()
+        zombies = set(zombie_children()) - {self._besides}
+        self._seen = {pid: self._seen.get(pid, now) for pid in zombies}
+        for pid, since in self._seen.items():
+            if now - since > self.PATIENCE:
+                with contextlib.suppress(OSError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def zombie_children() -> list[int]:
+    """The children of this process that have ended and were not collected, from /proc."""
+    found = []
+    for children in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in children.read_text().split() if process_state(int(pid), 0) == "Z"]
+    return found
+
+
+def supervise(command: Sequence[str], settings: Settings) -> int:
+    """Run and watch `command`. Returns the code to exit with; dies by the child's signal where it died by one.
+
+    Raises HangwatchError where the command cannot be started.
+    """
+    folder = rundir.make(settings, f"run-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        child = Child(command, child_environment(settings, folder))
+        watchdog = assemble.watchdog(folder, settings, assemble.job_of_command(command, settings), root=child.pid)
+        code = watch(child, watchdog)
+    finally:
+        rundir.remove(folder)
+    return ABORTED if watchdog.aborted and code != 0 else end_like(code)
+
+
+def child_environment(settings: Settings, folder: Path) -> dict[str, str]:
+    """The command's environment: its own, and what arms the probe in every Python process below it."""
+    path = [str(bootstrap_folder()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {
+        **os.environ,
+        **settings.environment(),
+        "HANGWATCH_RUN_DIR": str(folder),
+        "HANGWATCH_RUN_ID": folder.name,
+        "HANGWATCH_WATCHDOG_PID": str(os.getpid()),
+        "PYTHONPATH": os.pathsep.join(part for part in path if part),
+    }
+
+
+def watch(child: Child, watchdog: Watchdog) -> int:
+    """Watch `child` until it ends. Returns its exit code, negative for a signal.
+
+    The watchdog runs in a thread, so that the end of the job is never delayed by a look that is under way.
+    """
+    thread = threading.Thread(target=watchdog.run, name="hangwatch-watchdog", daemon=True)
+    thread.start()
+    code = child.wait()
+    watchdog.halt()
+    thread.join(timeout=1.0)
+    closing = threading.Thread(target=watchdog.close, args=(code,), name="hangwatch-close", daemon=True)
+    closing.start()
+    closing.join(timeout=5.0 if code else 1.0)
+    return code
+
+
+def end_like(code: int) -> int:
+    """Die as the child died, where it died by a signal; else the code to exit with."""
+    if code >= 0:
+        return code
+    number = -code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child's core is the one that matters
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+    return 128 + number

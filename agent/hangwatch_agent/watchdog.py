@@ -1,0 +1,224 @@
+"""The watchdog's loop: read the boards, notice that nothing moves, take evidence, judge, and say so.
+
+One class for the process beside the ranks, the parent that `hangwatch run` is, and the thread in a rank. It owns no
+threads of its own but the one that waits for deaths; whoever runs it decides when to stop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from hangwatch.diagnosis import diagnose
+from hangwatch.ledger import DivergenceWatch
+from hangwatch.records import (
+    Divergence,
+    HealthWarning,
+    Incident,
+    Job,
+    Judgement,
+    RankEvidence,
+    Reading,
+    Snapshot,
+    Status,
+)
+from hangwatch.settings import Settings
+from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.deaths import DeathWatch
+from hangwatch_agent.patience import patience
+from hangwatch_agent.roster import Roster, Standing
+from hangwatch_agent.schedule import Reason, Schedule, reasons
+
+GROWTH = 2.0  # of patience after every incident that ended by itself
+MOST_GROWTH = 8.0
+
+
+class Link(Protocol):
+    """What the watchdog tells a dashboard, and what it is asked (see `hangwatch_agent.link`)."""
+
+    def offer(self, standings: Sequence[Standing], now: float) -> None: ...
+    def incident(self, incident: Incident) -> None: ...
+    def capture(self, snapshot: Snapshot, request: str = "") -> None: ...
+    def captures_wanted(self) -> list[str]: ...
+    def close(self, exit_code: int | None) -> None: ...
+
+
+Capture = Callable[[Sequence[Standing], Callable[[float], bool]], Snapshot]
+"""Takes the evidence of the ranks; the second argument sleeps, and returns True when it was woken early."""
+
+
+@dataclass
+class Watchdog:
+    """One node's watch over one job.
+
+    `look()` is one round; `run()` repeats it every `settings.poll` seconds until `stop` is set or nobody is left to
+    watch; `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970.
+    """
+
+    folder: Path
+    settings: Settings
+    job: Job
+    capture: Capture
+    casebook: Casebook
+    link: Link | None = None
+    clock: Callable[[], float] = time.time
+    stop: threading.Event = field(default_factory=threading.Event)
+    on_hang: Callable[[Incident], None] = lambda incident: None
+    health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(self.folder)
+        self.standings: tuple[Standing, ...] = ()
+        self.growth = 1.0
+        self.aborted = False
+        self._wake = threading.Event()
+        self.deaths = DeathWatch(self._wake.set, self.clock)
+        self._schedule = Schedule()
+        self._divergence = DivergenceWatch()
+        self.divergences: tuple[Divergence, ...] = ()
+        self.warnings: dict[tuple[str, tuple[int, ...]], HealthWarning] = {}
+        self._moved_at_opening: dict[int, float] = {}
+
+    def run(self, *, until_alone: bool = False, empty_for: float = 30.0) -> None:
+        """Look until told to stop; with `until_alone`, until every rank has gone, or none came for `empty_for` s."""
+        born = self.clock()
+        while not self.stop.is_set():
+            self.look()
+            living = any(each.alive for each in self.standings)
+            if until_alone and not living and (self.standings or self.clock() - born > empty_for):
+                return
+            self._pause(self.settings.poll)
+
+    def look(self) -> None:
+        """One round: boards, warnings, and a closer look where one is due."""
+        now = self.clock()
+        self.standings = self.roster.update(now)
+        for each in self.standings:
+            self.deaths.watch(each.pid)
+        self._compare(now)
+        self._close_if_moving()
+        if self.link is not None:
+            self._exchange(self.link, now)
+        found = reasons(self.standings, now, self.settings, world_size=self.world_size, growth=self.growth)
+        if self._schedule.due(found, now) is not None:
+            self.look_closely(found)
+
+    def look_closely(self, found: Sequence[Reason] = ()) -> Judgement:
+        """Take evidence, judge it, and act on the judgement."""
+        started = self.clock()
+        snapshot = self.snapshot()
+        judgement = diagnose(snapshot)
+        self._act(judgement, snapshot)
+        self._schedule.looked(found, started, self.clock())
+        return judgement
+
+    def snapshot(self) -> Snapshot:
+        """The evidence of this moment, with what only the watchdog knows of each rank."""
+        taken = self.capture(self.standings, self._sleep)
+        by_pid = {each.pid: each for each in self.standings}
+        ranks = tuple(self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
+        return replace(
+            taken,
+            job=replace(self.job, world_size=self.world_size, launcher=self.job.launcher or _launcher(self.standings)),
+            ranks=ranks,
+            divergences=self.divergences,
+            warnings=tuple(self.warnings.values()),
+            last_progress_at=max((each.moved_at for each in self.standings), default=0.0),
+        )
+
+    @property
+    def world_size(self) -> int | None:
+        sizes = [each.reading.identity.world_size for each in self.standings]
+        return max((size for size in sizes if size is not None), default=self.job.world_size)
+
+    def halt(self) -> None:
+        """Make `run()` return soon: nothing sleeps from here on."""
+        self.stop.set()
+        self._wake.set()
+
+    def close(self, exit_code: int | None = None) -> None:
+        """The job is over: judge one last time if it came down and nothing has been said of it yet."""
+        self.standings = self.roster.update(self.clock())
+        self.halt()
+        if self.casebook.open is None and self._came_down(exit_code):
+            self.look_closely()
+        if self.link is not None:
+            self.link.close(exit_code)
+
+    def _came_down(self, exit_code: int | None) -> bool:
+        raised = any(each.reading.exception and each.reading.exception.fatal for each in self.standings)
+        return bool(self.standings) and (raised or exit_code not in (None, 0))
+
+    def _completed(self, rank: RankEvidence, standing: Standing | None, taken_at: float) -> RankEvidence:
+        if standing is None:
+            return rank
+        return replace(
+            rank,
+            still_s=max(0.0, taken_at - standing.moved_at),
+            patience_s=patience(standing.reading, self.settings, self.growth),
+            ended_at=self.deaths.ended.get(standing.pid),
+        )
+
+    def _act(self, judgement: Judgement, snapshot: Snapshot) -> None:
+        before = self.casebook.open
+        self.casebook.judged(judgement, snapshot)
+        opened = self.casebook.open
+        if opened is not None and before is None:
+            self._moved_at_opening = {each.pid: each.moved_at for each in self.standings}
+            self.on_hang(opened)
+        if judgement.status is Status.WAITING and any(rank.stalled for rank in snapshot.ranks):
+            self.casebook.say_once("waiting", f"hangwatch: waiting: {judgement.verdict.summary}")
+
+    def _close_if_moving(self) -> None:
+        """A hang is over when somebody who stood still then has moved since, and nobody has gone."""
+        opened, then = self.casebook.open, self._moved_at_opening
+        if opened is None:
+            return
+        living = {each.pid for each in self.standings if each.alive}
+        if living and living.isdisjoint(then):
+            self.casebook.file_away()  # a launcher has restarted the job: what comes now is another story
+        if opened.status not in (Status.HUNG, Status.LINGERING):
+            return
+        moved = [each for each in self.standings if each.moved_at > then.get(each.pid, each.moved_at)]
+        if self.casebook.open and moved and all(each.alive for each in self.standings) and not any(_failing(each) for each in self.standings):
+            self.growth = min(self.growth * GROWTH, MOST_GROWTH)
+            self.casebook.moved_on()
+
+    def _compare(self, now: float) -> None:
+        readings = [each.reading for each in self.standings]
+        for divergence in self._divergence.update(readings, now):
+            if divergence not in self.divergences:
+                self.divergences += (divergence,)
+                self.casebook.say_once(f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}")
+        for warning in self.health(readings):
+            if self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
+                self.casebook.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
+
+    def _exchange(self, link: Link, now: float) -> None:
+        link.offer(self.standings, now)
+        for request in link.captures_wanted():
+            link.capture(self.snapshot(), request)
+
+    def _pause(self, seconds: float) -> None:
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _sleep(self, seconds: float) -> bool:
+        return self.stop.wait(seconds)
+
+
+def _failing(standing: Standing) -> bool:
+    return standing.reading.exception is not None and standing.reading.exception.fatal
+
+
+def _launcher(standings: Sequence[Standing]) -> str:
+    return next((each.reading.identity.launcher for each in standings if each.reading.identity.launcher), "")
+
+
+def _words(divergence: Divergence) -> str:
+    issued = ", ".join(f"rank {rank} {count}" for rank, count in sorted(divergence.counts.items())[:8])
+    return f"ranks issued different numbers of collectives in step {divergence.step}: {issued}; gradients may be wrong from here on"

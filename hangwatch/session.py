@@ -1,0 +1,129 @@
+"""What `hangwatch.attach` does: hooks in this rank, a watchdog beside the ranks of this node, and a way back."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from hangwatch.settings import Settings
+
+if TYPE_CHECKING:
+    from hangwatch_agent.probe import Probe
+
+_lock = threading.RLock()
+_session: Session | None = None
+
+
+class Session:
+    """One rank under watch. `with hangwatch.attach(model, loader):` detaches at the end of the block.
+
+    `folder` is where the board lies, or None where none could be made; `degraded` says what could not be done, in
+    words, and is empty where all is well.
+    """
+
+    def __init__(self, probe: Probe | None, folder: Path | None, degraded: Iterable[str] = ()) -> None:
+        self.folder = folder
+        self.degraded = tuple(degraded)
+        self._probe = probe
+
+    def add(self, model: Any, loaders: Iterable[Any]) -> None:
+        """Watch another model and more loaders too."""
+        if self._probe is not None:
+            self._probe.add(model, tuple(loaders))
+
+    def tick(self) -> None:
+        """A step of a loop of one's own has been made."""
+        if self._probe is not None:
+            self._probe.tick()
+
+    def detach(self) -> None:
+        """Put back exactly what was there. Does nothing the second time."""
+        global _session
+        with _lock:
+            if self._probe is not None:
+                self._probe.remove()
+                self._probe = None
+            if _session is self:
+                _session = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.detach()
+
+
+def attach(model: Any = None, *loaders: Any, **arguments: Any) -> Session:
+    """See `hangwatch.attach`."""
+    global _session
+    settings = Settings.load(**arguments)
+    model, loaders = _sorted_out(model, loaders)
+    with _lock:
+        if _session is None:
+            _session = _started(settings) if settings.enabled else Session(None, None, ("HANGWATCH_ENABLED is 0",))
+        _session.add(model, loaders)
+        return _session
+
+
+def detach() -> None:
+    """See `hangwatch.detach`."""
+    if _session is not None:
+        _session.detach()
+
+
+def tick() -> None:
+    """See `hangwatch.tick`."""
+    if _session is not None:
+        _session.tick()
+
+
+def _started(settings: Settings) -> Session:
+    """A session with everything that can be had here. The training goes on, whatever is missing."""
+    from hangwatch_agent import probe, rundir
+    from hangwatch_agent.launch import watch_this_rank
+
+    try:
+        folder = rundir.job_folder(settings)
+        installed = probe.install(settings, folder)
+    except Exception as error:  # never harm the job: whatever it is, it is named, and the training goes on
+        return Session(None, None, (_degraded(f"not watching this rank: {error}"),))
+    trouble = watch_this_rank(folder, settings)
+    return Session(installed, folder, (_degraded(trouble),) if trouble else ())
+
+
+def _degraded(trouble: str) -> str:
+    sys.stderr.write(f"hangwatch: {trouble}\n")
+    return trouble
+
+
+def _sorted_out(model: Any, loaders: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Model and loaders, whichever way round they were given; what is neither is named and left out."""
+    models, iterables = [], []
+    for thing in (model, *loaders):
+        if thing is None:
+            continue
+        if callable(getattr(thing, "parameters", None)):
+            models.append(thing)
+        elif hasattr(thing, "__iter__"):
+            iterables.append(thing)
+        else:
+            warnings.warn(
+                f"hangwatch.attach: {type(thing).__name__!r} is neither a model (no parameters()) nor a loader "
+                "(not iterable); it is left out, and the training goes on",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+    return (models[0] if len(models) == 1 else tuple(models) or None), tuple(iterables)
+
+
+def in_run() -> bool:
+    """Whether `hangwatch run` is above this process, and watches already."""
+    return bool(os.environ.get("HANGWATCH_WATCHDOG_PID"))

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from hangwatch.records import (
+    Certainty,
+    Culprit,
+    Incident,
+    Job,
+    Judgement,
+    Snapshot,
+    Stage,
+    Status,
+    Verdict,
+)
+from hangwatch.report import files
+from hangwatch_agent.casebook import Casebook
+
+SNAPSHOT = Snapshot(Job("j", "j", 2), taken_at=20.0, ranks=(), last_progress_at=17.0)
+
+
+def judgement(
+    certainty: Certainty = Certainty.PROVEN, status: Status = Status.HUNG, cause: str = "uneven-steps", rank: int = 1
+) -> Judgement:
+    verdict = Verdict(cause, certainty, f"Rank {rank} ran out of data.", culprits=(Culprit(rank),))
+    return Judgement(status, Stage.STEP, verdict)
+
+
+def casebook(folder: Path, told: list[Incident] | None = None) -> tuple[Casebook, io.StringIO]:
+    stream = io.StringIO()
+    told = [] if told is None else told
+    return Casebook(str(folder), stream, told=told.append, clock=lambda: 20.0), stream
+
+
+def test_a_hang_is_written_shown_and_told(tmp_path: Path) -> None:
+    told: list[Incident] = []
+    book, stream = casebook(tmp_path / "reports", told)
+    book.judged(judgement(), SNAPSHOT)
+    assert "HUNG, proven, 3.0 s after the last" in stream.getvalue()
+    assert "Rank 1 ran out of data." in stream.getvalue()
+    path = files.latest(tmp_path / "reports")
+    assert path is not None
+    assert files.read(path) == book.open == told[0]
+
+
+def test_waiting_is_no_incident_and_leaves_no_file(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path / "reports")
+    book.judged(judgement(status=Status.WAITING), SNAPSHOT)
+    assert book.open is None
+    assert stream.getvalue() == ""
+    assert not (tmp_path / "reports").exists()
+
+
+def test_a_surer_verdict_replaces_the_first_in_the_same_file(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path)
+    book.judged(judgement(Certainty.UNDETERMINED, cause="undetermined"), SNAPSHOT)
+    book.judged(judgement(Certainty.LIKELY), SNAPSHOT)
+    book.judged(judgement(Certainty.UNDETERMINED, cause="undetermined"), SNAPSHOT)
+    assert len(list(tmp_path.glob("incident-*.json"))) == 1
+    assert book.open is not None
+    assert book.open.verdict.certainty is Certainty.LIKELY
+    assert stream.getvalue().count("hangwatch: HUNG") == 2
+
+
+def test_the_same_verdict_is_not_repeated(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path)
+    book.judged(judgement(), SNAPSHOT)
+    book.judged(judgement(), SNAPSHOT)
+    assert stream.getvalue().count("hangwatch: HUNG") == 1
+
+
+def test_a_recovered_incident_is_rewritten(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path)
+    book.judged(judgement(), SNAPSHOT)
+    book.moved_on()
+    assert book.open is None
+    (path,) = tmp_path.glob("incident-*.json")
+    assert files.read(path).status is Status.RECOVERED
+    assert "RECOVERED" in stream.getvalue()
+
+
+def test_a_folder_that_cannot_be_written_is_named_once_and_the_verdict_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    book, stream = casebook(tmp_path / "file")
+    book.judged(judgement(Certainty.LIKELY), SNAPSHOT)
+    book.judged(judgement(Certainty.PROVEN), SNAPSHOT)
+    assert "Rank 1 ran out of data." in stream.getvalue()
+    complaints = [line for line in stream.getvalue().splitlines() if line.startswith("hangwatch: cannot")]
+    assert len(complaints) == 1
+
+
+def test_a_closed_terminal_is_no_trouble(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path)
+    stream.close()
+    book.judged(judgement(), SNAPSHOT)
+    assert files.latest(tmp_path) is not None

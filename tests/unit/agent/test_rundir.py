@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hangwatch.settings import Settings
+from hangwatch_agent import rundir
+
+
+def test_the_folder_is_private_to_the_user(tmp_path: Path) -> None:
+    folder = rundir.make(Settings(run_dir=str(tmp_path / "boards")), "job/../1")
+    assert folder.parent == tmp_path / "boards"
+    assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_may_write_to_is_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    rundir.private(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12345, 12345)
+    with pytest.raises(rundir.RunDirError, match="belongs to another user.*HANGWATCH_RUN_DIR"):
+        rundir.make(Settings(run_dir=str(theirs)), "job")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(rundir.RunDirError, match="is not a folder"):
+        rundir.make(Settings(run_dir=str(tmp_path / "link")), "job")
+
+
+def test_a_deleted_folder_has_no_boards(tmp_path: Path) -> None:
+    assert rundir.boards(tmp_path / "gone") == []
+
+
+def test_the_job_of_a_run_is_in_the_folder_that_the_run_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANGWATCH_WATCHDOG_PID", "1")
+    assert rundir.job_folder(Settings(run_dir=str(tmp_path))) == tmp_path
+
+
+def test_ranks_of_one_job_meet_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HANGWATCH_WATCHDOG_PID", raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    settings = Settings(run_dir=str(tmp_path))
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    first = rundir.job_folder(settings)
+    assert rundir.job_folder(settings) == first
+    monkeypatch.setenv("MASTER_PORT", "29501")
+    assert rundir.job_folder(settings) != first
