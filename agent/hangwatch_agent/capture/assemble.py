@@ -1,0 +1,110 @@
+"""Two samples and what belongs to them, put together to the records of `hangwatch.records`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hangwatch.records import (
+    Collectives,
+    LoaderFacts,
+    NodeFacts,
+    ProcessEvidence,
+    ProcessFacts,
+    RankEvidence,
+    Reading,
+    ThreadStack,
+)
+from hangwatch_agent.capture import locks, outputs, workers
+from hangwatch_agent.capture.gpu import bound_gpu
+from hangwatch_agent.capture.means import Means, Target
+from hangwatch_agent.capture.process import second_sample
+from hangwatch_agent.capture.sample import Sample
+from hangwatch_agent.capture.tree import Member
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a capture has seen: `living` are targets by pid, `readings` the boards as read last, `rings` by pid too."""
+
+    living: Mapping[int, Target]
+    members: Sequence[Member]
+    first: Sample
+    second: Sample
+    readings: Mapping[int, Reading]
+    rings: Mapping[int, Collectives]
+    node: NodeFacts
+    means: Means
+
+    def rank(self, target: Target, rank: int) -> RankEvidence:
+        """All evidence of one rank."""
+        pid, reading = target.pid, self.readings[target.pid]
+        facts, dump = self._facts(pid, target), self.second.dumps.get(pid)
+        own = [each for each in self.members if each.rank == rank and each.role != "orphan"]
+        return RankEvidence(
+            rank=rank,
+            host=self.node.host,
+            pid=pid,
+            reading=reading,
+            process=facts,
+            stacks=dump.stacks if dump else (),
+            earlier_stacks=self._earlier(pid),
+            collectives=self.rings[pid],
+            workers=self._workers(target, own, reading.loaders),
+            children=tuple(self.process(each) for each in own if not self._is_worker(each.pid, each, reading.loaders)),
+            gpu=bound_gpu(pid, reading.identity.local_rank, reading.identity.environment, self.node.gpus),
+            moved=self.means.moved(target.reading, reading),
+            last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.means.proc),
+            crash_trace=outputs.crash_trace(target.run_dir, pid),
+            lock_files=locks.lock_files(facts, dump, proc=self.means.proc, clock=self.means.clock),
+        )
+
+    def process(self, member: Member) -> ProcessEvidence:
+        """All evidence of a process that is no rank and no worker."""
+        dump = self.second.dumps.get(member.pid)
+        return ProcessEvidence(
+            role=member.role,
+            facts=self._facts(member.pid),
+            stacks=dump.stacks if dump else (),
+            earlier_stacks=self._earlier(member.pid),
+            rank=member.rank,
+        )
+
+    def _facts(self, pid: int, target: Target | None = None) -> ProcessFacts:
+        """Of a rank that is gone, only what its board says is left: another process may have its pid by now."""
+        first, second = self.first.facts.get(pid), self.second.facts.get(pid)
+        if target is not None and (second is None or second.state == "X"):
+            identity = target.reading.identity
+            return ProcessFacts(pid, "X", started_at=identity.started_at, command=identity.command)
+        if second is None:
+            return ProcessFacts(pid, "X")
+        return second_sample(first, second) if first else second
+
+    def _earlier(self, pid: int) -> tuple[ThreadStack, ...]:
+        dump = self.first.dumps.get(pid)
+        return dump.stacks if dump else ()
+
+    def _is_worker(self, pid: int, member: Member, loaders: Sequence[LoaderFacts]) -> bool:
+        listed = workers.listed_index(pid, loaders) is not None
+        return listed or member.role == "loader-worker" or workers.is_worker(self._earlier(pid))
+
+    def _workers(
+        self, target: Target, own: Sequence[Member], loaders: Sequence[LoaderFacts]
+    ) -> tuple[ProcessEvidence, ...]:
+        pids = [each.pid for each in own if self._is_worker(each.pid, each, loaders)]
+        if target.pid in self.living:  # a worker that the loader still counts on and that is no descendant has died
+            pids += [pid for pid in workers.listed(loaders) if pid not in pids]
+        found = [self._worker(pid, target.rank, loaders) for pid in pids]
+        return tuple(sorted(found, key=lambda each: (each.worker is None, each.worker or 0, each.facts.pid)))
+
+    def _worker(self, pid: int, rank: int | None, loaders: Sequence[LoaderFacts]) -> ProcessEvidence:
+        dump, index = self.second.dumps.get(pid), workers.listed_index(pid, loaders)
+        return ProcessEvidence(
+            role="loader-worker",
+            facts=self._facts(pid),
+            stacks=dump.stacks if dump else (),
+            earlier_stacks=self._earlier(pid),
+            rank=rank,
+            worker=workers.index(dump) if index is None and dump else index,
+            sample=workers.sample(dump) if dump else None,
+        )

@@ -1,0 +1,160 @@
+"""Everything about the ranks of one machine at one moment, from all sources, in two samples a second apart.
+
+What hangs (a driver, a name server, a frozen rank) is given up after its time and named in a note. Native frames are
+not taken here: they pause a process, see `native`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from hangwatch.records import CaptureNote, Collectives, Reading
+from hangwatch_agent.capture import collectives, locks, procfs, sample, tree, workers
+from hangwatch_agent.capture.assemble import Seen
+from hangwatch_agent.capture.means import CaptureResult, Means, Target
+from hangwatch_agent.capture.node import Place, node_facts
+from hangwatch_agent.capture.procfs import Table
+from hangwatch_agent.capture.sample import Sample
+from hangwatch_agent.capture.stacks import Dump
+from hangwatch_agent.capture.tree import Member
+
+Reread = Callable[[Target], Reading | None]
+_WITHOUT_STACKS = frozenset(["helper", "compile-worker"])  # many, and their frames say nothing
+_MOVEMENT_S = 0.2  # samples closer than this cannot tell movement
+
+
+def capture(
+    targets: Sequence[Target],
+    *,
+    reread: Reread = lambda target: None,
+    root: int | None = None,
+    run_id: str = "",
+    host: str | None = None,
+    means: Means | None = None,
+) -> CaptureResult:
+    """Takes the evidence of all ranks of this machine, those that are gone included.
+
+    Takes `means.sample_gap_s` and about a second; never raises for the world's faults.
+
+    Args:
+        targets: The ranks, with their boards as last read.
+        reread: Reads a target's board again after the gap; None where that fails. A rank whose two readings differ
+            has moved.
+        root: The process that `hangwatch run` started; None where the ranks attached by themselves.
+        run_id: The value of HANGWATCH_RUN_ID in the job's processes, to find its orphans.
+        host: This machine's name.
+        means: What to work with.
+    """
+    return _Capture(targets, reread, root, run_id, host or socket.gethostname(), means or Means()).take()
+
+
+class _Capture:
+    """One capture under way."""
+
+    def __init__(
+        self, targets: Sequence[Target], reread: Reread, root: int | None, run_id: str, host: str, means: Means
+    ) -> None:
+        self.targets, self.reread, self.root, self.run_id = targets, reread, root, run_id
+        self.host, self.means = host, means
+        self.living = {each.pid: each for each in targets if _lives(each, means)}
+        self.members = self._find_members()
+        self.notes: list[CaptureNote] = []
+
+    def take(self) -> CaptureResult:
+        asked = {pid: self._ask(each) for pid, each in self.living.items()}
+        with ThreadPoolExecutor(1, "hangwatch-node") as pool:
+            node = pool.submit(
+                node_facts, self._place(), self.means.gpus, proc=self.means.proc, cgroups=self.means.cgroups
+            )
+            first = self._sample()
+            self.means.sleep(self.means.sample_gap_s)
+            readings = {each.pid: self._read_again(each) for each in self.targets}
+            second = self._sample(after=first)
+            rings = {each.pid: self._ring(each, readings[each.pid], asked) for each in self.targets}
+            facts, notes = node.result()
+        self.notes.extend(notes)
+        self._note_stacks(second)
+        seen = Seen(self.living, self.members, first, second, readings, rings, facts, self.means)
+        return self._result(seen)
+
+    def _find_members(self) -> tuple[Member, ...]:
+        table, means = Table.read(self.means.proc), self.means
+        ranks = {each.pid: each.rank for each in self.targets}
+        ourselves = means.ourselves | {os.getpid()}
+        found = tree.members(ranks, table, root=self.root, run_id=self.run_id, ourselves=ourselves)
+        known = {member.pid for member in found}
+        left_behind = (
+            Member(pid, "orphan", each.rank)
+            for each in self.targets
+            if each.pid not in self.living
+            for pid in workers.listed(each.reading.loaders)
+            if pid not in known and tree.kind_of(pid, table) == "loader-worker"
+        )
+        return (*found, *left_behind)
+
+    def _sample(self, after: Sample | None = None) -> Sample:
+        """With `after`, local variables are taken too of those whose stacks asked for it then."""
+        pids = [*self.living, *(member.pid for member in self.members)]
+        looked_at = [*self.living, *(each.pid for each in self.members if each.role not in _WITHOUT_STACKS)]
+        curious = [pid for pid, dump in (after.dumps if after else {}).items() if _worth_locals(dump)]
+        return sample.take(pids, looked_at, self.living, self.means, with_locals=curious)
+
+    def _ask(self, target: Target) -> collectives.Request:
+        return collectives.ask(target.board_path, target.pid, self.means.request_collectives)
+
+    def _ring(self, target: Target, reading: Reading, asked: Mapping[int, collectives.Request]) -> Collectives:
+        if target.pid not in asked:
+            return collectives.left_behind(target.board_path, target.pid, reading)
+        found, note = collectives.answer(asked[target.pid], reading, rank=target.rank)
+        self.notes.append(note)
+        return found
+
+    def _read_again(self, target: Target) -> Reading:
+        try:
+            return self.reread(target) or target.reading
+        except (OSError, ValueError) as error:
+            self.notes.append(CaptureNote("board", False, str(error), rank=target.rank))
+            return target.reading
+
+    def _place(self) -> Place:
+        settings = next((each.reading.identity.environment for each in self.targets), {})
+        ranks = tuple(sorted(each.rank for each in self.targets if each.rank is not None))
+        pid = next(iter(self.living), os.getpid())
+        return Place(self.host, ranks, pid, settings, self.means.oom_kills_before)
+
+    def _note_stacks(self, second: Sample) -> None:
+        roles = {member.pid: member for member in self.members}
+        for pid, dump in second.dumps.items():
+            member = roles.get(pid)
+            alive = second.facts[pid].state not in "XZ" if pid in second.facts else False
+            if not dump.ok and alive and (member is None or member.role == "loader-worker"):
+                self.notes.append(dump.note(member.rank if member else self.living[pid].rank))
+        taken = [dump for dump in second.dumps.values() if dump.stacks]
+        slowest = max((dump.took_s for dump in taken), default=0.0)
+        self.notes.append(CaptureNote("stacks", True, f"of {len(taken)} processes", slowest))
+
+    def _result(self, seen: Seen) -> CaptureResult:
+        ranks = tuple(seen.rank(each, each.rank) for each in self.targets if each.rank is not None)
+        unranked = tuple(seen.process(Member(each.pid, "job")) for each in self.targets if each.rank is None)
+        loose = [each for each in self.members if each.rank is None or each.role == "orphan"]
+        return CaptureResult(
+            taken_at=self.means.clock(),
+            ranks=tuple(sorted(ranks, key=lambda each: (each.rank, each.pid or 0))),
+            launchers=tuple(seen.process(each) for each in loose if each.role == "launcher"),
+            others=(*unranked, *(seen.process(each) for each in loose if each.role != "launcher")),
+            node=seen.node,
+            notes=tuple(self.notes),
+            sampled_twice=seen.second.at - seen.first.at >= _MOVEMENT_S,
+        )
+
+
+def _lives(target: Target, means: Means) -> bool:
+    identity = target.reading.identity
+    return procfs.is_same(target.pid, identity.started_at, means.proc, mapped=target.board_path)
+
+
+def _worth_locals(dump: Dump) -> bool:
+    return workers.is_worker(dump.stacks) or locks.polls_a_lock(dump.stacks)

@@ -1,0 +1,99 @@
+"""Stacks without ptrace: faulthandler inside the rank, set off by a signal that the probe has registered for it.
+
+The probe leaves `stacks-PID.txt` beside the board: its first line is the signal's number, and faulthandler appends to
+it. A signal whose handler is not there would kill the rank, so the kernel is asked first whether the process
+catches it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hangwatch.records import Frame, ThreadStack
+from hangwatch_agent.capture import procfs
+from hangwatch_agent.capture.procfs import PROC
+from hangwatch_agent.capture.stacks import Dump
+
+WAIT_S = 0.5
+POLL_S = 0.02
+LARGEST_DUMP = 1 << 20
+
+_THREAD = re.compile(
+    r"(?:Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])?(?: \(.*\))? \(most recent call first\):"
+)
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+
+def ask_faulthandler(
+    pid: int, run_dir: Path, *, proc: Path = PROC, sleep: Callable[[float], object] = time.sleep
+) -> Dump:
+    """The stacks that the rank itself writes, within half a second. Never raises; sends no uncaught signal."""
+    path, began = run_dir / f"stacks-{pid}.txt", time.monotonic()
+    try:
+        number, size = _registered(path)
+        if not catches(pid, number, proc):
+            return Dump(pid, failure=f"the rank does not catch signal {number} (any more)")
+        os.kill(pid, number)
+    except (OSError, ValueError) as error:
+        return Dump(pid, failure=f"no faulthandler: {error}")
+    text = _written(path, size, sleep)
+    stacks = tuple(parse(text))
+    failure = "" if stacks else f"faulthandler wrote nothing within {WAIT_S:g} s: the rank is stopped"
+    return Dump(pid, stacks, failure, time.monotonic() - began)
+
+
+def catches(pid: int, number: int, proc: Path = PROC) -> bool:
+    """Whether a process has a handler of its own for a signal (SigCgt of /proc/PID/status). Raises OSError."""
+    for line in procfs.read_text(proc / str(pid) / "status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def parse(text: str) -> Iterator[ThreadStack]:
+    """faulthandler's traces as stacks; the last thread that it lists is the main one. Source: CPython, traceback.c."""
+    heads = list(_THREAD.finditer(text))
+    for position, head in enumerate(heads):
+        last = position == len(heads) - 1
+        body = text[head.end() : None if last else heads[position + 1].start()]
+        name = head["name"] or ("MainThread" if last else "")
+        yield ThreadStack(int(head[1], 16), name, _frames(body), main=last, source="faulthandler")
+
+
+def _frames(body: str) -> tuple[Frame, ...]:
+    found = _FRAME.finditer(body)
+    return tuple(
+        Frame(frame["file"], int(frame["line"]) if frame["line"].isdigit() else 0, frame["function"]) for frame in found
+    )
+
+
+def _registered(path: Path) -> tuple[int, int]:
+    """The signal that faulthandler waits for, and how much it has written so far. Raises OSError or ValueError."""
+    with path.open("rb") as file:
+        number = int(file.readline(16))
+        if not 1 <= number <= 64:
+            raise ValueError(f"{number} is no signal")
+        return number, os.fstat(file.fileno()).st_size
+
+
+def _written(path: Path, size: int, sleep: Callable[[float], object]) -> str:
+    """What was appended, once it has stopped growing: faulthandler does not say when it has finished."""
+    text, deadline = "", time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        sleep(POLL_S)
+        with contextlib.suppress(OSError):
+            before, text = text, _from(path, size)
+            if text and text == before:
+                break
+    return text
+
+
+def _from(path: Path, offset: int) -> str:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(LARGEST_DUMP).decode("utf-8", "replace")

@@ -1,0 +1,121 @@
+"""Lock files that a process waits for, who holds them, and whether the holder still lives.
+
+Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are polled
+(torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own frame, and the
+owner is who has the file open. Only those two variables are kept of what py-spy gives.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from hangwatch.records import LockFile, ProcessFacts, ThreadStack
+from hangwatch_agent.capture import procfs
+from hangwatch_agent.capture.procfs import PROC
+from hangwatch_agent.capture.stacks import Dump, bare_name
+
+_LOCK_LINE = re.compile(r"\d+: \w+ +\w+ +\w+ +(?P<pid>-?\d+) (?P<device>[0-9a-f]+:[0-9a-f]+):(?P<inode>\d+) ")
+_POLLERS = (("torch/utils/file_baton.py", "wait"), ("filelock/_api.py", "acquire"))
+_KERNEL_CALLS = ("flock", "fcntl")
+
+
+def polls_a_lock(stacks: Sequence[ThreadStack]) -> bool:
+    """Whether a thread polls a lock file, so that its path is worth a dump with local variables."""
+    return any(_polls(frame.file, frame.function) for stack in stacks for frame in stack.frames)
+
+
+def lock_files(
+    facts: ProcessFacts, dump: Dump | None = None, *, proc: Path = PROC, clock: Callable[[], float] = time.time
+) -> tuple[LockFile, ...]:
+    """The lock files that a process waits for. Never raises.
+
+    Args:
+        facts: the process.
+        dump: its stacks with local variables, for locks that are polled.
+        proc: root of the proc file system.
+        clock: seconds since 1970, for the age.
+    """
+    paths = [*_waited_in_kernel(facts), *(_polled(dump) if dump else ())]
+    return tuple(_lock_file(path, facts.pid, proc, clock) for path in dict.fromkeys(paths))
+
+
+def _waited_in_kernel(facts: ProcessFacts) -> Iterator[str]:
+    if facts.system_call in _KERNEL_CALLS and facts.blocked_on and facts.blocked_on.path.startswith("/"):
+        yield facts.blocked_on.path
+
+
+def _polled(dump: Dump) -> Iterator[str]:
+    frames = [frame for thread in dump.raw for frame in thread["frames"]]
+    if not any(_polls(frame["filename"], bare_name(frame["name"])) for frame in frames):
+        return
+    for frame in frames:
+        texts = {variable["name"]: variable["repr"] or "" for variable in frame["locals"] or ()}
+        if frame["filename"].endswith("filelock/_api.py") and (path := _path(texts.get("lock_filename", ""))):
+            yield path
+        if frame["filename"].endswith("torch/utils/cpp_extension.py") and (
+            folder := _path(texts.get("build_directory", ""))
+        ):
+            yield f"{folder}/lock"
+
+
+def _polls(file: str, function: str) -> bool:
+    return any(file.endswith(poller) and function == name for poller, name in _POLLERS)
+
+
+def _path(text: str) -> str:
+    """A path from the text of a variable; "" where py-spy has cut it, or where it is none."""
+    path = text.strip("'\"")
+    return path if path.startswith("/") and not path.endswith("...") else ""
+
+
+def _lock_file(path: str, waiter: int, proc: Path, clock: Callable[[], float]) -> LockFile:
+    seen = proc / str(waiter) / "root" / path.lstrip("/")  # as the waiter sees it, in its own mount namespace
+    try:
+        found = seen.stat()
+    except OSError:
+        return LockFile(path, None, False, 0.0)
+    owners = _kernel_owners(found, proc) or _holders(found, waiter, proc)
+    alive = next((pid for pid in owners if pid != waiter and _lives(pid, proc)), None)
+    unknown = any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
+    return LockFile(path, alive, alive is not None or unknown, max(clock() - found.st_mtime, 0.0))
+
+
+def _kernel_owners(found: os.stat_result, proc: Path) -> tuple[int, ...]:
+    """Who holds a kernel lock on a file; lines with "->" wait for it. Source: proc_locks(5)."""
+    try:
+        lines = procfs.read_text(proc / "locks").splitlines()
+    except OSError:
+        return ()
+    entries = [match for line in lines if (match := _LOCK_LINE.match(line)) and int(match["inode"]) == found.st_ino]
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
+    same_device = [entry for entry in entries if entry["device"] == device]  # overlay file systems show another one
+    return tuple(int(entry["pid"]) for entry in same_device or entries)
+
+
+def _holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
+    """Who has a file open that is a lock by being there: whoever made it keeps it open until it lets go."""
+    others = (pid for pid in procfs.pids(proc) if pid != waiter)
+    return tuple(pid for pid in others if _has_open(proc / str(pid) / "fd", found))
+
+
+def _has_open(folder: Path, found: os.stat_result) -> bool:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    for name in names:
+        try:
+            if os.path.samestat((folder / name).stat(), found):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _lives(pid: int, proc: Path) -> bool:
+    stat = procfs.stat_of(pid, proc) if pid > 0 else None
+    return stat is not None and stat.state not in "ZX"

@@ -1,0 +1,87 @@
+"""Facts and stacks of many processes at about one moment: what a capture takes twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from hangwatch.records import ProcessFacts, Socket
+from hangwatch_agent.capture import fallback, sockets, stacks
+from hangwatch_agent.capture.means import Means, Target
+from hangwatch_agent.capture.process import process_facts
+from hangwatch_agent.capture.procfs import Table
+from hangwatch_agent.capture.stacks import Dump
+
+MOST_STACKS = 160  # of a job with more processes on one machine, the ranks and workers come first
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Facts by pid, and dumps by pid for those whose stacks were taken."""
+
+    facts: Mapping[int, ProcessFacts]
+    dumps: Mapping[int, Dump]
+    at: float
+
+
+def take(
+    pids: Iterable[int],
+    stacks_of: Iterable[int],
+    targets: Mapping[int, Target],
+    means: Means,
+    *,
+    with_locals: Iterable[int] = (),
+) -> Sample:
+    """One sample. `stacks_of` are those of `pids` whose stacks are wanted, the most important ones first."""
+    wanted = tuple(dict.fromkeys(stacks_of))[:MOST_STACKS]
+    with ThreadPoolExecutor(1, "hangwatch-sample") as pool:
+        at = time.monotonic()
+        dumping = pool.submit(_dump, wanted, targets, means, frozenset(with_locals))
+        facts = _facts(pids, means.proc)
+        return Sample(facts, dumping.result(), at)
+
+
+def _facts(pids: Iterable[int], proc: Path) -> dict[int, ProcessFacts]:
+    table = Table.read(proc)
+    namespaces: dict[str, Mapping[str, Socket] | None] = {}
+    return {
+        pid: process_facts(pid, proc=proc, table=table, tcp=_tcp(pid, proc, namespaces)) for pid in dict.fromkeys(pids)
+    }
+
+
+def _tcp(pid: int, proc: Path, namespaces: dict[str, Mapping[str, Socket] | None]) -> Mapping[str, Socket] | None:
+    """The TCP table of a process's network, read once per network: it takes milliseconds."""
+    name = sockets.network_namespace(pid, proc)
+    if not name:
+        return None
+    if name not in namespaces:
+        try:
+            namespaces[name] = sockets.table(pid, proc)
+        except OSError:
+            namespaces[name] = None
+    return namespaces[name]
+
+
+def _dump(
+    pids: tuple[int, ...], targets: Mapping[int, Target], means: Means, with_locals: frozenset[int]
+) -> dict[int, Dump]:
+    dumps = stacks.dump_all(
+        pids, with_locals=with_locals, program=means.py_spy, timeout_s=means.stack_timeout_s, proc=means.proc
+    )
+    failed = [pid for pid, dump in dumps.items() if not dump.ok and pid in targets]
+    if failed:
+        with ThreadPoolExecutor(min(stacks.CONCURRENCY, len(failed)), "hangwatch-faulthandler") as pool:
+            answers = pool.map(
+                lambda pid: fallback.ask_faulthandler(pid, targets[pid].run_dir, proc=means.proc), failed
+            )
+        dumps.update({pid: _second_best(dumps[pid], answer) for pid, answer in zip(failed, answers, strict=True)})
+    return dumps
+
+
+def _second_best(refused: Dump, answer: Dump) -> Dump:
+    """faulthandler's stacks with the reason why they are not py-spy's; without either, both reasons."""
+    failure = f"{refused.failure}; " + ("taken by faulthandler instead" if answer.ok else answer.failure)
+    return Dump(refused.pid, answer.stacks, failure, refused.took_s + answer.took_s)
