@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from hangwatch.records import (
     Alternative,
@@ -305,12 +306,14 @@ def _loader(rank: int, world_size: int, short: bool, drawn: int) -> LoaderFacts:
     )
 
 
+@cache  # ten thousand ranks share one tuple of ten thousand members
 def _heads(world_size: int, short: bool) -> tuple[GroupHead, ...]:
     issued = 2 * (BATCHES - 1) + (1 if short else 2)
     members = tuple(range(world_size))
     return (GroupHead("0", members, "default_pg", "nccl", issued, 2 * (BATCHES - 1)),)
 
 
+@cache
 def _collectives(world_size: int, short: bool) -> Collectives:
     first = 2 * (BATCHES - 4) + 1
     steps = [

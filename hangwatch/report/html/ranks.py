@@ -1,0 +1,168 @@
+"""The ranks: a cell each, a row each, who waits for whom, and what they said last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from hangwatch.records import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait
+from hangwatch.report import words
+from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
+
+CELLS = 4096  # more ranks are said in words
+MOST_RANKS = 100_000  # whatever a report says of the size of its job
+# Each role has a sign besides its colour, for those who cannot tell the colours apart.
+SIGNS = {"culprit": "✖", "missing": "∅", "victim": "…", "moving": "▸", "other": "·"}
+LEGEND = {
+    "culprit": "to blame",
+    "missing": "never came",
+    "victim": "waits because of it",
+    "moving": "still moves",
+    "other": "other",
+}
+
+
+def roles(incident: Incident) -> dict[int, str]:
+    """What part each rank plays, also those that never came."""
+    result = dict.fromkeys(range(min(incident.job.world_size or 0, MOST_RANKS)), "missing")
+    for rank in incident.ranks:
+        result[rank.rank] = "moving" if rank.moved else "other"
+    result.update((rank, "victim") for rank in incident.verdict.victims)
+    blamed = (who.rank for who in incident.verdict.culprits if who.rank is not None)
+    result.update((rank, "culprit") for rank in blamed if result.get(rank) != "missing")
+    return result
+
+
+def grid(incident: Incident) -> Html:
+    """One cell a rank, node by node; too many ranks are said in words."""
+    parts = roles(incident)
+    if len(parts) < 2 or len(parts) > CELLS:
+        return _in_words(parts) if parts else Html("")
+    hosts: dict[str, list[int]] = {}
+    known = {rank.rank: rank.host for rank in incident.ranks}
+    for rank in sorted(parts):
+        hosts.setdefault(known.get(rank, ""), []).append(rank)
+    nodes = (_node(host, ranks, parts) for host, ranks in hosts.items())
+    return join((tag("div", *nodes, class_="grid"), _legend(set(parts.values()))))
+
+
+def _node(host: str, ranks: list[int], parts: dict[int, str]) -> Html:
+    cells = (
+        tag("i", tag("b", SIGNS[parts[rank]]), rank, class_=parts[rank], title=f"rank {rank}: {LEGEND[parts[rank]]}")
+        for rank in ranks
+    )
+    return tag("div", tag("span", host or "no node"), *cells, class_="node")
+
+
+def _legend(used: set[str]) -> Html:
+    entries = (
+        tag("li", tag("b", sign), f" {LEGEND[role]}", class_=role) for role, sign in SIGNS.items() if role in used
+    )
+    return tag("ul", *entries, class_="legend")
+
+
+def _in_words(parts: dict[int, str]) -> Html:
+    said = ((role, [rank for rank, part in parts.items() if part == role]) for role in SIGNS)
+    lines = (tag("li", f"{words.ranks(ranks)}: {LEGEND[role]}", class_=role) for role, ranks in said if ranks)
+    return tag("ul", *lines, class_="plain")
+
+
+def table_of(incident: Incident) -> Html:
+    """One row a rank: those to blame first, and ranks that are alike left for the JSON where there are too many."""
+    parts = roles(incident)
+    order = {role: place for place, role in enumerate(SIGNS)}
+    ranks = sorted(incident.ranks, key=lambda rank: (order[parts[rank.rank]], rank.rank))
+    head = ("rank", "node", "pid", "phase", "epoch", "batch", "step", "where", "waits for", "still for", "step time")
+    rows = [_row(rank, parts[rank.rank]) for rank in ranks]
+    return table(head, rows, [parts[rank.rank] == "culprit" for rank in ranks])
+
+
+def _row(rank: RankReport, role: str) -> tuple[Child, ...]:
+    progress = rank.progress
+    step = None if progress is None or progress.step < 0 else progress.step
+    return (
+        join((tag("b", SIGNS[role], class_=f"sign {role}"), f" {rank.rank}")),
+        rank.host,
+        rank.pid,
+        rank.phase,
+        progress.epoch if progress else None,
+        progress.batch if progress else None,
+        step,
+        _where(rank),
+        rank.waiting_for,
+        words.duration(rank.still_s) if rank.still_s else "",
+        _times(rank.reading.times) if rank.reading else None,
+    )
+
+
+def _where(rank: RankReport) -> Html | None:
+    main = next((stack.frames for stack in rank.stacks if stack.main), ())
+    own = user_frame(main)
+    return tag("code", f"{words.place(own)} {own.function}", title=f"{own.file}:{own.line}") if own else None
+
+
+def _times(times: StepTimes) -> str:
+    """1.4 s (12 % data)"""
+    if not times.steps or times.total_s <= 0:
+        return ""
+    return f"{words.duration(times.total_s / times.steps)} ({100 * times.data_s / times.total_s:.0f} % data)"
+
+
+def user_frame(frames: Iterable[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code, else the innermost one."""
+    frames = tuple(frames)
+    return next((frame for frame in frames if not of_library(frame)), frames[0] if frames else None)
+
+
+def of_library(frame: Frame) -> bool:
+    """Whether a frame is Python's or a package's rather than the user's."""
+    foreign = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
+    return frame.native or not frame.file or any(part in frame.file for part in foreign)
+
+
+def waits(incident: Incident) -> Html:
+    """The chain of waits: ranks that wait alike share a line."""
+    alike: dict[tuple[tuple[int, ...], str, Frame | None], list[int]] = {}
+    for edge in incident.verdict.waits:
+        alike.setdefault((edge.awaited, edge.what, edge.where), []).append(edge.rank)
+    parts = roles(incident)
+    lines = (
+        _edge(ranks, Wait(ranks[0], awaited, what, where), parts) for (awaited, what, where), ranks in alike.items()
+    )
+    return tag("ol", *lines, class_="chain") if alike else Html("")
+
+
+def _edge(waiting: list[int], edge: Wait, parts: dict[int, str]) -> Html:
+    where = tag("code", words.place(edge.where), title=edge.where.file) if edge.where else None
+    return tag(
+        "li",
+        tag("b", words.ranks(waiting), class_=_role(waiting, parts)),
+        tag("span", edge.what, " ", where, class_="arrow"),
+        tag("b", words.ranks(edge.awaited), class_=_role(edge.awaited, parts)) if edge.awaited else None,
+    )
+
+
+def _role(ranks: Iterable[int], parts: dict[int, str]) -> str:
+    found = {parts.get(rank, "missing") for rank in ranks}
+    return found.pop() if len(found) == 1 else "other"
+
+
+def outputs(incident: Incident) -> Html:
+    """Exceptions, crash traces and the last lines of logs, of the ranks that have some."""
+    return join(part for rank in incident.ranks[:64] for part in _outputs(rank))
+
+
+def _outputs(rank: RankReport) -> Iterator[Html]:
+    if rank.exception:
+        yield details(_exception_line(rank.rank, rank.exception), block(_trace(rank.exception)), open_=True)
+    if rank.crash_trace:
+        yield details(f"rank {rank.rank}: crash trace", block(rank.crash_trace))
+    if rank.last_output.strip():
+        yield details(f"rank {rank.rank}: last output", block(rank.last_output))
+
+
+def _exception_line(rank: int, error: ExceptionFacts) -> str:
+    return f"rank {rank}: {error.type}: {error.message} ({error.thread})"
+
+
+def _trace(error: ExceptionFacts) -> str:
+    return "\n".join(f"{frame.file}:{frame.line} in {frame.function}" for frame in error.frames[::-1])

@@ -1,0 +1,99 @@
+"""The verdict at the top of the page, and the warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hangwatch.records import Certainty, Divergence, Frame, HealthWarning, Incident, Status
+from hangwatch.report import words
+from hangwatch.report.html.markup import Html, details, join, tag
+
+
+def banner(incident: Incident) -> Html:
+    """What the terminal says, in the same words."""
+    verdict = incident.verdict
+    return tag(
+        "section",
+        tag("h1", tag("span", words.headline(incident), class_="state")),
+        tag("p", verdict.summary or words.NO_VERDICT, class_="summary"),
+        *(tag("p", sentence) for sentence in verdict.details),
+        tag("dl", *_rows(incident)),
+        _alternatives(incident),
+        class_=f"verdict {_mood(incident)}",
+    )
+
+
+def _mood(incident: Incident) -> str:
+    calm = {Status.RECOVERED: "good", Status.LINGERING: "warn", Status.WAITING: "warn"}
+    return calm.get(incident.status, "bad")
+
+
+def _rows(incident: Incident) -> Iterator[Html]:
+    verdict = incident.verdict
+    if verdict.fix:
+        yield from _row("fix", tag("strong", verdict.fix))
+    if verdict.culprits:
+        yield from _row("who", _who(incident))
+    if verdict.evidence:
+        yield from _row("seen", tag("ul", *(tag("li", sentence) for sentence in verdict.evidence[:50])))
+    if missing := words.missing_evidence(incident):
+        yield from _row("lacks", missing)
+    yield from _row("cause", _cause(incident))
+
+
+def _row(label: str, content: Html | str) -> tuple[Html, Html]:
+    return tag("dt", label), tag("dd", content)
+
+
+def _who(incident: Incident) -> Html:
+    blamed = incident.verdict.culprits
+    lines = [tag("li", tag("strong", words.culprit(who)), _where(who.where)) for who in blamed[:8]]
+    if len(blamed) > len(lines):
+        lines = [tag("li", tag("strong", words.culprits(blamed)))]
+    return tag("ul", *lines)
+
+
+def _where(frame: Frame | None) -> Html | None:
+    return tag("code", f"{frame.file}:{frame.line} in {frame.function}", class_="place") if frame else None
+
+
+def _cause(incident: Incident) -> Html:
+    verdict = incident.verdict
+    sure = {
+        Certainty.PROVEN: "proven: nobody in it can ever move again, or a fact of the system settles it",
+        Certainty.LIKELY: "likely: the evidence fits this cause and no other in the catalogue",
+        Certainty.UNDETERMINED: "not determined: the evidence is below, nobody is blamed",
+    }[verdict.certainty]
+    name = tag("code", verdict.cause)
+    # Only addresses of the web: a report may come from anybody.
+    linked = tag("a", name, href=verdict.docs, rel="noreferrer") if verdict.docs.startswith("https://") else name
+    return tag("span", linked, f", {sure}")
+
+
+def _alternatives(incident: Incident) -> Html | None:
+    others = incident.verdict.alternatives[:20]
+    if not others:
+        return None
+    said = (tag("li", tag("code", other.cause), f": {other.why_not}") for other in others)
+    return details("What it is not, and why", tag("ul", *said), open_=len(others) < 3)
+
+
+def warnings(incident: Incident) -> Html:
+    """The health warnings, and the first step in which the ranks parted."""
+    return join((*map(_warning, incident.warnings[:50]), *map(_parting, incident.divergences[:20])))
+
+
+def _warning(warning: HealthWarning) -> Html:
+    fix = tag("p", tag("strong", warning.fix)) if warning.fix else None
+    evidence = tag("ul", *(tag("li", sentence) for sentence in warning.evidence)) if warning.evidence else None
+    return tag("div", tag("p", tag("code", warning.kind), f" {warning.summary}"), fix, evidence, class_="note")
+
+
+def _parting(divergence: Divergence) -> Html:
+    by_count: dict[int, list[int]] = {}
+    for rank, count in divergence.counts.items():
+        by_count.setdefault(count, []).append(rank)
+    said = "; ".join(f"{words.ranks(ranks)} issued {count}" for count, ranks in sorted(by_count.items()))
+    at = f"step {divergence.step}" + ("" if divergence.epoch is None else f" (epoch {divergence.epoch})")
+    text = f"Ranks first issued different numbers of collectives of group {divergence.group} in {at}: {said}."
+    return tag("div", tag("p", text), class_="note")
