@@ -757,6 +757,8 @@ class RankBeat:
     exception: str = ""  # "ValueError: ..." where one is recorded
     process_state: str = ""  # the letter of /proc/PID/stat where known, "X" for gone
     runs: tuple[StepRun, ...] = ()  # finished steps since the batch before
+    blocked: bool = False  # the board alone says that the rank may be waiting for others
+    detached: bool = False
 
 
 @dataclass(frozen=True)
