@@ -1,8 +1,8 @@
 """Lock files that a process waits for, who holds them, and whether the holder still lives.
 
-Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are polled
-(torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own frame, and the
-owner is who has the file open. Only those two variables are kept of what py-spy gives.
+Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are
+polled (torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own
+frame, and the owner is who has the file open. Only those two variables are kept of what py-spy gives.
 """
 
 from __future__ import annotations

@@ -1,0 +1,41 @@
+"""Real processes to look at: a Python script that says `ready` when it is where it should be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Script = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Iterator[Script]:
+    """Starts a Python script, waits until it has printed `ready`, and ends it after the test with all below it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        path = tmp_path / f"script{len(started)}.py"
+        path.write_text(textwrap.dedent(code))
+        options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "start_new_session": True, **options}
+        process = subprocess.Popen([sys.executable, str(path), *arguments], text=True, **options)
+        started.append(process)
+        if process.stdout is not None:
+            assert process.stdout.readline().strip() == "ready"
+        return process
+
+    yield start
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,245 @@
+"""Facts of real processes in every state that can be made."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hangwatch import wire
+from hangwatch.records import ProcessFacts
+from hangwatch_agent.capture import procfs
+from hangwatch_agent.capture.process import process_facts, second_sample
+from tests import needs
+from tests.integration.agent.capture.conftest import Script
+
+SLEEP = "import time; print('ready', flush=True); time.sleep(100)"
+
+
+def until(pid: int, settled: Callable[[ProcessFacts], bool]) -> ProcessFacts:
+    """The facts once they are as awaited: a process has said `ready` a moment before it blocks."""
+    deadline = time.monotonic() + 5
+    while not settled(facts := process_facts(pid)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return facts
+
+
+def test_a_sleeping_process(script: Script) -> None:
+    process = script(
+        SLEEP, env={**os.environ, "RANK": "3", "NCCL_DEBUG": "INFO", "HANGWATCH_TOKEN": "geheim", "HOME": "/x"}
+    )
+    facts = until(process.pid, lambda facts: "sleep" in (facts.system_call or ""))
+    assert (facts.state, facts.parent, facts.threads) == ("S", os.getpid(), 1)
+    assert facts.system_call in ("clock_nanosleep", "nanosleep", "pselect6", "select")
+    assert "nanosleep" in (facts.wait_channel or "")
+    assert facts.environment == {"HANGWATCH_TOKEN": "[redacted]", "NCCL_DEBUG": "INFO", "RANK": "3"}
+    assert facts.started_at == pytest.approx(time.time(), abs=10)
+    assert (facts.resident_bytes or 0) > 1 << 20
+    assert 0 < (facts.descriptors or 0) < (facts.descriptor_limit or 0)
+    assert [pipe.fd for pipe in facts.standard_pipes] == [1]
+    assert facts.unreadable == ()
+    assert facts.unusual_threads == ()
+
+
+def test_a_stopped_process_and_its_threads(script: Script) -> None:
+    process = script(SLEEP)
+    process.send_signal(signal.SIGSTOP)
+    facts = until(process.pid, lambda facts: facts.state == "T")
+    assert facts.state == "T"
+    assert [(thread.thread_id, thread.state) for thread in facts.unusual_threads] == [(process.pid, "T")]
+
+
+@pytest.mark.parametrize(("end", "exit_code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", -9)])
+def test_a_zombie_tells_its_exit_code(end: str, exit_code: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", f"import os, sys; {end}"])
+    facts = until(process.pid, lambda facts: facts.state == "Z")
+    process.wait()
+    assert (facts.state, facts.exit_code, facts.environment, facts.unreadable) == ("Z", exit_code, {}, ())
+    assert process_facts(process.pid).state == "X"
+
+
+def test_uninterruptible_sleep(script: Script, tmp_path: Path) -> None:
+    """As with a dead disk: the parent of a spawned child sleeps so until the child has come to its program."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = script(
+        """
+        import os, sys, threading, time
+        threading.Timer(60, os._exit, [1]).start()
+        print("ready", flush=True)
+        os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 5, sys.argv[1], os.O_RDONLY, 0)])
+        """,
+        str(fifo),
+    )
+    facts = until(process.pid, lambda facts: facts.state == "D")
+    with fifo.open("w"):
+        pass
+    assert facts.state == "D"
+    assert facts.unusual_threads[0].state == "D"
+    assert facts.system_call in ("clone", "vfork", "clone3")
+
+
+def test_blocked_on_a_full_pipe(script: Script) -> None:
+    reader, writer = os.pipe()
+    process = script(
+        f"""
+        import os
+        print("ready", flush=True)
+        while True:
+            os.write({writer}, bytes(65536))
+        """,
+        pass_fds=(writer,),
+    )
+    facts = until(process.pid, lambda facts: facts.system_call == "write" and "pipe" in (facts.wait_channel or ""))
+    os.close(reader)
+    os.close(writer)
+    assert facts.system_call == "write"
+    assert "pipe_write" in (facts.wait_channel or "")
+    assert facts.blocked_on is not None
+    assert facts.blocked_on.fd == writer
+    assert facts.blocked_on.path.startswith("pipe:[")
+
+
+def test_blocked_on_a_lock_file(script: Script, tmp_path: Path) -> None:
+    code = """
+        import fcntl, sys, time
+        file = open(sys.argv[1], "w")
+        if sys.argv[2] == "waits":
+            print("ready", flush=True)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        print("ready", flush=True)
+        time.sleep(100)
+        """
+    path = tmp_path / "data set.lock"
+    script(code, str(path), "holds")
+    waiting = script(code, str(path), "waits")
+    facts = until(waiting.pid, lambda facts: facts.system_call == "flock")
+    assert facts.system_call == "flock"
+    assert facts.blocked_on is not None
+    assert facts.blocked_on.path == str(path)
+    assert facts.blocked_on.filesystem
+
+
+@pytest.mark.parametrize(
+    ("wait", "call"),
+    [
+        ("connection.recv(1)", "recvfrom"),
+        ("connection.settimeout(90); connection.recv(1)", "poll"),
+        ("import select; select.select([connection], [], [])", "pselect6"),
+    ],
+)
+def test_blocked_on_a_socket(script: Script, wait: str, call: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        process = script(
+            f"""
+            import socket
+            connection = socket.create_connection(("127.0.0.1", {port}))
+            print("ready", flush=True)
+            {wait}
+            """
+        )
+        accepted, address = server.accept()
+        facts = until(process.pid, lambda facts: facts.blocked_on is not None)
+        accepted.close()
+    assert facts.system_call in (call, "select" if call == "pselect6" else call)
+    assert facts.blocked_on is not None
+    assert facts.blocked_on.path == f"socket 127.0.0.1:{address[1]} -> 127.0.0.1:{port}"
+    assert [(each.state, each.remote) for each in facts.sockets] == [("established", f"127.0.0.1:{port}")]
+
+
+def test_blocked_in_opening_a_path(script: Script, tmp_path: Path) -> None:
+    fifo = tmp_path / "nobody writes"
+    os.mkfifo(fifo)
+    process = script("import sys; print('ready', flush=True); open(sys.argv[1])", str(fifo))
+    facts = until(process.pid, lambda facts: facts.blocked_on is not None)
+    assert facts.system_call == "openat"
+    assert facts.blocked_on is not None
+    assert (facts.blocked_on.fd, facts.blocked_on.path) == (-1, str(fifo))
+
+
+def test_what_was_used_between_two_samples(script: Script) -> None:
+    busy = script(
+        """
+        print("ready", flush=True)
+        file = open("/dev/null", "wb", buffering=0)
+        while True:
+            file.write(bytes(1000))
+        """
+    )
+    idle = script(SLEEP)
+    first = [process_facts(process.pid) for process in (busy, idle)]
+    time.sleep(0.3)
+    worked, rested = (second_sample(before, process_facts(before.pid)) for before in first)
+    assert worked.cpu_delta_s is not None
+    assert worked.cpu_delta_s > 0.02
+    assert worked.io_delta_bytes
+    assert worked.io_delta_bytes >= 1000
+    assert rested.cpu_delta_s is not None
+    assert rested.cpu_delta_s < 0.02
+    assert rested.io_delta_bytes == 0
+
+
+def test_a_reused_pid_gives_no_difference(script: Script) -> None:
+    facts = process_facts(script(SLEEP).pid)
+    other = ProcessFacts(facts.pid, "S", started_at=1.0, cpu_s=0.0)
+    assert second_sample(other, facts).cpu_delta_s is None
+
+
+def test_a_reused_pid_is_not_taken_for_the_rank(script: Script) -> None:
+    pid = script(SLEEP).pid
+    stat = procfs.stat_of(pid)
+    assert stat is not None
+    started = procfs.started_at(stat)
+    assert procfs.is_same(pid, started)
+    assert not procfs.is_same(pid, started - 3600)
+    assert not procfs.is_same(1 << 22, started)
+
+
+def test_a_process_that_maps_its_board_is_the_rank_although_the_clock_was_set(script: Script, tmp_path: Path) -> None:
+    board = tmp_path / "rank-0.board"
+    board.write_bytes(bytes(4096))
+    process = script(
+        """
+        import mmap, sys, time
+        with open(sys.argv[1], "r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 4096)
+        print("ready", flush=True)
+        time.sleep(100)
+        """,
+        str(board),
+    )
+    assert procfs.is_same(process.pid, 1.0, mapped=board)
+    assert not procfs.is_same(process.pid, 1.0, mapped=tmp_path / "rank-1.board")
+
+
+def test_another_users_process_is_named_unreadable() -> None:
+    needs.root()
+    setpriv = needs.program("setpriv")
+    process = subprocess.Popen(["sleep", "100"])
+    code = (
+        "import sys\nfrom hangwatch import wire\nfrom hangwatch_agent.capture.process import process_facts\n"
+        f"print(wire.dumps(process_facts({process.pid})))"
+    )
+    try:
+        out = subprocess.run(
+            [setpriv, "--reuid", "65534", "--clear-groups", "--inh-caps=-all", sys.executable, "-c", code],
+            capture_output=True,
+            check=True,
+            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        ).stdout
+    finally:
+        process.kill()
+        process.wait()
+    facts = wire.loads(ProcessFacts, out)
+    assert (facts.state, facts.command) == ("S", "sleep 100")
+    refused = {what.partition(":")[0] for what in facts.unreadable}
+    assert {"system call", "io", "environment", "descriptors"} <= refused
+    assert all("denied" in what or "not permitted" in what for what in facts.unreadable)

@@ -1,0 +1,185 @@
+"""Stacks of real processes, and what happens where they are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hangwatch_agent.capture import fallback, stacks
+from hangwatch_agent.capture.stacks import dump, dump_all, dump_native
+from tests.integration.agent.capture.conftest import Script
+from tests.integration.agent.capture.refused import AS_NOBODY, WITHOUT_PTRACE, run_refused
+
+WAITS = """
+    import threading, time
+
+    class Model:
+        def forward(self, secret):
+            print("ready", flush=True)
+            time.sleep(100)
+
+    threading.Thread(target=lambda: time.sleep(100), name="logger", daemon=True).start()
+    Model().forward("hunter2")
+    """
+REGISTERED = """
+    import faulthandler, os, signal, sys, time
+    file = open(os.path.join(sys.argv[1], f"stacks-{os.getpid()}.txt"), "w")
+    file.write(f"{int(signal.SIGRTMIN) + 5}\\n")
+    file.flush()
+    faulthandler.register(signal.SIGRTMIN + 5, file=file, all_threads=True)
+    if "forget" in sys.argv:
+        faulthandler.unregister(signal.SIGRTMIN + 5)
+
+    def step():
+        print("ready", flush=True)
+        time.sleep(100)
+
+    step()
+    """
+
+
+def test_every_thread_with_its_frames(script: Script) -> None:
+    process = script(WAITS)
+    time.sleep(0.1)
+    taken = dump(process.pid)
+    assert taken.failure == ""
+    main, logger = taken.stacks
+    assert (main.main, main.thread_id, main.name) == (True, process.pid, "MainThread")
+    assert [frame.function for frame in main.frames] == ["forward", "<module>"]
+    assert main.frames[0].file.endswith("script0.py")
+    assert main.frames[0].line == 7
+    assert (logger.main, logger.name, logger.owns_gil) == (False, "logger", False)
+
+
+def test_no_local_variables_unless_asked(script: Script) -> None:
+    pid = script(WAITS).pid
+    assert "hunter2" not in json.dumps(dump(pid).raw)
+    assert "hunter2" in json.dumps(dump(pid, with_locals=True).raw)
+
+
+def test_a_stopped_process(script: Script) -> None:
+    process = script(WAITS)
+    process.send_signal(signal.SIGSTOP)
+    assert dump(process.pid).stacks[0].frames[0].function == "forward"
+
+
+def test_a_stopped_process_is_not_paused_for_native_frames(script: Script) -> None:
+    process = script(WAITS)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    assert "is in state T" in dump_native(process.pid).failure
+
+
+def test_native_frames_stand_among_the_others(script: Script) -> None:
+    process = script(WAITS)
+    time.sleep(0.1)
+    taken = dump_native(process.pid)
+    assert taken.failure == ""
+    main = taken.stacks[0]
+    assert any(frame.native for frame in main.frames)
+    assert [frame.function for frame in main.frames if not frame.native] == ["forward", "<module>"]
+
+
+def test_a_native_dump_that_takes_too_long_leaves_the_process_running(script: Script) -> None:
+    process = script("print('ready', flush=True)\nwhile True: pass")
+    for timeout in (0.001, 0.01, 0.03, 0.06):
+        dump_native(process.pid, timeout_s=timeout)
+        time.sleep(0.05)
+        assert Path(f"/proc/{process.pid}/stat").read_text().split()[2] in "RS"
+
+
+def test_memory_of_a_native_dump_is_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "NATIVE_MEMORY_BYTES", 1 << 20)
+    assert dump_native(script(WAITS).pid).failure
+
+
+def test_what_is_not_python_is_gone_or_dead() -> None:
+    sleeping = subprocess.Popen(["sleep", "100"])
+    zombie = subprocess.Popen(["true"])
+    time.sleep(0.3)
+    failures = dump_all([sleeping.pid, zombie.pid, 1 << 22])
+    sleeping.kill()
+    for process in (sleeping, zombie):
+        process.wait()
+    assert failures[sleeping.pid].failure == "not a Python process, or one that py-spy does not know"
+    assert failures[zombie.pid].failure == "the process is a zombie: it has no stacks any more"
+    assert failures[1 << 22].failure == "the process is gone"
+
+
+@pytest.mark.parametrize(
+    ("how", "advice"), [(WITHOUT_PTRACE, "CAP_SYS_PTRACE"), (AS_NOBODY, "belongs to user root, we run as nobody")]
+)
+def test_a_refusal_says_what_is_missing(script: Script, how: tuple[str, ...], advice: str) -> None:
+    pid = script(WAITS).pid
+    code = f"from hangwatch_agent.capture.stacks import dump; print(dump({pid}).failure)"
+    answer = run_refused(code, how)
+    assert "no right to trace it" in answer
+    assert advice in answer or "ptrace_scope" in answer
+
+
+def test_faulthandler_answers_without_the_right_to_trace(script: Script, tmp_path: Path) -> None:
+    process = script(REGISTERED, str(tmp_path))
+    taken = fallback.ask_faulthandler(process.pid, tmp_path)
+    assert taken.failure == ""
+    assert [frame.function for frame in taken.stacks[0].frames] == ["step", "<module>"]
+    assert (taken.stacks[0].main, taken.stacks[0].source) == (True, "faulthandler")
+    again = fallback.ask_faulthandler(process.pid, tmp_path)
+    assert again.stacks == taken.stacks
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("case", ["never registered", "unregistered", "nonsense"])
+def test_a_rank_that_does_not_catch_the_signal_is_not_sent_it(script: Script, tmp_path: Path, case: str) -> None:
+    process = script(REGISTERED, str(tmp_path), *(["forget"] if case == "unregistered" else []))
+    path = tmp_path / f"stacks-{process.pid}.txt"
+    if case == "never registered":
+        path.unlink()
+    elif case == "nonsense":
+        path.write_text("9999999999999999999\n")
+    taken = fallback.ask_faulthandler(process.pid, tmp_path)
+    assert not taken.stacks
+    assert taken.failure
+    assert process.poll() is None
+
+
+def test_a_stopped_rank_cannot_answer(script: Script, tmp_path: Path) -> None:
+    process = script(REGISTERED, str(tmp_path))
+    process.send_signal(signal.SIGSTOP)
+    assert "wrote nothing" in fallback.ask_faulthandler(process.pid, tmp_path).failure
+
+
+def test_a_capture_under_refusal_has_the_stacks_all_the_same(script: Script, tmp_path: Path) -> None:
+    process = script(REGISTERED, str(tmp_path))
+    code = f"""
+import time
+from pathlib import Path
+from hangwatch.records import Identity, Reading
+from hangwatch_agent.capture import Means, Target, capture, procfs
+started = procfs.started_at(procfs.stat_of({process.pid}))
+reading = Reading(Identity(0, 2, 0, "here", {process.pid}, started, "job"), time.time())
+taken = capture([Target(reading, Path({str(tmp_path)!r}) / "rank-0.board")], means=Means(sample_gap_s=0.1))
+rank, = taken.ranks
+print([frame.function for frame in rank.stacks[0].frames], len(rank.earlier_stacks))
+print([note.detail for note in taken.notes if note.source == "stacks" and not note.ok])
+print(rank.process.unreadable)
+"""
+    functions, notes, unreadable = run_refused(code).splitlines()
+    assert functions == "['step', '<module>'] 1"
+    assert "no right to trace it" in notes
+    assert "taken by faulthandler instead" in notes
+    assert "system call" in unreadable
+    assert process.poll() is None
+
+
+def test_py_spy_is_found_beside_the_interpreter() -> None:
+    found = stacks.find_py_spy()
+    assert found is not None
+    assert os.access(found, os.X_OK)
+    assert found.parent == Path(sys.executable).parent
