@@ -95,15 +95,20 @@ class Activity:
 
 
 OPS = frozenset(
-    """all_reduce all_reduce_coalesced all_gather all_gather_into_tensor all_gather_coalesced all_gather_single
-    _all_gather_base reduce_scatter reduce_scatter_tensor reduce_scatter_single _reduce_scatter_base broadcast reduce gather scatter
-    all_to_all all_to_all_single barrier monitored_barrier send recv isend irecv batch_isend_irecv
-    broadcast_coalesced""".split()
+    {
+        *("all_reduce", "all_reduce_coalesced", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"),
+        *("all_gather", "all_gather_into_tensor", "all_gather_coalesced", "all_gather_single", "_all_gather_base"),
+        *("_reduce_scatter_base", "broadcast", "broadcast_coalesced", "reduce", "gather", "scatter", "all_to_all"),
+        *("all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend", "irecv", "batch_isend_irecv"),
+    }
 )
-CALLS = OPS | frozenset(
-    """all_gather_object gather_object broadcast_object_list scatter_object_list send_object_list recv_object_list
-    _broadcast_coalesced""".split()
+OBJECT_CALLS = frozenset(
+    {
+        *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"),
+        *("send_object_list", "recv_object_list"),
+    }
 )
+CALLS = OPS | OBJECT_CALLS
 POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _SAME_OP = {
     "all_gather_single": "all_gather_into_tensor",
@@ -210,7 +215,9 @@ _NATIVE_WAIT = re.compile(
 )
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
 _DEVICE = frozenset({"synchronize", "item", "_cuda_synchronize", "current_stream", "wait_stream", "wait_event"})
-_QUEUE_WAITS = frozenset({"wait", "acquire", "get", "put", "join", "_wait_for_tstate_lock", "__enter__", "acquire_lock"})
+_QUEUE_WAITS = frozenset(
+    {"wait", "acquire", "get", "put", "join", "_wait_for_tstate_lock", "__enter__", "acquire_lock"}
+)
 
 
 def _standing(inner: tuple[Frame, ...]) -> tuple[Doing, str, Frame | None]:
@@ -322,9 +329,13 @@ def _leaves(names: Names) -> Told:
 
 def _blocks_in_python(names: Names) -> Told:
     for frame, name, file in names:
-        if file.endswith(("/socket.py", "/ssl.py", "/http/client.py", "/selectors.py", "/multiprocessing/connection.py")):
+        if file.endswith(
+            ("/socket.py", "/ssl.py", "/http/client.py", "/selectors.py", "/multiprocessing/connection.py")
+        ):
             return Doing.SOCKET, "", frame
-        if file.endswith(("/threading.py", "/queue.py", "/multiprocessing/queues.py", "/multiprocessing/synchronize.py")):
+        if file.endswith(
+            ("/threading.py", "/queue.py", "/multiprocessing/queues.py", "/multiprocessing/synchronize.py")
+        ):
             return (Doing.LOCK, "", frame) if name in _QUEUE_WAITS else None
         if file.endswith("/concurrent/futures/_base.py") and name in ("result", "wait"):
             return Doing.LOCK, "", frame
@@ -350,7 +361,7 @@ _RULES = (
 
 
 def _natively(inner: tuple[Frame, ...]) -> Doing:
-    """C functions leave no Python frame (`work.wait()`, `.item()`): only native frames can say what is behind a line."""
+    """C functions leave no Python frame (`work.wait()`, `.item()`): only native frames tell what is behind."""
     functions = [frame.function for frame in inner if frame.native]
     if any(_NATIVE_WAIT.search(function) for function in functions):
         return Doing.WORK_WAIT
@@ -359,7 +370,11 @@ def _natively(inner: tuple[Frame, ...]) -> Doing:
 
 def _called(inner: tuple[Frame, ...], op: str) -> str:
     """The outermost function of torch.distributed's interface: what the user called."""
-    found = [name_of(frame.function) for frame in inner if name_of(frame.function) in CALLS and _is_collective_file(frame.file)]
+    found = [
+        name_of(frame.function)
+        for frame in inner
+        if name_of(frame.function) in CALLS and _is_collective_file(frame.file)
+    ]
     return found[-1] if found else op
 
 

@@ -1,0 +1,36 @@
+"""What a rule finds: a verdict in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..records import Certainty, Culprit, Stage, Status, StepName, Wait
+from .case import Case
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule's answer; what is left out is filled in from the catalogue and the case.
+
+    `status` is only given where a fact settles it; otherwise it follows from proof and patience.
+    `culprits` is empty where nobody is to blame. `awaited` are the ranks whose patience counts (culprits by default).
+    """
+
+    cause: str
+    certainty: Certainty
+    summary: str
+    fix: str = ""
+    culprits: tuple[Culprit, ...] = ()
+    victims: tuple[int, ...] | None = None
+    step: StepName = field(default_factory=StepName)
+    evidence: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] | None = None
+    status: Status | None = None
+    stage: Stage | None = None
+    awaited: tuple[int, ...] = ()
+    not_causes: tuple[tuple[str, str], ...] = ()  # (cause, why not), beyond what the catalogue's look-alikes give
+
+
+Rule = Callable[[Case], Finding | None]

@@ -1,0 +1,165 @@
+"""A process that is gone or frozen, and exceptions: what the system itself says comes before any counting."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from ..records import Certainty, Frame, Phase, ProcessFacts, Status
+from . import words
+from .case import Case, RankView
+from .finding import Finding
+
+CONSEQUENCE = re.compile(
+    r"connection (closed|reset|refused|was)|closed by peer|broken pipe|timed? ?out|timeout|remote process"
+    r"|socket|unhandled (system|cuda) error|aborted|watchdog",
+    re.IGNORECASE,
+)
+ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
+
+
+def rank_died(case: Case) -> Finding | None:
+    """A rank's process is gone, and not because its training had ended."""
+    dead = [view for view in case if view.dead and not view.finished]
+    first = _first(dead)
+    if first is None:
+        return None
+    after = [view.rank for view in dead if view is not first]
+    survivors = [view for view in case if not view.dead and not _failing(view)]
+    how = end_of(first.evidence.process)
+    waiting = tuple(view.rank for view in survivors if view.rank in case.blocked)
+    where = words.at(first.where)
+    summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) died: {how}{where}"
+    if waiting:
+        summary += f"; {case.name(waiting)} {words.verb(len(waiting), 'waits', 'wait')} for it"
+    evidence = [f"pid {first.pid} of rank {first.rank} is {'a zombie' if first.state == 'Z' else 'gone'}: {how}"]
+    evidence += _out_of_memory(case, first)
+    if first.evidence.crash_trace:
+        evidence.append(f"its last words: {first.evidence.crash_trace.strip().splitlines()[0]}")
+    details = [f"{case.name(after, capital=True)} ended after it"] if after else []
+    return Finding(
+        "rank-died",
+        Certainty.PROVEN if len(dead) == 1 or _clearly_first(first, dead) else Certainty.LIKELY,
+        summary + ".",
+        culprits=(first.culprit(_last_place(first)),),
+        victims=tuple(view.rank for view in case if view.rank != first.rank and (view.rank in waiting or view.dead)),
+        step=first.step,
+        evidence=tuple(evidence),
+        details=tuple(details),
+        status=Status.HUNG if waiting and len(waiting) == len(survivors) else Status.FAILED,
+    )
+
+
+def end_of(process: ProcessFacts | None) -> str:
+    """How a process ended, in words."""
+    code = None if process is None else process.exit_code
+    if code is None:
+        return "how is not known"
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exit code {code}"
+
+
+def death_time(view: RankView) -> float:
+    """When the rank was last known to live: its ticker's last word."""
+    return 0.0 if view.reading is None else max(view.reading.ticker_at, view.reading.progress.at)
+
+
+def _failing(view: RankView) -> bool:
+    return view.phase is Phase.FAILED or (view.reading is not None and _fatal(view))
+
+
+def _fatal(view: RankView) -> bool:
+    return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
+
+
+def _first(dead: list[RankView]) -> RankView | None:
+    """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
+    if not dead:
+        return None
+    return min(dead, key=lambda view: (_is_consequence(view), death_time(view), view.rank))
+
+
+def _is_consequence(view: RankView) -> int:
+    code = view.evidence.process.exit_code if view.evidence.process is not None else None
+    exception = view.reading.exception if view.reading is not None else None
+    if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
+        return 2
+    return int(code in ENDED_BY_LAUNCHER)
+
+
+def _clearly_first(first: RankView, dead: list[RankView]) -> bool:
+    others = [view for view in dead if view is not first]
+    return all(_is_consequence(view) > _is_consequence(first) for view in others)
+
+
+def _out_of_memory(case: Case, view: RankView) -> list[str]:
+    return [
+        f"{words.plural(node.oom_kills, 'out-of-memory kill')} in the job's cgroup on {node.host}"
+        for node in case.snapshot.nodes
+        if node.oom_kills and (not node.ranks or view.rank in node.ranks)
+    ]
+
+
+def _last_place(view: RankView) -> Frame | None:
+    """The user's line of its last recorded call, for a process that has no stack any more."""
+    if view.where is not None or view.reading is None:
+        return view.where
+    exception = view.reading.exception
+    return exception.frames[0] if exception is not None and exception.frames else None
+
+
+def rank_frozen(case: Case) -> Finding | None:
+    """A rank's process is stopped, or sleeps in the kernel where nothing can wake it."""
+    stopped = [view for view in case if view.stopped]
+    deep = [view for view in case if view.state == "D" and not view.works and view.evidence.still_s > 2]
+    frozen = stopped or deep
+    if not frozen or (not stopped and not any(view.rank in case.awaited() for view in deep)):
+        return None
+    culprits = [view.rank for view in frozen]
+    return Finding(
+        "rank-frozen",
+        Certainty.PROVEN if stopped else Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {_how_frozen(frozen[0])}{words.at(frozen[0].where)}"
+        f"{_waiting_for(case, culprits)}.",
+        fix=_thaw(frozen),
+        culprits=tuple(view.culprit() for view in frozen),
+        step=frozen[0].step,
+        evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
+        status=Status.HUNG if stopped else None,
+    )
+
+
+def _how_frozen(view: RankView) -> str:
+    if view.state == "t":
+        return f"(pid {view.pid}) is stopped by a debugger (state t)"
+    if view.state == "T":
+        return f"(pid {view.pid}) is stopped (state T: SIGSTOP, Ctrl-Z or a freezer)"
+    process = view.evidence.process
+    target = f" on {process.blocked_on.path}" if process is not None and process.blocked_on is not None else ""
+    return f"(pid {view.pid}) sleeps uninterruptibly in the kernel (state D){target}"
+
+
+def _thaw(frozen: list[RankView]) -> str:
+    pids = " ".join(str(view.pid) for view in frozen[: words.SHOWN])
+    return f"kill -CONT {pids}" if frozen[0].stopped else "look at the device or file system that it waits for"
+
+
+def _frozen_evidence(view: RankView) -> str:
+    process = view.evidence.process
+    channel = f", kernel function {process.wait_channel}" if process is not None and process.wait_channel else ""
+    return f"pid {view.pid} of rank {view.rank} is in state {view.state}{channel}"
+
+
+def _waiting_for(case: Case, culprits: list[int]) -> str:
+    victims = case.victims(culprits)
+    if not victims:
+        return ""
+    waits = words.verb(len(victims), "waits", "wait")
+    return f"; {case.name(victims)} {waits} for it{words.at(case.usual_place(victims))}"
+
+
+GONE = (rank_died, rank_frozen)

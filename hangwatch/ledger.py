@@ -1,0 +1,195 @@
+"""Collectives lined up across ranks: per process group and number, and per step.
+
+Two ranks mean the same group where its name and its members agree; a name alone means nothing (sub-groups of different
+ranks often share one). What a rank says about a group that it is no member of, or says twice, is not used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from .records import Collective, GroupHead, RankEvidence, StepEntry
+
+GroupKey = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one rank: what it issued in each group (by name) between this batch and the next.
+
+    `complete` is false for the step that the rank is in now: its counts may still grow.
+    """
+
+    step: int
+    epoch: int | None
+    batch: int | None
+    counts: dict[str, int]
+    complete: bool
+
+
+@dataclass
+class Group:
+    """One process group with every member's side of it; `heads` lacks members that said nothing."""
+
+    name: str
+    members: tuple[int, ...]
+    heads: dict[int, GroupHead] = field(default_factory=dict)
+
+    @property
+    def key(self) -> GroupKey:
+        return (self.name, self.members)
+
+    def issued(self, rank: int) -> int | None:
+        """How many collectives `rank` has issued here; None where it has not said."""
+        head = self.heads.get(rank)
+        return None if head is None else max(head.issued, 0)
+
+    @cached_property
+    def order(self) -> list[tuple[int, int]]:
+        """(issued, rank) of every member that has spoken, the furthest behind first."""
+        return sorted((max(head.issued, 0), rank) for rank, head in self.heads.items())
+
+    @cached_property
+    def silent(self) -> tuple[int, ...]:
+        """Members that have not said anything about this group."""
+        return tuple(rank for rank in self.members if rank not in self.heads)
+
+    def behind(self, seq: int) -> list[int]:
+        """Members known not to have issued collective `seq` yet."""
+        found = []
+        for issued, rank in self.order:
+            if issued >= seq:
+                break
+            found.append(rank)
+        return found
+
+
+class Ledger:
+    """The ranks' collectives, lined up. Build it once per snapshot; every question is answered from memory."""
+
+    def __init__(self, ranks: Iterable[RankEvidence]) -> None:
+        self.evidence = {entry.rank: entry for entry in ranks}
+        self.groups: dict[GroupKey, Group] = {}
+        self.doubtful: set[tuple[int, str]] = set()  # (rank, group name): contradictory, never used for a proof
+        self._names: dict[tuple[int, str], GroupKey] = {}
+        for rank, entry in self.evidence.items():
+            for head in _heads(entry):
+                self._add(rank, head)
+        for rank, name in self.doubtful:
+            key = self._names.pop((rank, name), None)
+            if key is not None:
+                self.groups[key].heads.pop(rank, None)
+        self._steps: dict[int, tuple[Step, ...]] = {}
+        self._calls: dict[int, dict[tuple[str, int], Collective]] = {}
+
+    def _add(self, rank: int, head: GroupHead) -> None:
+        known = self._names.get((rank, head.name))
+        if rank not in head.members or head.completed > head.issued or (known is not None and known != head.key):
+            self.doubtful.add((rank, head.name))
+            return
+        group = self.groups.setdefault(head.key, Group(head.name, head.members))
+        mine = group.heads.get(rank)
+        group.heads[rank] = head if mine is None else _later(mine, head)
+        self._names[rank, head.name] = head.key
+
+    def group(self, rank: int, name: str) -> Group | None:
+        """The group that `rank` means by `name`; None where that is not known for sure."""
+        key = self._names.get((rank, name))
+        return None if key is None else self.groups[key]
+
+    def groups_of(self, rank: int) -> Iterator[Group]:
+        head_names = {head.name for head in _heads(self.evidence[rank])} if rank in self.evidence else set()
+        for name in sorted(head_names):
+            group = self.group(rank, name)
+            if group is not None:
+                yield group
+
+    def outstanding(self, rank: int) -> list[tuple[Group, int, int]]:
+        """(group, lowest and highest number issued and not completed) for each group of `rank` that has any."""
+        found = []
+        for group in self.groups_of(rank):
+            head = group.heads[rank]
+            if head.issued > max(head.completed, 0):
+                found.append((group, max(head.completed, 0) + 1, head.issued))
+        return found
+
+    # -------------------------------------------------------------- single calls
+
+    def call(self, rank: int, name: str, seq: int) -> Collective | None:
+        """What `rank` issued as number `seq` of the group that it calls `name`, where that is still recorded."""
+        return self.calls(rank).get((name, seq))
+
+    def calls(self, rank: int) -> dict[tuple[str, int], Collective]:
+        """All recorded collectives of `rank` by (group name, number), without point-to-point calls."""
+        if rank not in self._calls:
+            entry = self.evidence.get(rank)
+            self._calls[rank] = {} if entry is None else _calls(entry)
+        return self._calls[rank]
+
+    def open_calls(self, rank: int) -> tuple[Collective, ...]:
+        """Calls that a thread of `rank` is inside right now."""
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return ()
+        return entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ())
+
+    # -------------------------------------------------------------- steps
+
+    def steps(self, rank: int) -> tuple[Step, ...]:
+        """The recorded steps of `rank`, oldest first; the last one is the one it is in."""
+        if rank not in self._steps:
+            self._steps[rank] = tuple(self._steps_of(rank))
+        return self._steps[rank]
+
+    def _steps_of(self, rank: int) -> Iterator[Step]:
+        entry = self.evidence.get(rank)
+        if entry is None or entry.reading is None or not entry.reading.steps:
+            return
+        entries = entry.reading.steps
+        for before, after in pairwise(entries):
+            yield _step(before, after.issued, complete=True)
+        heads = {group.name: max(group.heads[rank].issued, 0) for group in self.groups_of(rank)}
+        yield _step(entries[-1], heads, complete=False)
+
+    def usual(self, rank: int, name: str) -> int | None:
+        """How many collectives `rank` usually issues in the group `name` in one step; None where there is no rule."""
+        counts = Counter(step.counts.get(name, 0) for step in self.steps(rank) if step.complete)
+        if not counts:
+            return None
+        count, times = counts.most_common(1)[0]
+        return count if times * 2 > sum(counts.values()) else None
+
+
+def _heads(entry: RankEvidence) -> tuple[GroupHead, ...]:
+    reading = entry.reading.heads if entry.reading is not None else ()
+    return (*reading, *entry.collectives.heads)
+
+
+def _later(one: GroupHead, other: GroupHead) -> GroupHead:
+    return one if (one.issued, one.completed) >= (other.issued, other.completed) else other
+
+
+def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
+    ring = entry.reading.calls if entry.reading is not None else ()
+    found: dict[tuple[str, int], Collective] = {}
+    for call in (*ring, *entry.collectives.recent):  # the flight recorder's entries are complete: they win
+        known = found.get((call.group, call.seq))
+        if not is_point_to_point(call) and (known is None or call.frames or not known.frames):
+            found[call.group, call.seq] = call
+    for call in entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ()):
+        if not is_point_to_point(call):
+            found.setdefault((call.group, call.seq), call)
+    return found
+
+
+def is_point_to_point(call: Collective) -> bool:
+    return call.op.rpartition(":")[2] in ("send", "recv", "isend", "irecv", "recv_any_source", "recvanysource")
+
+
+def _step(entry: StepEntry, after: dict[str, int], *, complete: bool) -> Step:
+    counts = {name: count - entry.issued.get(name, 0) for name, count in after.items()}
+    return Step(entry.step, entry.epoch, entry.batch, counts, complete)

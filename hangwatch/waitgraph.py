@@ -1,0 +1,132 @@
+"""Who waits for whom, and the proof that nobody can ever move again.
+
+The model is the AND wait-for graph. A rank that stands in a collective needs *every* member of the group that has not
+issued it; it can go on only when all of those come. A rank is **released** when it can move by itself, or when all
+that it waits for are released. The ranks that are left when nobody else can be released are deadlocked.
+
+What must be true for a proof, and how it is ensured:
+
+1. *The wait is real.* A rank counts as waiting only where its main thread stands in a blocking call (or, for calls
+   without a frame of their own, where native frames, or no use of the processor, show it), both samples of its stack
+   agree, and none of its counters moved between them. Whatever else a rank may be doing, it counts as able to move.
+2. *The wait needs the absent.* all_reduce, all_gather, reduce_scatter, all_to_all and barrier cannot complete on
+   anybody before every member has issued them. Rooted operations need less: there a rank is held to wait for *any* of
+   the absent (it is released as soon as one of them is), or for the root alone where the root is known and absent.
+3. *The absent are absent.* A member has not arrived where it has issued fewer collectives in this very group (same
+   name and members) than the number waited for. A member that has said nothing, that speaks in contradictions, or whose
+   words are old, counts as able to move.
+4. *The number is not too high.* A thread in a synchronous call waits for the collective it issued last. Everywhere else
+   (backward, wait(), a device) it could wait for any that is not complete; then the lowest of them is taken: whoever
+   has not issued that one has issued none of the later ones either, so that fewer members count as absent, never more.
+5. *Nobody from outside helps.* A thread other than the main one could issue the missing collective. A rank whose other
+   threads stand in collectives too, or run user code that has issued collectives, counts as able to move.
+
+Asynchronous work (NCCL) does not break this: a process that has queued collectives and runs on is not blocked, so it is
+able to move, whatever its queue looks like; it takes part in a proof only once its thread blocks. Nor do equal numbers
+with different contents: ranks that meet in one number count as arrived, so a mismatch proves nothing here by itself
+(the rules of the diagnosis judge it). A proof says that the job is dead, never by itself who is to blame.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, eq=False)
+class Need:
+    """What a rank needs to go on: the members absent from a collective.
+
+    Ranks that wait at one place share one Need, which is compared by identity: so the graph grows with the ranks, not
+    with their square. `every` is false where one of `absent` is enough to release the rank.
+    """
+
+    absent: tuple[int, ...]
+    every: bool = True
+    group: str = ""
+    members: tuple[int, ...] = ()
+    seq: int = 0
+    op: str = ""
+
+
+@dataclass
+class WaitGraph:
+    """Needs of ranks, and ranks that never move. A rank that is neither in `needs` nor in `gone` can move."""
+
+    needs: dict[int, Need] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)  # dead or stopped: they never arrive
+
+    def deadlocked(self) -> frozenset[int]:
+        """Ranks that wait and can never go on. Linear in the ranks and the members absent per shared need."""
+        waiting = defaultdict(list)
+        for rank, need in self.needs.items():
+            if rank not in self.gone:
+                waiting[need].append(rank)
+        blocked: dict[Need, int] = {}
+        watchers: dict[int, list[Need]] = defaultdict(list)
+        held = {rank for ranks in waiting.values() for rank in ranks} | self.gone
+        ready: deque[Need] = deque()
+        for need in waiting:
+            holding = [rank for rank in need.absent if rank in held]
+            blocked[need] = len(holding) if need.every else int(len(holding) == len(need.absent) > 0)
+            if blocked[need] == 0:
+                ready.append(need)
+            for rank in holding:
+                watchers[rank].append(need)
+        while ready:
+            need = ready.popleft()
+            for rank in waiting.pop(need, ()):
+                held.discard(rank)
+                for watcher in watchers.get(rank, ()):
+                    blocked[watcher] -= 1 if watcher.every else blocked[watcher]
+                    if blocked[watcher] == 0 and watcher in waiting:
+                        ready.append(watcher)
+        return frozenset(rank for ranks in waiting.values() for rank in ranks)
+
+    def chain(self, start: int, causes: Iterable[int]) -> list[int]:
+        """The shortest way from `start` along the waits to one of `causes`, both included; empty for none."""
+        causes = set(causes)
+        before: dict[int, int] = {start: start}
+        queue = deque([start])
+        seen: set[Need] = set()
+        while queue:
+            rank = queue.popleft()
+            if rank in causes and rank != start:
+                return _path(before, rank)
+            need = self.needs.get(rank)
+            if need is None or need in seen:
+                continue
+            seen.add(need)
+            for absent in need.absent:
+                if absent not in before:
+                    before[absent] = rank
+                    queue.append(absent)
+        return []
+
+    def cycle(self, among: Iterable[int]) -> list[int]:
+        """A shortest-found cycle of waits among the ranks `among`, in order; empty where there is none."""
+        among = set(among)
+        state: dict[int, int] = {}
+        for start in sorted(among):
+            path: list[int] = []
+            rank = start
+            while rank not in state:
+                state[rank] = start
+                path.append(rank)
+                need = self.needs.get(rank)
+                following = next((other for other in need.absent if other in among), None) if need else None
+                if following is None:
+                    break
+                rank = following
+            else:
+                if state[rank] == start and rank in path:
+                    return path[path.index(rank) :]
+        return []
+
+
+def _path(before: Mapping[int, int], last: int) -> list[int]:
+    path = [last]
+    while before[path[-1]] != path[-1]:
+        path.append(before[path[-1]])
+    return path[::-1]
