@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
+from .divergence import DivergenceWatch, first_divergence
 from .records import Collective, GroupHead, RankEvidence, StepEntry
+
+__all__ = ["DivergenceWatch", "Group", "GroupKey", "Ledger", "Step", "first_divergence", "is_point_to_point"]
 
 GroupKey = tuple[str, tuple[int, ...]]
 
