@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import threading
 import time
@@ -16,6 +15,8 @@ from hangwatch.settings import Settings
 from hangwatch_agent.abort import end_ranks
 from hangwatch_agent.board import BoardError, read_board, request_collectives
 from hangwatch_agent.capture import Means, Target, capture
+from hangwatch_agent.capture.node import oom_kills
+from hangwatch_agent.capture.outputs import log_files
 from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.jobname import job_identity
@@ -35,7 +36,7 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
 def job_of_command(command: Sequence[str], settings: Settings) -> Job:
     """The job that `hangwatch run` watches."""
     identifier, name = job_identity(os.environ, job=settings.job, parent=os.getpid(), command=command)
-    text = redact_command(shlex.join(command))
+    text = redact_command(command)
     return Job(id=identifier, name=name, world_size=None, command=text, started_at=time.time())
 
 
@@ -52,9 +53,17 @@ class Evidence:
         self._job = job
         self._root = root
         self._run_id = run_id
-        self._means = Means(request_collectives=request_collectives)
+        self._means = Means(request_collectives=request_collectives, oom_kills_before=oom_kills())
+        self._logs: dict[int, tuple[Path, ...]] = {}  # by pid: the logs of the dead can no longer be found
+
+    def remember(self, standings: Sequence[Standing]) -> None:
+        """Note what can be known of a process only while it lives."""
+        for each in standings:
+            if each.pid not in self._logs:
+                self._logs[each.pid] = log_files(each.pid)
 
     def __call__(self, standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
+        self.remember(standings)
         woken = False
 
         def nap(seconds: float) -> None:
@@ -62,7 +71,7 @@ class Evidence:
             woken = sleep(seconds) or woken
 
         taken = capture(
-            [Target(each.reading, each.path) for each in standings],
+            [Target(each.reading, each.path, self._logs.get(each.pid, ())) for each in standings],
             reread=_reread,
             root=self._root,
             run_id=self._run_id,

@@ -57,9 +57,10 @@ class Roster:
 
     def update(self, now: float) -> tuple[Standing, ...]:
         """Read every board and return the standings of the newest generation, by rank."""
-        for path in rundir.boards(self.folder):
+        # Those known stay readable where they were deleted under our feet: the reader keeps the file open.
+        for path in {*rundir.boards(self.folder), *self._standings}:
             self._read(path, now)
-        for path, standing in self._standings.items():  # also those whose board was deleted under our feet
+        for path, standing in self._standings.items():
             self._standings[path] = self._refreshed(standing, now)
         return newest(self._standings.values())
 

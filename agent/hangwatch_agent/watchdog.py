@@ -68,6 +68,7 @@ class Watchdog:
     clock: Callable[[], float] = time.time
     stop: threading.Event = field(default_factory=threading.Event)
     on_hang: Callable[[Incident], None] = lambda incident: None
+    judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
 
     def __post_init__(self) -> None:
@@ -111,7 +112,7 @@ class Watchdog:
         """Take evidence, judge it, and act on the judgement."""
         started = self.clock()
         snapshot = self.snapshot()
-        judgement = diagnose(snapshot)
+        judgement = self.judge(snapshot)
         self._act(judgement, snapshot)
         self._schedule.looked(found, started, self.clock())
         return judgement

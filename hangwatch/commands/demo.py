@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from hangwatch.commands.trial import Trial
 from hangwatch.errors import HangwatchError
 from hangwatch.gallery import CASES, Case, cases, command
 
 HELP = "run a training job that hangs, and see what hangwatch says of it"
 PATIENCE = 4.0  # --stall-after, so that causes without proof are told soon as well
 LONGEST = 180.0  # seconds until the demo gives up
-GRACE = 5.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,54 +64,30 @@ def _chosen(cause: str) -> Case:
 
 
 def _watched(words: list[str], address: str, arguments: argparse.Namespace) -> int:
-    reports = Path(arguments.report_dir)
-    before = set(reports.glob("incident-*.json"))
-    options = ["--report-dir", str(reports), "--stall-after", str(PATIENCE)]
-    options += ["--dashboard", address] if address else []
-    job = subprocess.Popen([sys.executable, "-m", "hangwatch", "run", *options, "--", *words])
-    try:
-        found = _verdict(job, reports, before)
-        if found is None:
-            print(f"hangwatch demo: the job ended with code {job.poll()}, and nothing was wrong")
-            return 0 if arguments.healthy else 1
-        print(f"\nhangwatch demo: the report is {found} (again: hangwatch report {found})")
+    options = ["--stall-after", str(PATIENCE), *(["--dashboard", address] if address else [])]
+    with Trial(words, Path(arguments.report_dir), options) as trial:
+        if trial.incident(LONGEST) is None:
+            return _nothing(trial, healthy=arguments.healthy)
+        time.sleep(1.0)  # the terminal, the HTML and the dashboard get it in the same moment
+        print(f"\nhangwatch demo: read the report again with: hangwatch report {trial.reports()[0]}")
         if address:
             print(f"hangwatch demo: the dashboard is at {address}")
-        if not arguments.no_wait and job.poll() is None:
+        if not arguments.no_wait and trial.exit_code is None:
             _wait_for_the_user()
         return 0
-    finally:
-        _end(job)
 
 
-def _verdict(job: subprocess.Popen[bytes], reports: Path, before: set[Path]) -> Path | None:
-    """The first new report, or None if the job ends without one."""
-    deadline = time.monotonic() + LONGEST
-    while time.monotonic() < deadline:
-        ended = job.poll() is not None
-        new = sorted(set(reports.glob("incident-*.json")) - before)
-        if new:
-            time.sleep(1.0)  # the terminal and the dashboard hear of it in the same moment
-            return new[0]
-        if ended:
-            return None
-        time.sleep(0.2)
-    raise HangwatchError(f"no verdict within {LONGEST:.0f} s; please report this as a bug")
+def _nothing(trial: Trial, *, healthy: bool) -> int:
+    if trial.exit_code is None:
+        raise HangwatchError(f"no verdict within {LONGEST:.0f} s; please report this as a bug")
+    print(f"hangwatch demo: the job ended with code {trial.exit_code}, and there was nothing to report")
+    return 0 if healthy else 1
 
 
 def _wait_for_the_user() -> None:
     print("hangwatch demo: the job still hangs, so that you can look at it; Ctrl-C ends it")
     with contextlib.suppress(KeyboardInterrupt):
         signal.pause()
-
-
-def _end(job: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it has started; ranks that hang hear little."""
-    from hangwatch_agent.abort import end_tree
-
-    if job.poll() is None:
-        end_tree(job.pid, GRACE)
-    job.wait()
 
 
 @contextlib.contextmanager
@@ -127,7 +103,8 @@ def _dashboard(*, wanted: bool) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{port}" if _answers(service, port) else ""
     finally:
-        _end(service)
+        service.terminate()
+        service.wait()
 
 
 def _answers(service: subprocess.Popen[bytes], port: int, seconds: float = 20.0) -> bool:

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangwatch.records import (
+    Certainty,
+    ExceptionFacts,
+    Incident,
+    Job,
+    Judgement,
+    Progress,
+    RankEvidence,
+    Snapshot,
+    Stage,
+    Status,
+    Verdict,
+)
+from hangwatch.settings import Settings
+from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.roster import Standing
+from hangwatch_agent.watchdog import Watchdog
+from tests.unit.agent.readings import blocked, standing
+
+JOB = Job("job", "job", None)
+
+
+class FakeRoster:
+    """Gives the standings that a test has put there."""
+
+    def __init__(self) -> None:
+        self.standings: tuple[Standing, ...] = ()
+
+    def update(self, now: float) -> tuple[Standing, ...]:
+        return self.standings
+
+
+class World:
+    """A watchdog in a world without processes: a clock to turn, standings to set, a judge who says what he is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 10.0
+        self.captures = 0
+        self.verdict = Judgement(Status.WAITING, Stage.STEP, Verdict("undetermined", Certainty.UNDETERMINED, "Waiting."))
+        self.stream = io.StringIO()
+        self.aborted: list[Incident] = []
+        self.snapshots: list[Snapshot] = []
+        casebook = Casebook(str(folder), self.stream, clock=lambda: self.now)
+        self.watchdog = Watchdog(
+            folder,
+            Settings(stall_after=20.0),
+            JOB,
+            self.capture,
+            casebook,
+            clock=lambda: self.now,
+            judge=self.judge,
+            on_hang=self.aborted.append,
+        )
+        self.roster = FakeRoster()
+        self.watchdog.roster = self.roster  # type: ignore[assignment]
+
+    def capture(self, standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
+        self.captures += 1
+        ranks = tuple(RankEvidence(each.rank or 0, pid=each.pid, reading=each.reading) for each in standings)
+        return Snapshot(JOB, self.now, ranks)
+
+    def judge(self, snapshot: Snapshot) -> Judgement:
+        self.snapshots.append(snapshot)
+        return self.verdict
+
+    def look(self, now: float, *standings: Standing) -> None:
+        self.now = now
+        self.roster.standings = standings
+        self.watchdog.look()
+
+    def hangs(self) -> None:
+        self.verdict = Judgement(Status.HUNG, Stage.STEP, Verdict("uneven-steps", Certainty.PROVEN, "Rank 1 left."))
+
+    def fails(self) -> None:
+        self.verdict = Judgement(Status.FAILED, Stage.STEP, Verdict("rank-died", Certainty.PROVEN, "Rank 1 died."))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.watchdog.halt()
+
+
+def pair(moved_at: float = 10.0, **parts: object) -> tuple[Standing, Standing]:
+    return standing(0, moved_at=moved_at, heads=blocked()), standing(1, moved_at=moved_at, heads=blocked())
+
+
+def test_a_job_that_moves_is_not_captured(world: World) -> None:
+    for now in (10.0, 10.5, 11.0):
+        world.look(now, *pair(moved_at=now))
+    assert world.captures == 0
+
+
+def test_a_deadlock_becomes_an_incident(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    assert "HUNG, proven, 1.5 s after the last" in world.stream.getvalue()
+    assert len(world.aborted) == 1
+
+
+def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> None:
+    world.look(11.5, *pair())
+    rank = world.snapshots[0].ranks[1]
+    assert (rank.still_s, rank.patience_s, rank.stalled) == (1.5, 20.0, False)
+    assert world.snapshots[0].job.world_size == 2
+    assert world.snapshots[0].last_progress_at == 10.0
+
+
+def test_movement_closes_the_incident_and_patience_grows(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    first, second = pair(moved_at=12.0)
+    world.look(12.1, first, second)
+    assert world.watchdog.casebook.open is None
+    assert world.watchdog.growth == 2.0
+    assert "RECOVERED" in world.stream.getvalue()
+
+
+def test_ranks_that_go_down_after_the_hang_have_not_recovered(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    first, second = pair(moved_at=12.0)
+    world.look(12.1, first, replace(second, state="X"))
+    assert world.watchdog.casebook.open is not None
+    assert "RECOVERED" not in world.stream.getvalue()
+
+
+def test_a_restarted_job_is_another_story(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    world.look(13.0, standing(0, pid=77, moved_at=13.0), standing(1, pid=78, moved_at=13.0))
+    assert world.watchdog.casebook.open is None
+    assert len(world.watchdog.casebook.closed) == 1
+    world.look(15.0, standing(0, pid=77, moved_at=13.0, heads=blocked()), standing(1, pid=78, heads=blocked()))
+    assert len(world.aborted) == 2
+
+
+def test_one_line_says_that_patience_has_run_out_but_somebody_works(world: World) -> None:
+    world.look(31.0, *pair())
+    world.look(45.0, *pair())
+    assert world.stream.getvalue() == "hangwatch: waiting: Waiting.\n"
+
+
+def test_a_job_that_came_down_is_judged_at_its_end(world: World) -> None:
+    world.fails()
+    raised = standing(1, state="X", exception=ExceptionFacts("ValueError", "bad", ()))
+    world.roster.standings = (standing(0, state="X"), raised)
+    world.watchdog.close(exit_code=1)
+    assert "FAILED" in world.stream.getvalue()
+
+
+def test_a_job_that_ended_well_is_not(world: World) -> None:
+    world.roster.standings = (standing(0, state="X"), standing(1, state="X"))
+    world.watchdog.close(exit_code=0)
+    assert world.captures == 0
+
+
+def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
+    world.roster.standings = (standing(0, state="X", progress=Progress(step=9)),)
+    world.watchdog.run(until_alone=True)
+    assert not world.watchdog.stop.is_set()
+
+
+def test_the_loop_ends_when_nobody_ever_comes(world: World) -> None:
+    world.watchdog.run(until_alone=True, empty_for=-1.0)
+    assert world.captures == 0
