@@ -1,0 +1,118 @@
+"""The application: routes, gate and life of the service."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import JSONResponse
+
+import hangwatch
+from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.config import Config
+from hangwatch_dashboard.guard import Guard, refusal
+from hangwatch_dashboard.judge import Diagnose
+from hangwatch_dashboard.page import Page
+from hangwatch_dashboard.routes import captures, events, incidents, ingest, jobs, system
+from hangwatch_dashboard.schema import record_schemas
+from hangwatch_dashboard.service import Service
+from hangwatch_dashboard.store.writer import StoreBusyError
+
+log = logging.getLogger(__name__)
+
+
+def create_app(config: Config, *, clock: Callable[[], float] = time.time, diagnose: Diagnose | None = None) -> FastAPI:
+    """The dashboard as an ASGI application; `app.state.service` is the service while it runs.
+
+    Args:
+        config: checked here.
+        clock: seconds since 1970.
+        diagnose: replaces hangwatch's own diagnosis, for tests.
+
+    Raises:
+        ConfigError: what `config.check` refuses.
+    """
+    config.check()
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        app.state.service = Service(config, clock=clock, diagnose=diagnose)
+        await app.state.service.start()
+        try:
+            yield
+        finally:
+            await app.state.service.stop()
+
+    app = FastAPI(
+        title="hangwatch",
+        version=hangwatch.__version__,
+        lifespan=life,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # they load scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    _add_routes(app, config)
+    _add_handlers(app)
+    app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=3)
+    app.add_middleware(Guard, config=config, clock=clock)
+    return app
+
+
+def _add_routes(app: FastAPI, config: Config) -> None:
+    api = APIRouter(prefix="/api/v1")
+    for part in (ingest, captures, jobs, incidents, events, system):
+        api.include_router(part.router)
+    app.include_router(api)
+    app.include_router(system.root)
+    page = Page(config.static)
+
+    @app.get("/{path:path}", include_in_schema=False)
+    def any_other(path: str) -> Response:
+        if path == "api" or path.startswith("api/"):
+            raise BodyError(404, "there is no such address")
+        return page.get(path)
+
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = described()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(record_schemas("#/components/schemas/{model}"))
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _add_handlers(app: FastAPI) -> None:
+    @app.exception_handler(BodyError)
+    async def refused(request: Request, error: BodyError) -> Response:
+        if request.url.path.startswith("/api/v1/ingest/"):
+            request.app.state.service.meters.count(str(error.status))
+        return refusal(error)
+
+    @app.exception_handler(StoreBusyError)
+    async def busy(_request: Request, error: StoreBusyError) -> Response:
+        return refusal(BodyError(503, str(error)))
+
+    @app.exception_handler(HTTPException)
+    async def failed(_request: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        return refusal(BodyError(422, f"{where}: {first['msg']}"[:300]))
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> Response:
+        log.error("%s %r failed", request.method, request.url.path[:200], exc_info=error)
+        return JSONResponse({"error": "internal error; the log has more"}, 500)

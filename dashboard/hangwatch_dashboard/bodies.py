@@ -1,0 +1,103 @@
+"""Bodies of requests: read with limits, decompressed with limits, and turned into records strictly.
+
+pydantic reads the records five times faster than `hangwatch.wire`, which matters at a thousand batches a second; a
+test holds the two to the same answers.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Generic, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from starlette.requests import Request
+
+T = TypeVar("T")
+
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class BodyError(Exception):
+    """A body that is not taken. `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Reader(Generic[T]):
+    """Reads one kind of record from JSON, strictly: wrong types, unknown fields and infinities are refused."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._adapter: TypeAdapter[tuple[T]] = strict_adapter(kind)
+
+    def read(self, body: bytes) -> T:
+        """The record in `body`. Raises BodyError: 400 for what is not JSON, 422 for another record.
+
+        The parser stops at 200 levels, so that no nesting can exhaust the stack.
+        """
+        try:
+            return self._adapter.validate_json(b"[" + body + b"]")[0]
+        except ValidationError as error:
+            raise _refusal(error) from None
+        except ValueError as error:
+            raise BodyError(400, f"not JSON: {error}") from None
+
+
+def strict_adapter(kind: type[T]) -> TypeAdapter[tuple[T]]:
+    """pydantic's reader of a list of one record: the list carries the strictness, which a plain dataclass cannot."""
+    wrapped: Any = tuple[kind]  # type: ignore[valid-type]
+    return TypeAdapter(wrapped, config=STRICT)
+
+
+def _refusal(error: ValidationError) -> BodyError:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    status = 400 if first["type"] == "json_invalid" else 422
+    return BodyError(status, f"{where or 'body'}: {first['msg']}"[:500])
+
+
+async def read_body(request: Request, limit: int, ratio: int) -> bytes:
+    """The body in the clear. Raises BodyError for one that is too large, in either form."""
+    _check_headers(request, limit)
+    raw = await _read_limited(request, limit)
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding == "identity":
+        return raw
+    if encoding != "gzip":
+        raise BodyError(415, "the only Content-Encoding taken is gzip")
+    return gunzip(raw, min(limit, max(len(raw), 1024) * ratio))
+
+
+def _check_headers(request: Request, limit: int) -> None:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Not only tidiness: a form of a strange page can send text/plain to loopback, but not this.
+        raise BodyError(415, "Content-Type must be application/json")
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > limit:
+        raise BodyError(413, f"larger than {limit} bytes")
+
+
+async def _read_limited(request: Request, limit: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit:
+            raise BodyError(413, f"larger than {limit} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def gunzip(raw: bytes, limit: int) -> bytes:
+    """One gzip member, never more than `limit` bytes of it in memory. Raises BodyError."""
+    decompressor = zlib.decompressobj(wbits=31)
+    try:
+        body = decompressor.decompress(raw, limit + 1)
+    except zlib.error as error:
+        raise BodyError(400, f"not gzip: {error}") from None
+    if len(body) > limit:
+        raise BodyError(413, f"larger than {limit} bytes when decompressed")
+    if not decompressor.eof or decompressor.unused_data:
+        raise BodyError(400, "not one whole gzip member")
+    return body

@@ -1,0 +1,141 @@
+"""Captures of all nodes of a job: asked with the answers to their batches, collected, judged when all are there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from starlette.concurrency import run_in_threadpool
+
+from hangwatch import wire
+from hangwatch.records import NodeCapture, NodeCommand
+from hangwatch_dashboard import judge, merge
+from hangwatch_dashboard.hub import Hub
+from hangwatch_dashboard.live import LiveCapture, LiveJob
+from hangwatch_dashboard.store.rows import CaptureRow, PartRow
+from hangwatch_dashboard.store.store import Store
+from hangwatch_dashboard.store.text import clean
+from hangwatch_dashboard.views import capture_view
+
+DEADLINE_S = 8.0  # for the nodes to answer
+RETELL_S = 3.0  # the answer that told a node may have been lost
+SILENT_S = 3.0  # a node as quiet as that is not waited for
+
+log = logging.getLogger(__name__)
+Judged = Callable[[LiveJob, CaptureRow, judge.Judged], Awaitable[None]]
+
+
+class Captures:
+    """At most one capture of a job is under way. `judged` is called with what came of each."""
+
+    def __init__(self, store: Store, hub: Hub, clock: Callable[[], float], diagnose: judge.Diagnose | None) -> None:
+        self._store, self._hub, self._clock, self._diagnose = store, hub, clock, diagnose
+        self.judged: Judged | None = None
+        self._finishing: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, job: LiveJob, reason: str, now: float) -> CaptureRow:
+        """Asks all nodes that can be heard for their evidence; the capture that is under way if there is one."""
+        if job.capture is not None:
+            return job.capture.row
+        asked = tuple(
+            sorted(node.name for node in job.nodes.values() if not node.closed and node.silent_s(now) < SILENT_S)
+        )
+        row = CaptureRow(new_capture_id(now), job.key, clean(reason, 300), now, now, "asked", asked)
+        job.capture = LiveCapture(row)
+        self._publish(job, row)
+        await asyncio.wrap_future(self._store.put_capture(row))
+        return row
+
+    def adopt(self, job: LiveJob, row: CaptureRow) -> None:
+        """Takes note of a capture that another dashboard process has asked for, or finished."""
+        if row.state == "asked":
+            if job.capture is None and row.id != (job.last_capture.id if job.last_capture else ""):
+                job.capture = LiveCapture(row)
+                self._publish(job, row)
+        elif job.capture is not None and job.capture.row.id == row.id and row.id not in self._finishing:
+            job.last_capture, job.capture = row, None
+            self._publish(job, row)
+
+    def commands(self, job: LiveJob, node: str, now: float) -> tuple[NodeCommand, ...]:
+        """What a node is to be told with the answer to its batch."""
+        capture = job.capture
+        if capture is None or node not in capture.waiting or now - capture.told.get(node, 0.0) < RETELL_S:
+            return ()
+        capture.told[node] = now
+        return (NodeCommand("capture", capture.row.id, capture.row.reason),)
+
+    async def take(self, job: LiveJob, part: NodeCapture, body: bytes, now: float) -> None:
+        """Keeps a node's part. A part that nobody asked for begins a capture."""
+        capture = job.capture
+        if capture is None and not part.request:
+            await self.ask(job, f"{part.node} took evidence by itself", now)
+            capture = job.capture
+        if capture is None or part.request not in ("", capture.row.id):
+            return  # too late: that capture is judged
+        offset = job.nodes[part.node].clock.offset if part.node in job.nodes else 0.0
+        row = PartRow(capture.row.id, part.node, now, offset, zlib.compress(body, 1))
+        await asyncio.wrap_future(self._store.put_part(row))
+        capture.answered.add(part.node)
+        self._publish(job, capture.row)
+
+    async def tick(self, job: LiveJob, now: float) -> None:
+        """Finishes the capture under way if every node that can has answered, or time is up."""
+        capture = job.capture
+        if capture is None or capture.row.id in self._finishing:
+            return
+        if self._store.is_postgresql:  # parts may have come to other processes
+            capture.answered |= set(await run_in_threadpool(self._store.part_nodes, capture.row.id))
+        awaited = [job.nodes[name] for name in capture.waiting if name in job.nodes]
+        hopeful = [node for node in awaited if not node.closed and node.silent_s(now) < SILENT_S]
+        if not hopeful or now - capture.row.asked_at > DEADLINE_S:
+            self._finishing.add(capture.row.id)
+            task = asyncio.create_task(self._finish(job, capture))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, job: LiveJob, capture: LiveCapture) -> None:
+        row = replace(capture.row, state="failed", done_at=self._clock(), changed_at=self._clock())
+        judged = None
+        try:
+            judged = await self._judge(job, capture)
+            row = replace(row, state="done", done_at=self._clock(), changed_at=self._clock(), document=judged.document)
+        except Exception:
+            # Evidence is hostile, and the diagnosis is large: whatever it raises must not stop the service.
+            log.exception("capture %s could not be judged", row.id)
+        try:
+            await asyncio.wrap_future(self._store.put_capture(row))
+            if judged is not None and self.judged is not None:
+                await self.judged(job, row, judged)
+        except Exception:
+            log.exception("the judgement of capture %s could not be kept", row.id)
+        finally:
+            row = replace(row, document=None, nodes_answered=tuple(sorted(capture.answered)))
+            job.last_capture, job.capture = row, None
+            self._finishing.discard(row.id)
+            self._publish(job, row)
+
+    async def _judge(self, job: LiveJob, capture: LiveCapture) -> judge.Judged:
+        parts = await run_in_threadpool(self._store.parts_of, capture.row.id)
+        rest = merge.remainder(job, {part.node for part in parts}, self._clock())
+        case = judge.Case(capture.row.id, self._clock(), tuple(parts), wire.dumps(rest))
+        started = time.monotonic()
+        if self._diagnose is None and case.size > judge.LARGE_BYTES:
+            judged = await run_in_threadpool(judge.judge_apart, case)
+        else:
+            judged = await run_in_threadpool(judge.judge, case, self._diagnose)
+        log.info("capture %s of %d nodes judged in %.2f s", capture.row.id, len(parts), time.monotonic() - started)
+        return judged
+
+    def _publish(self, job: LiveJob, row: CaptureRow) -> None:
+        self._hub.publish("capture", capture_view(row, job.capture), job.key)
+
+
+def new_capture_id(now: float) -> str:
+    """A name for a capture: "c-20261120T193000Z-77aa12"."""
+    return f"c-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}-{secrets.token_hex(3)}"

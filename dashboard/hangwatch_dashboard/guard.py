@@ -1,0 +1,119 @@
+"""The gate before every route: names, tokens, origins, rates, and the headers that browsers are told.
+
+Plain ASGI: it stands before a thousand batches a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hangwatch_dashboard.auth import COOKIE, SAFE, Role, from_another_page, host_is_ours, role_of
+from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.config import Config
+from hangwatch_dashboard.limits import Rate
+
+OPEN = ("/healthz", "/readyz", "/api/v1/session")
+INGEST = "/api/v1/ingest/"
+CONTENT_SECURITY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_SECURITY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Wraps the application. Refuses, or passes on with the role in `scope["state"]["role"]`."""
+
+    def __init__(self, app: ASGIApp, config: Config, clock: Callable[[], float]) -> None:
+        self._app, self._config, self._clock = app, config, clock
+        per_s = config.limits.requests_per_s
+        self._rate = Rate(per_s, burst=4 * per_s)
+        self._wrong = Rate(1.0, burst=20)  # wrong tokens of one address
+        self._headers = dict(HEADERS)
+        if config.certificate:
+            self._headers["strict-transport-security"] = "max-age=31536000"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        try:
+            role = self._admitted(scope, headers)
+        except BodyError as error:
+            await refusal(error)(scope, receive, self._with_headers(scope, send))
+            return
+        scope.setdefault("state", {})["role"] = role
+        await self._app(scope, receive, self._with_headers(scope, send))
+
+    def _admitted(self, scope: Scope, headers: Headers) -> Role:
+        path, config, now = scope["path"], self._config, self._clock()
+        client = (scope.get("client") or ("?",))[0]
+        if not host_is_ours(config, headers.get("host", "")):
+            raise BodyError(421, "this dashboard answers to loopback names only")
+        role = role_of(config, headers, _cookie(headers), now)
+        if scope["method"] not in SAFE and from_another_page(headers):
+            raise BodyError(403, "requests from other pages are refused")
+        if path.startswith(INGEST):
+            self._check(role, (Role.INGEST,), client, now)
+        else:
+            if not path.startswith("/assets/"):
+                self._rate.check(client, now)
+            if path not in OPEN and (path.startswith("/api/") or path == "/metrics"):
+                allowed = (Role.ADMIN,) if scope["method"] == "DELETE" else (Role.READ, Role.ADMIN)
+                self._check(role, allowed, client, now)
+        return role
+
+    def _check(self, role: Role, allowed: tuple[Role, ...], client: str, now: float) -> None:
+        if role in allowed or not self._config.tokens_required:
+            return
+        if role is Role.NOBODY:
+            self._wrong.check(client, now)
+            raise BodyError(401, "a token is needed: Authorization: Bearer ...")
+        raise BodyError(403, f"this token may {role}; {' or '.join(allowed)} is needed")
+
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+                if scope["path"].startswith("/api/"):
+                    headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        return sending
+
+
+def refusal(error: BodyError) -> JSONResponse:
+    """The answer to a request that is not taken."""
+    headers = {"connection": "close"} if error.status == 413 else {}
+    if error.status in (429, 503):
+        headers["retry-after"] = "1"
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse({"error": str(error)}, error.status, headers)
+
+
+def _cookie(headers: Headers) -> str:
+    text = headers.get("cookie", "")
+    if not text:
+        return ""
+    try:
+        found = SimpleCookie(text).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""

@@ -1,0 +1,88 @@
+"""The last minutes of a job, column by column: five minutes of 10,000 ranks are 40 MB, not a gigabyte."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hangwatch.records import Phase, RankBeat
+
+SPAN_S = 300.0
+MANY_RANKS = 2_000  # above, every second second is kept
+PHASES = tuple(Phase)
+PHASE_INDEX = {phase: index for index, phase in enumerate(PHASES)}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All ranks at one moment; the columns have one entry a rank."""
+
+    at: float
+    ranks: tuple[int, ...]
+    step: array[int]
+    phase: bytes
+    step_s: array[float]
+    data_s: array[float]
+    still_s: array[float]
+
+
+class History:
+    """Keeps a moment a second for five minutes."""
+
+    def __init__(self) -> None:
+        self._moments: deque[Moment] = deque()
+        self._ranks: tuple[int, ...] = ()
+
+    def note(self, at: float, beats: Sequence[RankBeat]) -> None:
+        """Takes the ranks' beats, in order of rank, unless the last moment is too near."""
+        pause = 1.9 if len(beats) > MANY_RANKS else 0.9
+        if self._moments and at - self._moments[-1].at < pause:
+            return
+        self._moments.append(self._moment(at, beats))
+        while self._moments[0].at < at - SPAN_S:
+            self._moments.popleft()
+
+    def _moment(self, at: float, beats: Sequence[RankBeat]) -> Moment:
+        ranks = tuple(beat.rank for beat in beats)
+        if ranks == self._ranks:
+            ranks = self._ranks  # one tuple for all moments
+        self._ranks = ranks
+        return Moment(
+            at,
+            ranks,
+            array("q", [beat.progress.step for beat in beats]),
+            bytes([PHASE_INDEX[beat.phase] for beat in beats]),
+            array("f", [_narrow(beat.times.last_s) for beat in beats]),
+            array("f", [_narrow(beat.times.data_s) for beat in beats]),
+            array("f", [_narrow(beat.still_s) for beat in beats]),
+        )
+
+    def columns(self, since: float, ranks: Sequence[int]) -> dict[str, Any]:
+        """The moments since `since`, of `ranks` only; null where a rank was not there."""
+        moments = [moment for moment in self._moments if moment.at >= since]
+        result: dict[str, Any] = {"at": [moment.at for moment in moments]}
+        for name in ("step", "phase", "step_s", "data_s", "still_s"):
+            result[name] = [_picked(moment, name, ranks) for moment in moments]
+        return result
+
+
+def _picked(moment: Moment, name: str, ranks: Sequence[int]) -> list[float | None]:
+    column = getattr(moment, name)
+    if moment.ranks == ranks:
+        positions: Sequence[int | None] = range(len(ranks))
+    else:
+        where = {rank: index for index, rank in enumerate(moment.ranks)}
+        positions = [where.get(rank) for rank in ranks]
+    return [None if place is None else _short(column[place]) for place in positions]
+
+
+def _short(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def _narrow(value: float) -> float:
+    """A number that single precision can hold: a hostile one must not become an infinity."""
+    return min(max(value, -1e30), 1e30)

@@ -1,0 +1,103 @@
+"""Live events to many readers, none of which can hold up the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+PING_S = 2.0
+MOST_WAITING = 512  # events; a reader that far behind is cut off
+REPLACEABLE = ("ranks", "collectives", "jobs", "job")
+
+
+class Reader:
+    """One open stream. Of events that replace each other only the newest waits; all others wait in order."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self._waiting: deque[tuple[str, str]] = deque()
+        self._ready = asyncio.Event()
+        self.closed = False
+        self.loop = asyncio.get_running_loop()
+
+    def put(self, event: str, data: str) -> None:
+        """Queues an event, `data` being JSON already."""
+        if event in REPLACEABLE and event != "jobs":  # a "jobs" event has only the jobs that changed
+            self._waiting = deque(item for item in self._waiting if item[0] != event)
+        if len(self._waiting) >= MOST_WAITING:
+            self.closed = True
+        self._waiting.append((event, data))
+        self._ready.set()
+
+    def close(self) -> None:
+        self.closed = True
+        self._ready.set()
+
+    async def take(self, timeout: float) -> tuple[str, str] | None:
+        """The next event, or None if none comes in time."""
+        if not self._waiting:
+            self._ready.clear()
+            try:
+                await asyncio.wait_for(self._ready.wait(), timeout)
+            except TimeoutError:
+                return None
+        return self._waiting.popleft() if self._waiting else None
+
+
+class Hub:
+    """Hands events to the readers that want them; each is made into JSON once, whoever reads it."""
+
+    def __init__(self, most: int) -> None:
+        self.readers: set[Reader] = set()
+        self._most = most
+
+    @property
+    def full(self) -> bool:
+        return len(self.readers) >= self._most
+
+    def wanted(self, job: str) -> bool:
+        """Whether anybody watches a job."""
+        return any(reader.job == job for reader in self.readers)
+
+    def publish(self, event: str, data: Any, job: str = "") -> None:
+        """Sends an event to all readers, or to those of `job`."""
+        to = [reader for reader in self.readers if not job or reader.job == job]
+        if to:
+            text = dumped(data)
+            for reader in to:
+                reader.put(event, text)
+
+    async def stream(self, job: str, first: Iterable[tuple[str, Any]], ping: Any) -> AsyncIterator[bytes]:
+        """The bytes of one stream: `first` events, then whatever is published; `ping()` gives the data of a ping."""
+        reader = Reader(job)
+        for event, data in first:
+            reader.put(event, dumped(data))
+        self.readers.add(reader)
+        try:
+            while not reader.closed:
+                item = await reader.take(PING_S)
+                yield framed(*(item or ("ping", dumped(ping()))))
+        finally:
+            self.readers.discard(reader)
+
+    def close_soon(self) -> None:
+        """`close`, to be called from a signal handler."""
+        for reader in list(self.readers):
+            reader.loop.call_soon_threadsafe(reader.close)
+
+    def close(self) -> None:
+        """Ends all streams, so that the server can stop."""
+        for reader in list(self.readers):
+            reader.close()
+
+
+def dumped(data: Any) -> str:
+    """JSON on one line: ASCII, so no string can end the event or the line early."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False)
+
+
+def framed(event: str, data: str) -> bytes:
+    return f"event: {event}\ndata: {data}\n\n".encode()

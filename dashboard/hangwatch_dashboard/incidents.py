@@ -1,0 +1,178 @@
+"""Incidents of a job: one open at a time, sharpened by better evidence, closed when the job moves again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from hangwatch import stack_tree, wire
+from hangwatch.records import Certainty, Incident, Judgement, Progress, Status
+from hangwatch.report.incident import recovered
+from hangwatch_dashboard import judge
+from hangwatch_dashboard.hub import Hub
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.notice import QUICK_S
+from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow
+from hangwatch_dashboard.store.store import Store
+from hangwatch_dashboard.store.text import pack
+from hangwatch_dashboard.views import incident_summary
+
+WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
+SURENESS = (Certainty.UNDETERMINED, Certainty.LIKELY, Certainty.PROVEN)
+MERGE_S = 10.0  # people are told of one node's verdict only when the other nodes have had time to add theirs
+SAME_S = 120.0  # two incidents of one job that opened so near are one
+
+
+class Incidents:
+    """Keeps what is judged. An incident is acknowledged, shown and told only after it is in the store."""
+
+    def __init__(self, store: Store, hub: Hub, clock: Callable[[], float]) -> None:
+        self._store, self._hub, self._clock = store, hub, clock
+        self._still: dict[str, dict[int, Progress]] = {}  # by job: who stood where when its incident opened
+        self._local: set[str] = set()  # incidents that only one node of several has judged
+
+    async def judged(self, job: LiveJob, capture: CaptureRow, judged: judge.Judged) -> None:
+        """Takes note of a judgement of all nodes."""
+        judgement = judged.judgement
+        await self._note(job, judgement)
+        if judgement.status not in WORTH_AN_INCIDENT:
+            return
+        known = await self._open(job)
+        if known is None:
+            await self.keep(job, judged.head, judged.document, change="opened")
+        elif known.id in self._local or surer(judgement, known):
+            await self._sharpen(job, known, judged)
+
+    async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged) -> None:
+        if known.id in self._local and surer(known, judged.judgement):
+            return  # the node knew more than all of them together do
+        self._local.discard(known.id)
+        changes: dict[str, Any] = {
+            "id": known.id,
+            "opened_at": known.opened_at,
+            "detected_after_s": known.detected_after_s,
+            "updated_at": self._clock(),
+        }
+        document = json.loads(zlib.decompress(judged.document)) | changes
+        packed = await run_in_threadpool(pack, document)
+        await self.keep(job, replace(judged.head, **changes), packed, change="updated")
+
+    async def from_node(self, job: LiveJob, found: Incident, now: float) -> str:
+        """Takes an incident that a node has judged by itself. Returns the id under which it is kept, or ""."""
+        known = await self._open(job)
+        alone = job.on_one_node
+        if not alone and known is not None and known.id != found.id:
+            return known.id  # the job's incident is there, of all nodes together
+        if not alone and known is None and await self._told_before(job, found):
+            return ""
+        if not alone and known is not None and known.id not in self._local:
+            return known.id
+        if not alone and found.status is not Status.RECOVERED:
+            self._local.add(found.id)
+        await self._note(job, Judgement(found.status, found.stage, found.verdict))
+        found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
+        document = await run_in_threadpool(judge.packed, found)
+        new = known is None and await run_in_threadpool(self._store.incident, found.id) is None
+        ended = found.status is Status.RECOVERED
+        change = "recovered" if ended else "opened" if new else "updated"
+        await self.keep(job, judge.head_of(found), document, change=change, wait_s=0.0 if alone else MERGE_S)
+        return found.id
+
+    async def _told_before(self, job: LiveJob, found: Incident) -> bool:
+        """Whether this is an old incident out of a spool, of a hang that is known already."""
+        page = await run_in_threadpool(self._store.find_incidents, job.key)
+        return any(row.id != found.id and abs(row.opened_at - found.opened_at) < SAME_S for row in page.rows)
+
+    async def keep(self, job: LiveJob, head: Incident, document: bytes, *, change: str, wait_s: float = 0.0) -> None:
+        """Stores an incident, then shows it. People are told of the first and the last version, once each."""
+        summary = incident_summary(head, job.key)
+        row = IncidentRow(
+            id=head.id,
+            run=job.key,
+            job_name=summary["job_name"],
+            opened_at=head.opened_at,
+            changed_at=self._clock(),
+            status=str(head.status),
+            summary=pack(summary),
+            document=document,
+            closed_at=head.closed_at,
+        )
+        message = "recovered" if change == "recovered" else "opened"
+        await asyncio.wrap_future(self._store.put_incident(row, message, self._clock() + wait_s))
+        ended = head.closed_at is not None
+        job.incident = "" if ended else head.id
+        job.last_incident = summary
+        job.facts_revision += 1
+        if change == "opened":
+            self._still[job.key] = {
+                beat.rank: beat.progress for _, beat in job.ranked() if beat.still_s >= QUICK_S or beat.blocked
+            }
+        await self._note(job, job.judgement)
+        self._hub.publish("incident", {"change": change, "incident": summary})
+
+    async def close_if_moving(self, job: LiveJob, now: float) -> None:
+        """Closes a hang as recovered when somebody who stood still then has moved since, and nobody has gone."""
+        if not job.incident or job.judgement is None or job.judgement.status not in (Status.HUNG, Status.LINGERING):
+            return
+        then = self._still.setdefault(job.key, {beat.rank: beat.progress for _, beat in job.ranked()})
+        pairs = job.ranked()
+        moved = any(_moved(then[beat.rank], beat.progress) for _, beat in pairs if beat.rank in then)
+        sound = all(
+            beat.process_state not in ("X", "Z", "T", "t") and not beat.exception and node.silent_s(now) < 3.0
+            for node, beat in pairs
+        )
+        if moved and sound:
+            await self.close(job, now)
+
+    async def close(self, job: LiveJob, now: float) -> None:
+        """Closes the open incident as recovered."""
+        known = await self._open(job)
+        if known is None:
+            job.incident = ""
+            return
+        ended = recovered(known, now)
+        document = await run_in_threadpool(judge.packed, ended)
+        job.judgement = None
+        self._still.pop(job.key, None)
+        await self.keep(job, judge.head_of(ended), document, change="recovered")
+
+    async def _open(self, job: LiveJob) -> Incident | None:
+        if not job.incident:
+            return None
+        row = await run_in_threadpool(self._store.incident, job.incident)
+        if row is None:  # deleted meanwhile
+            job.incident = ""
+            return None
+        return await run_in_threadpool(_read, row.document)
+
+    async def _note(self, job: LiveJob, judgement: Judgement | None) -> None:
+        job.judgement, job.judged_at = judgement, self._clock()
+        job.facts_revision += 1
+        await asyncio.wrap_future(
+            self._store.put_run(
+                job.key,
+                judgement=pack(wire.encode(judgement)) if judgement else None,
+                judged_at=job.judged_at,
+                open_incident=job.incident or None,
+                changed_at=self._clock(),
+            )
+        )
+
+
+def surer(new: Judgement | Incident, known: Judgement | Incident) -> bool:
+    """Whether a judgement may replace another: only a surer one, because the first look had more of the job alive."""
+    return SURENESS.index(new.verdict.certainty) > SURENESS.index(known.verdict.certainty)
+
+
+def _read(document: bytes) -> Incident:
+    return wire.decode(Incident, json.loads(zlib.decompress(document)), lenient=True)
+
+
+def _moved(before: Progress, after: Progress) -> bool:
+    return replace(before, at=0.0) != replace(after, at=0.0)

@@ -1,0 +1,104 @@
+"""What nodes send: checked, kept, and only then answered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import zlib
+from collections.abc import Callable
+
+from hangwatch.records import NodeBatch, NodeCapture, NodeCommand, NodeIncident, NodeReply
+from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.captures import Captures
+from hangwatch_dashboard.checks import check_batch, check_sender
+from hangwatch_dashboard.config import Limits
+from hangwatch_dashboard.incidents import Incidents
+from hangwatch_dashboard.limits import Rate
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.metrics import Meters
+from hangwatch_dashboard.registry import Registry, UnknownBootError
+from hangwatch_dashboard.store.rows import NodeRow
+from hangwatch_dashboard.store.store import Store
+
+ID = r"[A-Za-z0-9-]{1,64}"  # it stands in addresses and in names of files
+HELLO = NodeCommand("hello", reason="the dashboard does not know this node")
+
+
+class Ingest:
+    """Takes batches, captures and incidents. Whatever it answers is in the store by then."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        captures: Captures,
+        incidents: Incidents,
+        limits: Limits,
+        meters: Meters,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store, self._registry, self._captures = store, registry, captures
+        self._incidents, self._limits, self._meters, self._clock = incidents, limits, meters, clock
+        self._rate = Rate(limits.ingest_per_node_s, burst=10 * limits.ingest_per_node_s)
+
+    async def batch(self, batch: NodeBatch, body: bytes, sent_at: float | None) -> NodeReply:
+        """Takes a batch. Raises BodyError: 409 for one that is there already, 422, 429."""
+        started = time.perf_counter()
+        check_batch(batch, self._limits)
+        now = self._clock()
+        self._rate.check(f"{batch.job}\0{batch.node}", now)
+        try:
+            job = await self._registry.job_of(batch, now)
+            before = job.nodes.get(batch.node)
+            if before is not None and before.boot == batch.boot and batch.sequence <= before.stored:
+                raise BodyError(409, f"sequence: {batch.sequence} is there already, up to {before.stored}")
+            node = self._registry.live_node(batch, before, now)
+        except UnknownBootError:
+            return NodeReply(-1, now, (HELLO,))
+        if sent_at is not None:
+            node.clock.update(sent_at, now)
+        packed = zlib.compress(body, 1)
+        row = NodeRow(
+            run=job.key,
+            node=node.name,
+            boot=node.boot,
+            sequence=batch.sequence,
+            process=self._store.process,
+            received_at=now,
+            clock_offset=node.clock.offset,
+            batch=packed,
+            hello=packed if batch.hello is not None else None,
+            facts=packed if batch.facts is not None else None,
+        )
+        if before is None or before.boot != batch.boot or before.batch.sequence < batch.sequence:
+            job.apply(node)
+        await asyncio.wrap_future(self._store.put_node(row))
+        node.stored = max(node.stored, batch.sequence)
+        self._meters.took(time.perf_counter() - started)
+        return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))
+
+    async def capture(self, part: NodeCapture, body: bytes) -> None:
+        """Takes a node's part of a capture. Raises BodyError."""
+        check_sender(part)
+        job = await self._job_of(part)
+        await self._captures.take(job, part, body, self._clock())
+
+    async def incident(self, sent: NodeIncident) -> str:
+        """Takes an incident that a node has judged. Returns the id under which it is kept. Raises BodyError."""
+        check_sender(sent)
+        if not re.fullmatch(ID, sent.incident.id):
+            raise BodyError(422, "incident.id: letters, digits and dashes are allowed, 64 at most")
+        job = await self._job_of(sent)
+        now = self._clock()
+        kept = await self._incidents.from_node(job, sent.incident, now)
+        if not job.on_one_node and not job.over:
+            await self._captures.ask(job, f"{sent.node} reports: {sent.incident.verdict.cause}", now)
+        return kept
+
+    async def _job_of(self, sent: NodeCapture | NodeIncident) -> LiveJob:
+        stand_in = NodeBatch(job=sent.job, node=sent.node, boot=sent.boot, sequence=0, taken_at=0.0)
+        try:
+            return await self._registry.job_of(stand_in, self._clock())
+        except UnknownBootError:
+            raise BodyError(422, "boot: no batch of it has come yet; send one with a hello first") from None

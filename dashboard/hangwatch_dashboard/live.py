@@ -1,0 +1,195 @@
+"""Running jobs as this process knows them: the last batch of every node, and what has been made of it.
+
+Everything here can be had again from the store; nothing here is the only copy.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from hangwatch import members
+from hangwatch.records import (
+    Divergence,
+    GroupMembers,
+    HealthWarning,
+    Job,
+    Judgement,
+    NodeBatch,
+    NodeFacts,
+    NodeHello,
+    RankBeat,
+    Status,
+)
+from hangwatch_dashboard.clocks import ClockEstimate
+from hangwatch_dashboard.history import History
+from hangwatch_dashboard.store.rows import CaptureRow
+
+SILENT_AFTER_S = 5.0  # five batches missing
+LOST_AFTER_S = 30.0
+RATE_WINDOW_S = 10.0
+
+
+@dataclass
+class LiveNode:
+    """One node of a job: its last batch, and the last hello and facts."""
+
+    name: str
+    boot: str
+    batch: NodeBatch
+    hello: NodeHello
+    received_at: float
+    clock: ClockEstimate
+    facts: NodeFacts | None = None
+    stored: int = -1  # the last sequence number that is in the store
+
+    @property
+    def host(self) -> str:
+        return self.hello.host
+
+    @property
+    def closed(self) -> bool:
+        return self.batch.closing
+
+    def silent_s(self, now: float) -> float:
+        """Since when nothing has been heard; 0 for a node that has said goodbye."""
+        return 0.0 if self.closed else max(0.0, now - self.received_at)
+
+    def still_s(self, beat: RankBeat, now: float) -> float:
+        """For how long a rank has stood still by now, also where its node has fallen silent."""
+        return beat.still_s + max(0.0, now - self.received_at)
+
+
+@dataclass
+class LiveCapture:
+    """A capture under way: which nodes have been told when, and which have answered."""
+
+    row: CaptureRow
+    told: dict[str, float] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+
+    @property
+    def waiting(self) -> set[str]:
+        return set(self.row.nodes_asked) - self.answered
+
+
+@dataclass
+class LiveJob:
+    """One run of a job."""
+
+    key: str
+    id: str
+    started_at: float
+    nodes: dict[str, LiveNode] = field(default_factory=dict)
+    judgement: Judgement | None = None
+    judged_at: float | None = None
+    incident: str = ""  # id of the open one
+    last_incident: dict[str, object] | None = None  # IncidentSummary
+    capture: LiveCapture | None = None
+    last_capture: CaptureRow | None = None
+    history: History = field(default_factory=History)
+    revision: int = 0  # of the batches
+    facts_revision: int = 0  # of everything else
+    _ranked: tuple[int, list[tuple[LiveNode, RankBeat]]] | None = None
+    _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
+
+    def apply(self, node: LiveNode) -> None:
+        """Takes a node's newest state."""
+        before = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        self.revision += 1
+        if before is None or _noteworthy(before) != _noteworthy(node):
+            self.facts_revision += 1
+
+    @property
+    def job(self) -> Job:
+        """What the nodes say of the job; the first of them that know."""
+        hellos = [node.hello.job for node in self.nodes.values()]
+        first = min(hellos, key=lambda job: job.started_at, default=Job(self.id, self.id, None))
+        sizes = [job.world_size for job in hellos if job.world_size is not None]
+        return first if first.world_size is not None or not sizes else replace(first, world_size=max(sizes))
+
+    def ranked(self) -> list[tuple[LiveNode, RankBeat]]:
+        """Every rank with its node, in order of rank; of two that claim one rank, the one that has moved last."""
+        if self._ranked is None or self._ranked[0] != self.revision:
+            found: dict[int, tuple[LiveNode, RankBeat]] = {}
+            for node in self.nodes.values():
+                for beat in node.batch.ranks:
+                    other = found.get(beat.rank)
+                    if other is None or other[1].progress.at < beat.progress.at:
+                        found[beat.rank] = (node, beat)
+            self._ranked = (self.revision, [found[rank] for rank in sorted(found)])
+        return self._ranked[1]
+
+    @property
+    def groups(self) -> dict[str, GroupMembers]:
+        return {group.id: group for node in self.nodes.values() for group in node.hello.groups}
+
+    @property
+    def warnings(self) -> list[HealthWarning]:
+        return _distinct([warning for node in self.nodes.values() for warning in node.batch.warnings])
+
+    @property
+    def divergences(self) -> list[Divergence]:
+        return _distinct([each for node in self.nodes.values() for each in node.batch.divergences])
+
+    @property
+    def last_seen_at(self) -> float:
+        return max((node.received_at for node in self.nodes.values()), default=self.started_at)
+
+    @property
+    def over(self) -> bool:
+        """Whether every node has said goodbye."""
+        return bool(self.nodes) and all(node.closed for node in self.nodes.values())
+
+    @property
+    def on_one_node(self) -> bool:
+        """Whether one watchdog sees all of the job, and judges it by itself."""
+        if len(self.nodes) != 1:
+            return False
+        (node,) = self.nodes.values()
+        size = self.job.world_size
+        ranks = {beat.rank for beat in node.batch.ranks} | {who.rank for who in node.hello.ranks}
+        return self.job.nodes_expected == 1 or size is None or len(ranks - {None}) >= size
+
+    def note_step(self, now: float, step: int) -> None:
+        self._steps.append((now, step))
+
+    def steps_per_s(self, now: float) -> float:
+        """Over the last ten seconds."""
+        recent = [(at, step) for at, step in self._steps if now - at <= RATE_WINDOW_S]
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+            return 0.0
+        return max(0.0, (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]))
+
+    def state(self, now: float) -> str:
+        """One of the states of docs/api.md."""
+        if self.over:
+            codes = [node.batch.exit_code for node in self.nodes.values()]
+            return "failed" if any(codes) else "finished"
+        if now - self.last_seen_at > LOST_AFTER_S:
+            return "silent"
+        if self.judgement is not None and (self.incident or self.judgement.status is Status.WAITING):
+            return str(self.judgement.status)
+        moving = any(beat.progress.step >= 0 or beat.progress.ticks for _, beat in self.ranked())
+        return "running" if moving else "starting"
+
+
+@functools.lru_cache(maxsize=256)
+def members_of(group: GroupMembers) -> tuple[int, ...]:
+    """The ranks of a group, in its order."""
+    return members.parse(group.members)
+
+
+def _noteworthy(node: LiveNode) -> tuple[object, ...]:
+    """What of a node is worth a `job` event when it changes."""
+    return node.hello, node.batch.warnings, node.batch.divergences, node.closed, node.facts is None
+
+
+def _distinct(items: list[HealthWarning] | list[Divergence]) -> list:  # type: ignore[type-arg]
+    result = []
+    for item in items:
+        if item not in result:
+            result.append(item)
+    return result

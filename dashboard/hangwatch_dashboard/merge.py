@@ -1,0 +1,174 @@
+"""The parts of a capture, one a node, become one snapshot of the job; nodes that did not answer are in it too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hangwatch.records import (
+    CaptureNote,
+    GroupHead,
+    Identity,
+    LoaderFacts,
+    NodeFacts,
+    RankBeat,
+    RankEvidence,
+    Reading,
+    Snapshot,
+    ThreadStack,
+)
+from hangwatch_dashboard.clocks import shifted
+from hangwatch_dashboard.live import SILENT_AFTER_S, LiveJob, LiveNode, members_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """A node's snapshot, and its clock minus ours."""
+
+    node: str
+    snapshot: Snapshot
+    clock_offset_s: float = 0.0
+
+
+def merged(parts: Sequence[Part], rest: Snapshot) -> Snapshot:
+    """The job's evidence: the parts on our clock, and of other nodes what `rest` has."""
+    own = [replace(part, snapshot=shifted(part.snapshot, part.clock_offset_s)) for part in parts]
+    snapshots = [part.snapshot for part in own]
+    told = {rank.rank for snapshot in snapshots for rank in snapshot.ranks}
+    ranks = [rank for snapshot in snapshots for rank in snapshot.ranks]
+    ranks += [rank for rank in rest.ranks if rank.rank not in told]
+    everything = (*snapshots, rest)
+    return Snapshot(
+        job=rest.job,
+        taken_at=max((snapshot.taken_at for snapshot in snapshots), default=rest.taken_at),
+        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
+        launchers=_joined(everything, "launchers"),
+        others=_joined(everything, "others"),
+        nodes=tuple(_nodes(own, rest)),
+        divergences=_distinct(_joined(everything, "divergences")),
+        warnings=_distinct(_joined(everything, "warnings")),
+        notes=_joined(everything, "notes"),
+        last_progress_at=max((snapshot.last_progress_at for snapshot in everything), default=0.0),
+        sampled_twice=all(snapshot.sampled_twice for snapshot in snapshots),
+    )
+
+
+def _nodes(parts: Iterable[Part], rest: Snapshot) -> Iterable[NodeFacts]:
+    seen = set()
+    for part in parts:
+        for facts in part.snapshot.nodes:
+            seen.add(facts.host)
+            yield replace(facts, clock_offset_s=part.clock_offset_s, silent_s=0.0)
+    yield from (facts for facts in rest.nodes if facts.host not in seen)
+
+
+def _joined(snapshots: Iterable[Snapshot], name: str) -> Any:
+    return tuple(item for snapshot in snapshots for item in getattr(snapshot, name))
+
+
+def _distinct(items: tuple[Any, ...]) -> Any:
+    result: list[Any] = []
+    for item in items:
+        if item not in result:
+            result.append(item)
+    return tuple(result)
+
+
+def remainder(job: LiveJob, answered: set[str], now: float) -> Snapshot:
+    """What is known of a job from its batches alone: all of it for nodes that did not answer."""
+    silent = [node for node in job.nodes.values() if node.name not in answered]
+    ranks = [shifted(evidence(node, beat, now), node.clock.offset) for node in silent for beat in node.batch.ranks]
+    moved_at = [beat.progress.at - node.clock.offset for node, beat in job.ranked() if beat.progress.at]
+    return Snapshot(
+        job=job.job,
+        taken_at=now,
+        ranks=tuple(ranks),
+        nodes=tuple(_facts(node, now) for node in job.nodes.values()),
+        divergences=tuple(job.divergences),
+        warnings=tuple(job.warnings),
+        notes=tuple(_note(node, now) for node in silent if not node.closed),
+        last_progress_at=max(moved_at, default=0.0),
+    )
+
+
+def _facts(node: LiveNode, now: float) -> NodeFacts:
+    facts = node.facts or NodeFacts(host=node.host)
+    ranks = tuple(sorted(beat.rank for beat in node.batch.ranks))
+    silent_s = node.silent_s(now) if node.silent_s(now) > SILENT_AFTER_S else 0.0
+    return replace(facts, ranks=ranks, silent_s=silent_s, clock_offset_s=node.clock.offset)
+
+
+def _note(node: LiveNode, now: float) -> CaptureNote:
+    return CaptureNote("node", False, f"{node.host} did not answer; last heard of {node.silent_s(now):.0f} s ago")
+
+
+def evidence(node: LiveNode, beat: RankBeat, now: float) -> RankEvidence:
+    """What a batch tells of one rank."""
+    identity = next((who for who in node.hello.ranks if who.rank == beat.rank), None)
+    return RankEvidence(
+        rank=beat.rank,
+        host=node.host,
+        pid=beat.pid,
+        reading=reading(node, beat, identity),
+        still_s=node.still_s(beat, now),
+        patience_s=beat.patience_s,
+    )
+
+
+def reading(node: LiveNode, beat: RankBeat, identity: Identity | None) -> Reading:
+    """The reading that a beat was made from, as far as it goes."""
+    size = node.hello.job.world_size
+    groups = {group.id: group for group in node.hello.groups}
+    return Reading(
+        identity=identity or Identity(beat.rank, size, None, node.host, beat.pid, 0.0, node.batch.job),
+        taken_at=node.batch.taken_at,
+        phase=beat.phase,
+        phase_at=beat.phase_at,
+        progress=beat.progress,
+        ticker_at=beat.ticker_at,
+        heads=tuple(_head(groups[head.id], head) for head in beat.heads if head.id in groups),
+        loaders=tuple(LoaderFacts(**vars(loader)) for loader in beat.loaders),
+        times=beat.times,
+    )
+
+
+def _head(group: Any, head: Any) -> GroupHead:
+    return GroupHead(
+        name=group.name,
+        members=members_of(group),
+        description=group.description,
+        backend=group.backend,
+        issued=head.issued,
+        completed=head.completed,
+        sent=head.sent,
+        received=head.received,
+    )
+
+
+class Interner:
+    """Makes equal stacks of many ranks one object: 10,000 ranks that wait in one place need its frames once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+
+    def snapshot(self, snapshot: Snapshot) -> Snapshot:
+        return replace(snapshot, ranks=tuple(self._rank(rank) for rank in snapshot.ranks))
+
+    def _rank(self, rank: RankEvidence) -> RankEvidence:
+        stacks, earlier = self._stacks(rank.stacks), self._stacks(rank.earlier_stacks)
+        calls = rank.collectives
+        calls = replace(calls, heads=self._all(calls.heads), recent=tuple(map(self._call, calls.recent)))
+        return replace(rank, stacks=stacks, earlier_stacks=earlier, collectives=calls)
+
+    def _stacks(self, stacks: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
+        return tuple(replace(stack, frames=self._one(stack.frames)) for stack in stacks)
+
+    def _call(self, call: Any) -> Any:
+        return replace(call, frames=self._one(call.frames), sizes=self._one(call.sizes), dtypes=self._one(call.dtypes))
+
+    def _all(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(replace(item, members=self._one(item.members)) for item in items)
+
+    def _one(self, value: Any) -> Any:
+        return self._known.setdefault(value, value)

@@ -1,0 +1,128 @@
+"""When it is worth to ask all nodes of a job for their evidence. The rules of the watchdog's schedule, across nodes.
+
+Pure functions of the live job and a clock: batches are cheap, a capture of all ranks is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.records import Phase, RankBeat
+from hangwatch_dashboard.live import SILENT_AFTER_S, LiveJob, LiveNode
+
+QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at
+START_AFTER_S = 30.0
+LINGER_AFTER_S = 10.0
+LONGEST_PAUSE_S = 60.0
+MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
+
+LEAVING = (Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
+STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
+
+Pair = tuple[LiveNode, RankBeat]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a capture is due. Reasons with one `key` are one episode: the pauses between their captures grow."""
+
+    kind: str
+    key: tuple[object, ...]
+    urgent: bool = False
+    text: str = ""
+
+
+def reasons(job: LiveJob, now: float) -> list[Reason]:
+    """Every reason at this moment, the most telling first."""
+    ranked = job.ranked()
+    pairs = [pair for pair in ranked if not pair[0].closed and not pair[1].detached]
+    found = [*_silent(job, now), *_troubled(pairs), *_missing(job, pairs, now)]
+    living = [pair for pair in pairs if pair[1].process_state not in ("X", "Z")]
+    return found + _still(living, now) + _lingering(living, now)
+
+
+def _silent(job: LiveJob, now: float) -> list[Reason]:
+    quiet = [node for node in job.nodes.values() if node.silent_s(now) > SILENT_AFTER_S]
+    if not quiet or len(quiet) == len(job.nodes):  # all silent: it is rather us who were away
+        return []
+    key = tuple(sorted((node.name, node.boot) for node in quiet))
+    return [Reason("silent", key, True, f"{', '.join(node.host for node in quiet[:3])} fell silent")]
+
+
+def _troubled(pairs: list[Pair]) -> list[Reason]:
+    found = []
+    for node, beat in pairs:
+        who = f"rank {beat.rank} on {node.host}"
+        if beat.exception or beat.phase is Phase.FAILED:
+            found.append(Reason("failed", (beat.pid, node.name), True, f"{who} raised"))
+        if beat.process_state in ("X", "Z") and beat.phase not in LEAVING:
+            found.append(Reason("ended", (beat.pid, node.name), True, f"{who} has ended"))
+        if beat.process_state in ("T", "t") and beat.still_s >= QUICK_S:
+            found.append(Reason("stopped", (beat.pid, node.name), True, f"{who} is stopped"))
+    return found
+
+
+def _missing(job: LiveJob, pairs: list[Pair], now: float) -> list[Reason]:
+    size = job.job.world_size
+    starting = [pair for pair in pairs if pair[1].phase in STARTING]
+    if not starting or size is None or len(job.ranked()) >= size or now - job.started_at < START_AFTER_S:
+        return []
+    return [Reason("missing", (len(job.ranked()),), True, f"{len(job.ranked())} of {size} ranks came")]
+
+
+def _still(pairs: list[Pair], now: float) -> list[Reason]:
+    if not pairs:
+        return []
+    found = []
+    # Stillness as of the batch, not of now: a batch that is on its way may tell of movement.
+    still_s = min(beat.still_s for _, beat in pairs)
+    if still_s >= QUICK_S and all(beat.blocked or beat.phase in LEAVING for _, beat in pairs):
+        found.append(Reason("deadlock", _episode(pairs), True, "no rank moves, and all wait"))
+    impatient = [pair for pair in pairs if 0 < pair[1].patience_s < pair[1].still_s]
+    if impatient:
+        found.append(Reason("patience", _episode(impatient), True, f"no progress for {impatient[0][1].still_s:.0f} s"))
+    waiting = [pair for pair in pairs if pair[1].blocked and pair[1].still_s > _slow(pair[1])]
+    if waiting:
+        found.append(Reason("awaited", _episode(waiting), False, f"rank {waiting[0][1].rank} waits for others"))
+    return found
+
+
+def _lingering(pairs: list[Pair], now: float) -> list[Reason]:
+    left = [
+        (node, beat)
+        for node, beat in pairs
+        if beat.phase in LEAVING and now + node.clock.offset - beat.phase_at > LINGER_AFTER_S
+    ]
+    return [Reason("lingering", _episode(left), False, f"rank {left[0][1].rank} does not end")] if left else []
+
+
+def _slow(beat: RankBeat) -> float:
+    return max(2 * QUICK_S, 1.5 * beat.times.slowest_recent_s)
+
+
+def _episode(pairs: list[Pair]) -> tuple[object, ...]:
+    """The same as long as the same ranks stand at the same counters."""
+    return (hash(tuple((beat.rank, beat.progress) for _, beat in pairs)),)
+
+
+class Schedule:
+    """Remembers which looks were taken, so that one episode is looked at after 0, 1, 2, 4 ... 60 seconds."""
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[object, ...], tuple[int, float]] = {}
+        self._resting_until = 0.0
+
+    def due(self, found: list[Reason], now: float) -> Reason | None:
+        """The reason to look now, or None."""
+        for reason in found:
+            count, at = self._looks.get((reason.kind, *reason.key), (0, 0.0))
+            pause = min(LONGEST_PAUSE_S, 2.0 ** (count - 1)) if count else 0.0
+            if now - at >= pause and (reason.urgent or now >= self._resting_until):
+                return reason
+        return None
+
+    def looked(self, found: list[Reason], started: float, now: float) -> None:
+        """Notes a look that answered all of `found`; it took from `started` to `now`."""
+        keys = {(reason.kind, *reason.key) for reason in found}
+        self._looks = {key: (self._looks.get(key, (0, 0.0))[0] + 1, now) for key in keys}
+        self._resting_until = now + (now - started) / MOST_SHARE

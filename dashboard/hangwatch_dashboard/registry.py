@@ -1,0 +1,181 @@
+"""Which run of which job a batch belongs to, and the runs that are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import zlib
+
+from starlette.concurrency import run_in_threadpool
+
+from hangwatch import wire
+from hangwatch.records import Judgement, NodeBatch, NodeFacts, NodeHello
+from hangwatch_dashboard.bodies import BodyError, Reader
+from hangwatch_dashboard.clocks import ClockEstimate
+from hangwatch_dashboard.config import Limits
+from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob, LiveNode
+from hangwatch_dashboard.store.rows import NodeRow, RunRow
+from hangwatch_dashboard.store.store import Store
+from hangwatch_dashboard.store.text import clean, unpack
+
+RECENT_S = 600.0  # runs seen within are loaded when the dashboard starts
+NEW_RUNS_PER_MINUTE = 60  # what a stolen ingest token can make
+
+Boot = tuple[str, str, str]  # job, node, boot
+
+
+class UnknownBootError(Exception):
+    """A batch without a hello from a node that we have never heard of: it is asked for one."""
+
+
+class Registry:
+    """The live jobs by key. A run is one life of a job: the same id started again is another run."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self.jobs: dict[str, LiveJob] = {}
+        self._store, self._limits = store, limits
+        self._boots: dict[Boot, str] = {}
+        self._joining = asyncio.Lock()
+        self._reader = Reader(NodeBatch)
+        self._made: list[float] = []
+
+    async def job_of(self, batch: NodeBatch, now: float) -> LiveJob:
+        """The run that a batch belongs to, made if need be. Raises UnknownBootError and BodyError."""
+        boot = (batch.job, batch.node, batch.boot)
+        if key := self._boots.get(boot):
+            return self.jobs[key]
+        async with self._joining:
+            if key := self._boots.get(boot):
+                return self.jobs[key]
+            return await self._join(batch, now)
+
+    async def _join(self, batch: NodeBatch, now: float) -> LiveJob:
+        known = await run_in_threadpool(self._store.run_of_boot, batch.node, batch.boot)
+        if known is not None and (job := await self.load(known)) is not None and job.id == batch.job:
+            self._boots[batch.job, batch.node, batch.boot] = known
+            return job
+        hello = batch.hello
+        if hello is None:
+            raise UnknownBootError
+        self._check_rate(now)
+
+        def choose(last: RunRow | None, nodes: list[NodeRow]) -> RunRow | None:
+            if last is not None and self._continues(last, nodes, batch, hello, now):
+                return None
+            return new_run(batch, hello, now)
+
+        row = await asyncio.wrap_future(self._store.choose_run(choose, batch.job))
+        job = self.jobs.get(row.key) or await self.load(row.key)
+        assert job is not None
+        if len(job.nodes) >= self._limits.nodes_per_job:
+            raise BodyError(422, f"node: more than {self._limits.nodes_per_job} in one job")
+        self._boots[batch.job, batch.node, batch.boot] = row.key
+        return job
+
+    def _continues(self, last: RunRow, nodes: list[NodeRow], batch: NodeBatch, hello: NodeHello, now: float) -> bool:
+        """Whether a new boot belongs to the last run of its job: another node of it, or the same ranks watched anew."""
+        batches = {row.node: self._reader.read(zlib.decompress(row.batch)) for row in nodes}
+        if batches and all(each.closing for each in batches.values()):
+            return False
+        mine = batches.get(batch.node)
+        if mine is None:
+            return now - last.last_seen_at < 4 * LOST_AFTER_S or not nodes
+        before = {beat.pid for beat in mine.ranks}
+        return bool(before) and before == {who.pid for who in hello.ranks}
+
+    def _check_rate(self, now: float) -> None:
+        self._made = [at for at in self._made if now - at < 60]
+        if len(self._made) >= NEW_RUNS_PER_MINUTE * max(1, self._limits.nodes_per_job // 10):
+            raise BodyError(429, "too many new nodes within a minute")
+        self._made.append(now)
+
+    def live_node(self, batch: NodeBatch, before: LiveNode | None, received_at: float) -> LiveNode:
+        """The node's state with a new batch. Raises UnknownBootError where a hello is missing."""
+        fresh = before is None or before.boot != batch.boot
+        hello = batch.hello or (before.hello if before is not None and not fresh else None)
+        if hello is None:
+            raise UnknownBootError
+        return LiveNode(
+            name=batch.node,
+            boot=batch.boot,
+            batch=batch,
+            hello=hello,
+            received_at=received_at,
+            clock=before.clock if before is not None and not fresh else ClockEstimate(),
+            facts=batch.facts or (before.facts if before else None),
+            stored=-1 if fresh or before is None else before.stored,
+        )
+
+    async def load(self, key: str) -> LiveJob | None:
+        """A run from memory, or from the store; None if there is none."""
+        if key in self.jobs:
+            return self.jobs[key]
+        row = await run_in_threadpool(self._store.run, key)
+        if row is None:
+            return None
+        rows = await run_in_threadpool(self._store.nodes_of, key)
+        if key not in self.jobs:  # another request may have loaded it meanwhile
+            self._make_room()
+            self.jobs[key] = self.from_rows(row, rows)
+        return self.jobs[key]
+
+    async def load_recent(self, now: float) -> None:
+        """Loads the runs that were alive shortly before the dashboard started."""
+        for row in await run_in_threadpool(self._store.runs_seen_since, now - RECENT_S, self._limits.jobs // 2):
+            await self.load(row.key)
+
+    def from_rows(self, row: RunRow, rows: list[NodeRow]) -> LiveJob:
+        """A live job as the store has it."""
+        job = LiveJob(row.key, row.id, row.started_at)
+        self.note_run(job, row)
+        for node in rows:
+            self.apply_row(job, node)
+        if row.summary is not None:
+            job.last_incident = unpack(row.summary).get("incident")
+        return job
+
+    def note_run(self, job: LiveJob, row: RunRow) -> None:
+        """Takes over what was judged of a run, by this or another process."""
+        job.judgement = wire.decode(Judgement, unpack(row.judgement)) if row.judgement else None
+        job.judged_at, job.incident = row.judged_at, row.open_incident or ""
+        job.facts_revision += 1
+
+    def apply_row(self, job: LiveJob, row: NodeRow) -> None:
+        """Takes over a node from the store, unless a newer batch of it is known."""
+        before = job.nodes.get(row.node)
+        if before is not None and before.boot == row.boot and before.batch.sequence >= row.sequence:
+            return
+        batch = self._reader.read(zlib.decompress(row.batch))
+        hello = self._part(row.hello).hello if row.hello else None
+        if hello is None:
+            return
+        facts: NodeFacts | None = self._part(row.facts).facts if row.facts else None
+        clock = ClockEstimate(row.clock_offset)
+        job.apply(LiveNode(row.node, row.boot, batch, hello, row.received_at, clock, facts, row.sequence))
+        self._boots[job.id, row.node, row.boot] = job.key
+
+    def _part(self, packed: bytes) -> NodeBatch:
+        return self._reader.read(zlib.decompress(packed))
+
+    def forget(self, key: str) -> None:
+        """Takes a run out of memory."""
+        self.jobs.pop(key, None)
+        self._boots = {boot: run for boot, run in self._boots.items() if run != key}
+
+    def _make_room(self) -> None:
+        """Forgets the run that has been quiet for longest. All of it can be had again from the store."""
+        while len(self.jobs) >= self._limits.jobs:
+            self.forget(min(self.jobs.values(), key=lambda job: job.last_seen_at).key)
+
+
+def new_run(batch: NodeBatch, hello: NodeHello, now: float) -> RunRow:
+    """A run that begins now, with a key that stands in addresses: "resnet-3fa9c1d2"."""
+    name = clean(hello.job.name or batch.job, 200)
+    digest = hashlib.sha256(f"{batch.job}\0{batch.node}\0{batch.boot}\0{now}".encode()).hexdigest()[:8]
+    return RunRow(f"{slug(name)}-{digest}", batch.job, name, now, now, "starting", changed_at=now)
+
+
+def slug(name: str) -> str:
+    """A name in letters that need no quoting anywhere."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "job"

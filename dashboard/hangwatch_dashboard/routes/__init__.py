@@ -1,0 +1,36 @@
+"""The routes below /api/v1, one file a subject. docs/api.md says what they answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Path, Request
+
+from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.service import Service
+
+KEY = r"^[a-z0-9-]{1,64}$"
+ID = r"^[A-Za-z0-9-]{1,64}$"
+
+JobKey = Annotated[str, Path(pattern=KEY)]
+RecordId = Annotated[str, Path(pattern=ID)]
+
+
+def service_of(request: Request) -> Service:
+    """The service behind a request."""
+    return cast(Service, request.app.state.service)
+
+
+TheService = Annotated[Service, Depends(service_of)]
+
+
+async def job_of(service: TheService, job: JobKey) -> LiveJob:
+    """The run that an address names. Raises BodyError(404)."""
+    found = await service.registry.load(job)
+    if found is None:
+        raise BodyError(404, "there is no such job")
+    return found
+
+
+TheJob = Annotated[LiveJob, Depends(job_of)]

@@ -1,0 +1,69 @@
+"""What the nodes' links send."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from hangwatch import wire
+from hangwatch.records import NodeBatch, NodeCapture, NodeIncident
+from hangwatch_dashboard.bodies import BodyError, Reader, read_body
+from hangwatch_dashboard.routes import service_of
+
+router = APIRouter(prefix="/ingest", tags=["ingest"])
+
+BATCH, CAPTURE, INCIDENT = Reader(NodeBatch), Reader(NodeCapture), Reader(NodeIncident)
+
+
+def _body(name: str) -> dict[str, Any]:
+    """What OpenAPI says of a body that is read by hand."""
+    schema = {"$ref": f"#/components/schemas/{name}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+@router.post("/batch", openapi_extra=_body("NodeBatch"))
+async def batch(request: Request) -> Response:
+    """One node's ranks at one moment. The answer means that it is in the store."""
+    service = service_of(request)
+    limits = service.config.limits
+    body = await read_body(request, limits.batch_bytes, limits.compression_ratio)
+    reply = await service.ingest.batch(BATCH.read(body), body, _sent_at(request))
+    return Response(wire.dumps(reply), media_type="application/json")
+
+
+@router.post("/capture", openapi_extra=_body("NodeCapture"))
+async def capture(request: Request) -> dict[str, Any]:
+    """One node's part of a capture."""
+    service = service_of(request)
+    limits = service.config.limits
+    async with service.large_bodies:
+        body = await read_body(request, limits.capture_bytes, limits.compression_ratio)
+        await service.ingest.capture(CAPTURE.read(body), body)
+    return {"accepted": True}
+
+
+@router.post("/incident", openapi_extra=_body("NodeIncident"))
+async def incident(request: Request) -> dict[str, Any]:
+    """An incident that a node's watchdog has judged by itself."""
+    service = service_of(request)
+    limits = service.config.limits
+    async with service.large_bodies:
+        body = await read_body(request, limits.capture_bytes, limits.compression_ratio)
+        kept = await service.ingest.incident(INCIDENT.read(body))
+    return {"accepted": True, "incident": kept or None}
+
+
+def _sent_at(request: Request) -> float | None:
+    """The node's clock when the request left. Raises BodyError."""
+    text = request.headers.get("hangwatch-sent-at")
+    if text is None:
+        return None
+    try:
+        moment = float(text)
+    except ValueError:
+        moment = math.nan
+    if not 0 < moment < 1e11:
+        raise BodyError(422, "Hangwatch-Sent-At: not a moment in seconds since 1970")
+    return moment

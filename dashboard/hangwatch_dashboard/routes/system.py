@@ -1,0 +1,110 @@
+"""What is not about jobs: the session, the schema, health, metrics."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, PlainTextResponse
+
+import hangwatch
+from hangwatch_dashboard import metrics
+from hangwatch_dashboard.auth import COOKIE, SESSION_S, Role, new_session, role_of_token
+from hangwatch_dashboard.bodies import BodyError, read_body
+from hangwatch_dashboard.routes import TheService
+from hangwatch_dashboard.schema import record_schemas
+
+router = APIRouter(tags=["system"])
+root = APIRouter(tags=["system"])
+
+
+@router.get("/about")
+async def about(service: TheService) -> dict[str, Any]:
+    """What is running here."""
+    jobs = service.registry.jobs.values()
+    return {
+        "version": hangwatch.__version__,
+        "server_time": service.clock(),
+        "store": "postgresql" if service.store.is_postgresql else "sqlite",
+        "nodes": sum(len(job.nodes) for job in jobs),
+        "ranks": sum(len(job.ranked()) for job in jobs),
+    }
+
+
+@router.get("/schema")
+async def schema() -> dict[str, Any]:
+    """JSON Schema of the records that travel."""
+    return _schema()
+
+
+@functools.cache
+def _schema() -> dict[str, Any]:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": record_schemas("#/$defs/{model}")}
+
+
+@router.get("/session")
+async def session(request: Request, service: TheService) -> dict[str, Any]:
+    """Whether a token is needed, and whether this browser has shown one."""
+    role = request.state.role
+    may_delete = role is Role.ADMIN
+    return {
+        "required": service.config.tokens_required,
+        "signed_in": role in (Role.READ, Role.ADMIN),
+        "may_delete": may_delete,
+    }
+
+
+@router.post("/session")
+async def sign_in(request: Request, service: TheService) -> Response:
+    """Takes a token once and gives a cookie for it."""
+    service.sign_in_rate.check(request.client.host if request.client else "?", service.clock())
+    body = await read_body(request, 4096, 1)
+    try:
+        token = json.loads(body)["token"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BodyError(400, 'the body must be {"token": "..."}') from None
+    config = service.config
+    role = role_of_token(config, token) if isinstance(token, str) else Role.NOBODY
+    if not config.tokens_required or role not in (Role.READ, Role.ADMIN):
+        raise BodyError(401, "this token does not allow reading")
+    answer = JSONResponse({"required": True, "signed_in": True, "may_delete": role is Role.ADMIN})
+    secure = config.url.startswith("https")
+    value = new_session(config, role, service.clock())
+    answer.set_cookie(COOKIE, value, max_age=SESSION_S, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.delete("/session", status_code=204)
+async def sign_out() -> Response:
+    """Takes the cookie back."""
+    answer = Response(status_code=204)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return answer
+
+
+@root.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """Whether the process lives."""
+    return {"status": "ok"}
+
+
+@root.get("/readyz")
+async def readyz(service: TheService) -> dict[str, str]:
+    """Whether it can keep what it is sent."""
+    try:
+        await run_in_threadpool(service.store.ping)
+    except Exception:
+        raise BodyError(503, "the store cannot be read") from None
+    if not service.store.writer.healthy:
+        raise BodyError(503, "the store cannot be written")
+    return {"status": "ok"}
+
+
+@root.get("/metrics", response_class=PlainTextResponse)
+async def prometheus(service: TheService) -> PlainTextResponse:
+    """Prometheus text."""
+    text = metrics.render(service.meters, service.registry.jobs.values(), len(service.hub.readers), service.clock())
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,77 @@
+"""The service: all parts of the dashboard put together, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+
+from starlette.concurrency import run_in_threadpool
+
+from hangwatch_dashboard.captures import Captures
+from hangwatch_dashboard.config import Config, default_database
+from hangwatch_dashboard.hub import Hub
+from hangwatch_dashboard.incidents import Incidents
+from hangwatch_dashboard.ingest import Ingest
+from hangwatch_dashboard.judge import Diagnose
+from hangwatch_dashboard.limits import Rate
+from hangwatch_dashboard.metrics import Meters
+from hangwatch_dashboard.registry import Registry
+from hangwatch_dashboard.store.store import Store
+from hangwatch_dashboard.watch import Watch
+
+DAY_S = 86_400.0
+RETENTION_S = 3600.0  # how often old things are deleted
+
+log = logging.getLogger(__name__)
+
+
+class Service:
+    """One dashboard process. `clock` gives seconds since 1970; `diagnose` replaces hangwatch's own diagnosis."""
+
+    def __init__(
+        self, config: Config, *, clock: Callable[[], float] = time.time, diagnose: Diagnose | None = None
+    ) -> None:
+        self.config, self.clock = config, clock
+        self.store = Store(config.database or default_database(), process=secrets.token_hex(6))
+        self.meters = Meters()
+        self.hub = Hub(config.limits.streams)
+        self.registry = Registry(self.store, config.limits)
+        self.captures = Captures(self.store, self.hub, clock, diagnose)
+        self.incidents = Incidents(self.store, self.hub, clock)
+        self.captures.judged = self.incidents.judged
+        self.ingest = Ingest(
+            self.store, self.registry, self.captures, self.incidents, config.limits, self.meters, clock
+        )
+        self.watch = Watch(self.store, self.registry, self.captures, self.incidents, self.hub, clock)
+        # Large bodies wait for each other: a hundred at once would be gigabytes.
+        self.large_bodies = asyncio.Semaphore(8)
+        self.capture_rate = Rate(config.limits.captures_per_minute / 60, burst=5)
+        self.sign_in_rate = Rate(0.5, burst=10)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Loads what was alive, and begins to watch."""
+        await self.registry.load_recent(self.clock())
+        self._tasks = [asyncio.create_task(work) for work in (self.watch.run(), self._forget())]
+
+    async def stop(self) -> None:
+        """Ends the streams and the watch, and writes what is queued."""
+        self.hub.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await run_in_threadpool(self.store.close)
+
+    async def _forget(self) -> None:
+        while True:
+            now = self.clock()
+            kept = now - self.config.keep_days * DAY_S
+            try:
+                incidents = now - self.config.keep_incidents_days * DAY_S
+                await asyncio.wrap_future(self.store.forget(kept, incidents, now - DAY_S))
+            except Exception:
+                log.exception("deleting what is old failed")
+            await asyncio.sleep(RETENTION_S)

@@ -1,0 +1,99 @@
+"""What the store takes and gives: one frozen dataclass a table row, documents already compressed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run of a job. `summary` is the JobSummary of its last moment."""
+
+    key: str
+    id: str
+    name: str
+    started_at: float
+    last_seen_at: float
+    state: str
+    closed_at: float | None = None
+    summary: bytes | None = None
+    changed_at: float = 0.0
+    judgement: bytes | None = None
+    judged_at: float | None = None
+    open_incident: str | None = None
+
+
+@dataclass(frozen=True)
+class NodeRow:
+    """The last batch of a node, as it came; `hello` and `facts` are the last batches that had such a part."""
+
+    run: str
+    node: str
+    boot: str
+    sequence: int
+    process: str
+    received_at: float
+    clock_offset: float
+    batch: bytes
+    hello: bytes | None = None
+    facts: bytes | None = None
+
+
+@dataclass(frozen=True)
+class CaptureRow:
+    """A capture of all nodes of a run: asked, done or failed."""
+
+    id: str
+    run: str
+    reason: str
+    asked_at: float
+    changed_at: float
+    state: str
+    nodes_asked: tuple[str, ...]
+    done_at: float | None = None
+    document: bytes | None = None
+    nodes_answered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartRow:
+    """One node's part of a capture: the NodeCapture, compressed."""
+
+    capture: str
+    node: str
+    received_at: float
+    clock_offset: float
+    body: bytes
+
+
+@dataclass(frozen=True)
+class IncidentRow:
+    """An incident: its summary for lists, and the whole document."""
+
+    id: str
+    run: str
+    job_name: str
+    opened_at: float
+    changed_at: float
+    status: str
+    summary: bytes
+    document: bytes
+    closed_at: float | None = None
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """A message to people that is due: "opened" or "recovered" of an incident."""
+
+    incident: str
+    kind: str
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """A piece of a longer list, and how long the list is."""
+
+    rows: list[Any]
+    total: int

@@ -1,0 +1,369 @@
+"""The store: every question and every write, in the vocabulary of the service.
+
+Writes return futures that are done when committed; reads are plain calls (for a thread). `process` names this
+dashboard process among several on one PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Row, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hangwatch_dashboard.store import engine as engines
+from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, MessageRow, NodeRow, Page, PartRow, RunRow
+from hangwatch_dashboard.store.tables import captures, incidents, messages, nodes, parts, runs
+from hangwatch_dashboard.store.text import pack, unpack
+from hangwatch_dashboard.store.writer import Writer
+
+T = TypeVar("T")
+CHANNEL = "hangwatch"
+
+
+class Store:
+    """Opens the database, brings it to the newest version, and answers. `close` writes what is still queued."""
+
+    def __init__(self, database: str, process: str) -> None:
+        self.url = engines.url_of(database)
+        self.process = process
+        self._lock = engines.lock_file(self.url)
+        self.engine = engines.connect(self.url)
+        engines.migrate(self.engine)
+        self._insert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
+        self._node_upsert = self._make_node_upsert()
+        self.writer = Writer(self.engine, self._write_nodes)
+
+    @property
+    def is_postgresql(self) -> bool:
+        return self.url.drivername != "sqlite"
+
+    def close(self) -> None:
+        self.writer.close()
+        self.engine.dispose()
+        if self._lock is not None:
+            self._lock.close()
+
+    def ping(self) -> None:
+        """Raises if the database cannot be read, or the last write failed."""
+        with self.engine.connect() as connection:
+            connection.execute(sa.text("SELECT 1"))
+
+    # ------------------------------------------------------------ nodes
+
+    def put_node(self, row: NodeRow) -> Future[Any]:
+        """Keeps a node's batch, unless a later one of the same boot is there."""
+        return self.writer.row(row)
+
+    def _write_nodes(self, connection: Connection, rows: Sequence[NodeRow]) -> None:
+        newest = {(row.run, row.node): row for row in _with_parts(rows)}
+        connection.execute(self._node_upsert, [vars(row) for row in newest.values()])
+        self._tell(connection)
+
+    def _make_node_upsert(self) -> Any:
+        insert = self._insert(nodes)
+        new = insert.excluded
+        kept = ("hello", "facts")
+        names = [column.name for column in nodes.c]
+        values = {name: new[name] for name in names if name not in ("run", "node", *kept)}
+        values |= {name: sa.func.coalesce(new[name], nodes.c[name]) for name in kept}
+        later = sa.or_(nodes.c.boot != new.boot, nodes.c.sequence < new.sequence)
+        return insert.on_conflict_do_update(index_elements=["run", "node"], set_=values, where=later)
+
+    def nodes_of(self, run: str) -> list[NodeRow]:
+        return self._all(NodeRow, select(nodes).where(nodes.c.run == run))
+
+    def nodes_since(self, since: float) -> list[NodeRow]:
+        """Rows that other dashboard processes have written since a moment."""
+        return self._all(NodeRow, select(nodes).where(nodes.c.received_at >= since, nodes.c.process != self.process))
+
+    # ------------------------------------------------------------ runs
+
+    def choose_run(self, choose: Callable[[RunRow | None, list[NodeRow]], RunRow | None], id: str) -> Future[RunRow]:
+        """The run that a new boot of a job joins: `choose(last run of the job, its nodes)` gives a new one, or None."""
+
+        def write(connection: Connection) -> RunRow:
+            if self.is_postgresql:  # two dashboards must not both make a run
+                connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext(:id))"), {"id": id})
+            query = select(runs).where(runs.c.id == id).order_by(runs.c.started_at.desc(), runs.c.key).limit(1)
+            found = connection.execute(query).first()
+            last = _row(RunRow, found) if found else None
+            members = connection.execute(select(nodes).where(nodes.c.run == last.key)).all() if last else []
+            new = choose(last, [_row(NodeRow, row) for row in members])
+            if new is None:
+                assert last is not None
+                return last
+            connection.execute(self._insert(runs).values(**vars(new)).on_conflict_do_nothing())
+            return new
+
+        return self.writer.submit(write)
+
+    def put_run(self, key: str, **values: Any) -> Future[Any]:
+        """Changes some columns of a run."""
+
+        def write(connection: Connection) -> None:
+            connection.execute(sa.update(runs).where(runs.c.key == key).values(**values))
+            self._tell(connection)
+
+        return self.writer.submit(write)
+
+    def runs_changed_since(self, since: float) -> list[RunRow]:
+        """Runs on which a dashboard process has noted something since a moment."""
+        return self._all(RunRow, select(runs).where(runs.c.changed_at >= since))
+
+    def run_of_boot(self, node: str, boot: str) -> str | None:
+        """The run that a boot of a node has joined."""
+        with self.engine.connect() as connection:
+            query = select(nodes.c.run).where(nodes.c.node == node, nodes.c.boot == boot)
+            return connection.execute(query).scalars().first()
+
+    def run(self, key: str) -> RunRow | None:
+        return self._first(RunRow, select(runs).where(runs.c.key == key))
+
+    def runs_seen_since(self, since: float, limit: int) -> list[RunRow]:
+        query = select(runs).where(runs.c.last_seen_at >= since).order_by(runs.c.last_seen_at.desc()).limit(limit)
+        return self._all(RunRow, query)
+
+    def find_runs(self, search: str, state: str, limit: int, offset: int) -> Page:
+        query = select(runs)
+        if state:
+            query = query.where(runs.c.state == state)
+        if search:
+            pattern = f"%{_escaped(search.lower())}%"
+            found = [
+                sa.func.lower(column).like(pattern, escape="\\") for column in (runs.c.name, runs.c.id, runs.c.key)
+            ]
+            query = query.where(sa.or_(*found))
+        return self._page(RunRow, query, query.order_by(runs.c.last_seen_at.desc(), runs.c.key), limit, offset)
+
+    def take_judge(self, key: str, now: float, for_s: float) -> Future[bool]:
+        """Whether this process judges the run until `now + for_s`: one of several does."""
+        mine = sa.or_(runs.c.judge == self.process, runs.c.judge_until < now, runs.c.judge.is_(None))
+        values = {"judge": self.process, "judge_until": now + for_s}
+        statement = sa.update(runs).where(runs.c.key == key, mine).values(**values)
+        return self.writer.submit(lambda connection: connection.execute(statement).rowcount == 1)
+
+    def delete_run(self, key: str) -> Future[Any]:
+        """Deletes a run with everything that belongs to it."""
+
+        def write(connection: Connection) -> None:
+            own_captures = select(captures.c.id).where(captures.c.run == key)
+            own_incidents = select(incidents.c.id).where(incidents.c.run == key)
+            connection.execute(sa.delete(parts).where(parts.c.capture.in_(own_captures)))
+            connection.execute(sa.delete(messages).where(messages.c.incident.in_(own_incidents)))
+            for table in (captures, incidents, nodes):
+                connection.execute(sa.delete(table).where(table.c.run == key))
+            connection.execute(sa.delete(runs).where(runs.c.key == key))
+            self._tell(connection)
+
+        return self.writer.submit(write)
+
+    # ------------------------------------------------------------ captures
+
+    def put_capture(self, row: CaptureRow) -> Future[Any]:
+        """Keeps a capture, new or changed."""
+        values = {
+            "id": row.id,
+            "run": row.run,
+            "reason": row.reason,
+            "asked_at": row.asked_at,
+            "changed_at": row.changed_at,
+            "done_at": row.done_at,
+            "state": row.state,
+            "nodes_asked": pack(row.nodes_asked),
+            "document": row.document,
+        }
+
+        def write(connection: Connection) -> None:
+            connection.execute(self._upsert(captures, values))
+            if row.state != "asked":
+                connection.execute(sa.delete(parts).where(parts.c.capture == row.id))
+            self._tell(connection)
+
+        return self.writer.submit(write)
+
+    def put_part(self, row: PartRow) -> Future[Any]:
+        """Keeps a node's part of a capture."""
+
+        def write(connection: Connection) -> None:
+            connection.execute(self._upsert(parts, vars(row)))
+            self._tell(connection)
+
+        return self.writer.submit(write)
+
+    def parts_of(self, capture: str) -> list[PartRow]:
+        return self._all(PartRow, select(parts).where(parts.c.capture == capture))
+
+    def part_nodes(self, capture: str) -> list[str]:
+        with self.engine.connect() as connection:
+            return list(connection.execute(select(parts.c.node).where(parts.c.capture == capture)).scalars())
+
+    def capture(self, id: str) -> CaptureRow | None:
+        with self.engine.connect() as connection:
+            found = connection.execute(select(captures).where(captures.c.id == id)).first()
+        return _capture(found) if found else None
+
+    def captures_of(self, run: str, limit: int = 50) -> list[CaptureRow]:
+        return self._captures(captures.c.run == run, limit)
+
+    def captures_since(self, since: float) -> list[CaptureRow]:
+        """Captures that have changed since a moment, without documents."""
+        return self._captures(captures.c.changed_at >= since, 1000)
+
+    def _captures(self, condition: Any, limit: int) -> list[CaptureRow]:
+        columns = [column for column in captures.c if column.name != "document"]
+        query = select(*columns).where(condition).order_by(captures.c.asked_at.desc()).limit(limit)
+        with self.engine.connect() as connection:
+            return [_capture(row) for row in connection.execute(query)]
+
+    # ------------------------------------------------------------ incidents
+
+    def put_incident(self, row: IncidentRow, message: str = "", now: float = 0.0) -> Future[Any]:
+        """Keeps an incident, new or changed, and in the same breath the message that people are to get."""
+
+        def write(connection: Connection) -> None:
+            connection.execute(self._upsert(incidents, vars(row)))
+            if message:
+                values = {"incident": row.id, "kind": message, "due_at": now}
+                connection.execute(self._insert(messages).values(**values).on_conflict_do_nothing())
+            self._tell(connection)
+
+        return self.writer.submit(write)
+
+    def incident(self, id: str) -> IncidentRow | None:
+        return self._first(IncidentRow, select(incidents).where(incidents.c.id == id))
+
+    def find_incidents(self, run: str = "", status: str = "", limit: int = 50, offset: int = 0) -> Page:
+        columns = [column for column in incidents.c if column.name != "document"]
+        query = select(*columns, sa.literal(b"").label("document"))
+        if run:
+            query = query.where(incidents.c.run == run)
+        if status:
+            query = query.where(incidents.c.status == status)
+        ordered = query.order_by(incidents.c.opened_at.desc(), incidents.c.id)
+        return self._page(IncidentRow, query, ordered, limit, offset)
+
+    def incidents_since(self, since: float) -> list[IncidentRow]:
+        """Incidents that have changed since a moment, without documents."""
+        columns = [column for column in incidents.c if column.name != "document"]
+        query = select(*columns, sa.literal(b"").label("document")).where(incidents.c.changed_at >= since)
+        return self._all(IncidentRow, query.order_by(incidents.c.changed_at))
+
+    def delete_incident(self, id: str) -> Future[Any]:
+        def write(connection: Connection) -> bool:
+            connection.execute(sa.delete(messages).where(messages.c.incident == id))
+            found = connection.execute(sa.delete(incidents).where(incidents.c.id == id)).rowcount == 1
+            self._tell(connection)
+            return found
+
+        return self.writer.submit(write)
+
+    # ------------------------------------------------------------ messages
+
+    def claim_message(self, now: float, for_s: float) -> Future[MessageRow | None]:
+        """The next message that is due and that nobody else is sending; it is ours until `now + for_s`."""
+
+        def write(connection: Connection) -> MessageRow | None:
+            due = select(messages.c.incident, messages.c.kind, messages.c.attempts).where(
+                messages.c.sent_at.is_(None), messages.c.due_at <= now, messages.c.claimed_until < now
+            )
+            found = connection.execute(
+                due.order_by(messages.c.due_at).limit(1).with_for_update(skip_locked=True)
+            ).first()
+            if found is None:
+                return None
+            row = MessageRow(*found)
+            values = {"claimed_until": now + for_s, "attempts": row.attempts + 1}
+            connection.execute(sa.update(messages).where(*_message(row)).values(**values))
+            return row
+
+        return self.writer.submit(write)
+
+    def message_sent(self, row: MessageRow, at: float) -> Future[Any]:
+        return self._submit(sa.update(messages).where(*_message(row)).values(sent_at=at))
+
+    def message_failed(self, row: MessageRow, again_at: float) -> Future[Any]:
+        return self._submit(sa.update(messages).where(*_message(row)).values(due_at=again_at, claimed_until=0))
+
+    # ------------------------------------------------------------ retention
+
+    def forget(self, runs_before: float, incidents_before: float, batches_before: float) -> Future[Any]:
+        """Deletes runs without incidents, incidents, and batches and captures that are older."""
+
+        def write(connection: Connection) -> None:
+            old_incidents = select(incidents.c.id).where(incidents.c.opened_at < incidents_before)
+            connection.execute(sa.delete(messages).where(messages.c.incident.in_(old_incidents)))
+            connection.execute(sa.delete(incidents).where(incidents.c.opened_at < incidents_before))
+            with_incidents = select(incidents.c.run)
+            old = sa.and_(runs.c.last_seen_at < runs_before, runs.c.key.not_in(with_incidents))
+            connection.execute(sa.delete(runs).where(old))
+            connection.execute(sa.delete(nodes).where(nodes.c.received_at < batches_before))
+            connection.execute(sa.delete(captures).where(captures.c.asked_at < batches_before))
+            connection.execute(sa.delete(parts).where(parts.c.received_at < batches_before))
+
+        return self.writer.submit(write)
+
+    # ------------------------------------------------------------ how
+
+    def _submit(self, statement: Any) -> Future[Any]:
+        return self.writer.submit(lambda connection: connection.execute(statement).rowcount)
+
+    def _tell(self, connection: Connection) -> None:
+        """Tells the other dashboard processes, when this transaction is committed, that there is something new."""
+        if self.is_postgresql:
+            notify = sa.text("SELECT pg_notify(:channel, :process)")
+            connection.execute(notify, {"channel": CHANNEL, "process": self.process})
+
+    def _upsert(self, table: sa.Table, values: dict[str, Any]) -> Any:
+        key = [column.name for column in table.primary_key]
+        changed = {name: value for name, value in values.items() if name not in key}
+        return self._insert(table).values(**values).on_conflict_do_update(index_elements=key, set_=changed)
+
+    def _first(self, kind: type[T], query: Any) -> T | None:
+        with self.engine.connect() as connection:
+            found = connection.execute(query).first()
+        return _row(kind, found) if found else None
+
+    def _all(self, kind: type[T], query: Any) -> list[T]:
+        with self.engine.connect() as connection:
+            return [_row(kind, row) for row in connection.execute(query)]
+
+    def _page(self, kind: type[T], query: Any, ordered: Any, limit: int, offset: int) -> Page:
+        with self.engine.connect() as connection:
+            total = connection.execute(select(sa.func.count()).select_from(query.subquery())).scalar_one()
+            rows = connection.execute(ordered.limit(limit).offset(offset))
+            return Page([_row(kind, row) for row in rows], total)
+
+
+def _row(kind: type[T], row: Row[Any]) -> T:
+    return kind(**{entry.name: getattr(row, entry.name) for entry in fields(kind)})  # type: ignore[arg-type]
+
+
+def _capture(row: Row[Any]) -> CaptureRow:
+    values = dict(row._mapping)
+    return CaptureRow(**values | {"nodes_asked": tuple(unpack(values["nodes_asked"]))})
+
+
+def _message(row: MessageRow) -> tuple[Any, Any]:
+    return messages.c.incident == row.incident, messages.c.kind == row.kind
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _with_parts(rows: Sequence[NodeRow]) -> list[NodeRow]:
+    """The rows, each with the hello and facts of earlier rows of its node in the same group."""
+    seen: dict[tuple[str, str], NodeRow] = {}
+    result = []
+    for row in rows:
+        before = seen.get((row.run, row.node))
+        if before is not None and before.boot == row.boot:
+            row = NodeRow(**asdict(row) | {"hello": row.hello or before.hello, "facts": row.facts or before.facts})
+        seen[row.run, row.node] = row
+        result.append(row)
+    return result

@@ -1,0 +1,212 @@
+"""What the API shows of a running job: pure functions from live state to plain data, as docs/api.md describes it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from hangwatch import members
+from hangwatch.records import Incident, Phase
+from hangwatch.wire import encode
+from hangwatch_dashboard.live import SILENT_AFTER_S, LiveCapture, LiveJob, LiveNode, members_of
+from hangwatch_dashboard.store.rows import CaptureRow
+from hangwatch_dashboard.store.text import clean
+
+Document = dict[str, Any]
+PHASES = [str(phase) for phase in Phase]
+
+
+def job_summary(job: LiveJob, now: float) -> Document:
+    """JobSummary."""
+    described = job.job
+    steps = [beat.progress.step for _, beat in job.ranked()]
+    state = job.state(now)
+    return {
+        "key": job.key,
+        "id": job.id,
+        "name": described.name or job.id,
+        "world_size": described.world_size,
+        "launcher": described.launcher,
+        "command": described.command,
+        "started_at": job.started_at,
+        "last_seen_at": job.last_seen_at,
+        "nodes": len(job.nodes),
+        "nodes_expected": described.nodes_expected,
+        "nodes_silent": sum(node.silent_s(now) > SILENT_AFTER_S for node in job.nodes.values()),
+        "ranks": len(steps),
+        "state": state,
+        "state_text": state_text(job, state),
+        "steps_per_s": round(job.steps_per_s(now), 3),
+        "step": min(steps, default=-1),
+        "step_max": max(steps, default=-1),
+        "incident": job.last_incident,
+        "warnings": len(job.warnings),
+        "dropped": sum(node.batch.dropped for node in job.nodes.values()),
+    }
+
+
+def state_text(job: LiveJob, state: str) -> str:
+    """The state in words: with the verdict's sentence where there is one."""
+    if job.judgement is not None and state == str(job.judgement.status):
+        return f"{state}: {job.judgement.verdict.summary}"
+    return state
+
+
+def job_detail(job: LiveJob, now: float) -> Document:
+    """JobDetail."""
+    capture = job.capture.row if job.capture else job.last_capture
+    return {
+        **job_summary(job, now),
+        "judgement": encode(job.judgement),
+        "judged_at": job.judged_at,
+        "open_incident": job.incident or None,
+        "node_list": [_node(node, now) for node in sorted(job.nodes.values(), key=_by_first_rank)],
+        "groups": [encode(group) for group in job.groups.values()],
+        "warning_list": encode(job.warnings),
+        "divergences": encode(job.divergences),
+        "capture": capture_view(capture, job.capture) if capture else None,
+    }
+
+
+def _node(node: LiveNode, now: float) -> Document:
+    return {
+        "node": node.name,
+        "host": node.host,
+        "ranks": sorted(beat.rank for beat in node.batch.ranks),
+        "silent_s": round(node.silent_s(now), 1),
+        "clock_offset_s": round(node.clock.offset, 3),
+        "last_seen_at": node.received_at,
+        "dropped": node.batch.dropped,
+        "closed": node.closed,
+        "exit_code": node.batch.exit_code,
+        "facts": encode(node.facts),
+    }
+
+
+def _by_first_rank(node: LiveNode) -> tuple[int, str]:
+    return min((beat.rank for beat in node.batch.ranks), default=1 << 30), node.name
+
+
+def rank_columns(job: LiveJob, now: float) -> Document:
+    """RankColumns."""
+    pairs = job.ranked()
+    beats = [beat for _, beat in pairs]
+    names = sorted(job.nodes.values(), key=_by_first_rank)
+    index = {id(node): position for position, node in enumerate(names)}
+    fastest = max((beat.progress.step for beat in beats), default=-1)
+    return {
+        "job": job.key,
+        "at": now,
+        "phases": PHASES,
+        "nodes": [node.name for node in names],
+        "rank": [beat.rank for beat in beats],
+        "node": [index[id(node)] for node, _ in pairs],
+        "pid": [beat.pid for beat in beats],
+        "phase": [_PHASE_INDEX[beat.phase] for beat in beats],
+        "step": [beat.progress.step for beat in beats],
+        "epoch": [beat.progress.epoch for beat in beats],
+        "batch": [beat.progress.batch for beat in beats],
+        "lag": [fastest - beat.progress.step for beat in beats],
+        "still_s": [round(node.still_s(beat, now), 1) for node, beat in pairs],
+        "patience_s": [round(beat.patience_s, 1) for beat in beats],
+        "steps": [beat.times.steps for beat in beats],
+        "data_s": [round(beat.times.data_s, 3) for beat in beats],
+        "compute_s": [round(beat.times.before_sync_s, 3) for beat in beats],
+        "sync_s": [round(_sync(beat.times), 3) for beat in beats],
+        "last_step_s": [round(beat.times.last_s, 4) for beat in beats],
+        "issued": [beat.progress.calls for beat in beats],
+        "waiting_for": {str(beat.rank): beat.waiting_for for beat in beats if beat.waiting_for},
+        "exception": {str(beat.rank): beat.exception for beat in beats if beat.exception},
+        "process_state": {str(beat.rank): beat.process_state for beat in beats if beat.process_state not in _USUAL},
+        "absent": members.text(absent(job, {beat.rank for beat in beats})),
+    }
+
+
+_PHASE_INDEX = {phase: index for index, phase in enumerate(Phase)}
+_USUAL = ("", "?", "R", "S")
+
+
+def _sync(times: Any) -> float:
+    return float(max(0.0, times.total_s - times.data_s - times.before_sync_s))
+
+
+def absent(job: LiveJob, present: set[int]) -> list[int]:
+    """Ranks of the world of which nothing has been heard."""
+    size = job.job.world_size
+    return [] if size is None or size == len(present) else [rank for rank in range(size) if rank not in present]
+
+
+def rank_detail(job: LiveJob, rank: int) -> Document | None:
+    """RankDetail."""
+    for node, beat in job.ranked():
+        if beat.rank == rank:
+            identity = next((who for who in node.hello.ranks if who.rank == rank and who.pid == beat.pid), None)
+            own = [group for group in node.hello.groups if group.id in {head.id for head in beat.heads}]
+            view = {"rank": rank, "node": node.name, "identity": identity, "beat": beat, "groups": own}
+            return {name: encode(value) for name, value in view.items()}
+    return None
+
+
+def group_columns(job: LiveJob, now: float) -> Document:
+    """GroupColumns."""
+    heads: dict[str, dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for _, beat in job.ranked():
+        for head in beat.heads:
+            heads[head.id][head.issued, head.completed].append(beat.rank)
+    groups = job.groups
+    views = [_group(groups[id], heads[id]) for id in groups if id in heads]
+    return {"job": job.key, "at": now, "groups": views}
+
+
+def _group(group: Any, heads: dict[tuple[int, int], list[int]]) -> Document:
+    furthest = max(issued for issued, _ in heads)
+    behind = sorted(rank for (issued, _), ranks in heads.items() if issued < furthest for rank in ranks)
+    return {
+        **encode(group),
+        "size": len(members_of(group)),
+        "issued": furthest,
+        "completed": max(completed for _, completed in heads),
+        "heads": [
+            {"issued": issued, "completed": completed, "ranks": members.text(heads[issued, completed])}
+            for issued, completed in sorted(heads, reverse=True)
+        ],
+        "behind": members.text(behind),
+    }
+
+
+def capture_view(row: CaptureRow, live: LiveCapture | None = None) -> Document:
+    """Capture, without its document."""
+    answered = sorted(live.answered) if live is not None and live.row.id == row.id else list(row.nodes_answered)
+    return {
+        "id": row.id,
+        "job": row.run,
+        "state": row.state,
+        "reason": row.reason,
+        "asked_at": row.asked_at,
+        "done_at": row.done_at,
+        "nodes_asked": list(row.nodes_asked),
+        "nodes_answered": answered,
+        "document": None,
+    }
+
+
+def incident_summary(incident: Incident, run: str) -> Document:
+    """IncidentSummary."""
+    verdict = incident.verdict
+    return {
+        "id": incident.id,
+        "job": run,
+        "job_name": clean(incident.job.name or incident.job.id, 200),
+        "opened_at": incident.opened_at,
+        "updated_at": incident.updated_at,
+        "closed_at": incident.closed_at,
+        "detected_after_s": incident.detected_after_s,
+        "status": str(incident.status),
+        "stage": str(incident.stage),
+        "cause": clean(verdict.cause, 80),
+        "certainty": str(verdict.certainty),
+        "summary": verdict.summary[:2000],
+        "fix": verdict.fix[:2000],
+        "culprits": sorted({who.rank for who in verdict.culprits if who.rank is not None})[:1000],
+        "host": next((who.host for who in verdict.culprits if who.host), ""),
+    }

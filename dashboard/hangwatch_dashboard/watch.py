@@ -1,0 +1,130 @@
+"""The service's heartbeat: once a second every running job is looked at, judged if need be, and shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from hangwatch_dashboard import views
+from hangwatch_dashboard.captures import Captures
+from hangwatch_dashboard.hub import Hub
+from hangwatch_dashboard.incidents import Incidents
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.notice import Schedule, reasons
+from hangwatch_dashboard.registry import Registry
+from hangwatch_dashboard.store.store import Store
+from hangwatch_dashboard.store.text import pack
+
+TICK_S = 0.5
+SUMMARY_S = 5.0  # how often a job's summary is stored while nothing of note happens
+LEASE_S = 6.0
+FORGET_S = 600.0  # a job that is over stays in memory so long
+
+log = logging.getLogger(__name__)
+
+
+class Watch:
+    """Looks at the jobs. Of several dashboard processes one judges a job: the one that holds its lease."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        captures: Captures,
+        incidents: Incidents,
+        hub: Hub,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store, self._registry, self._captures = store, registry, captures
+        self._incidents, self._hub, self._clock = incidents, hub, clock
+        self._schedules: dict[str, Schedule] = {}
+        self._leases: dict[str, float] = {}
+        self._shown: dict[str, tuple[int, int, str]] = {}
+        self._stored: dict[str, tuple[float, str]] = {}
+        self._collectives: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Looks at all jobs until cancelled."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            for job in list(self._registry.jobs.values()):
+                try:
+                    await self.look(job)
+                except Exception:
+                    # One job's trouble must not end the watch over the others.
+                    log.exception("looking at job %s failed", job.key)
+
+    async def look(self, job: LiveJob) -> None:
+        """One look at one job."""
+        now = self._clock()
+        ranked = job.ranked()
+        job.history.note(now, [beat for _, beat in ranked])
+        job.note_step(now, min((beat.progress.step for _, beat in ranked), default=-1))
+        if not job.over and await self._is_judge(job, now):
+            await self._judge(job, now)
+        await self._show(job, now)
+        await self._keep(job, now)
+        if job.over and now - job.last_seen_at > FORGET_S and not self._hub.wanted(job.key):
+            self._registry.forget(job.key)
+            for known in (self._schedules, self._leases, self._shown, self._stored, self._collectives):
+                known.pop(job.key, None)
+
+    async def _judge(self, job: LiveJob, now: float) -> None:
+        await self._captures.tick(job, now)
+        if job.on_one_node:
+            return  # its watchdog sees all of it, and judges by itself
+        await self._incidents.close_if_moving(job, now)
+        found = reasons(job, now)
+        schedule = self._schedules.setdefault(job.key, Schedule())
+        if job.capture is None and (due := schedule.due(found, now)) is not None:
+            await self._captures.ask(job, due.text or due.kind, now)
+            schedule.looked(found, now, self._clock())
+        if not found and not job.incident and job.judgement is not None:
+            job.judgement = None  # whatever was waited for has come
+            job.facts_revision += 1
+
+    async def _is_judge(self, job: LiveJob, now: float) -> bool:
+        if not self._store.is_postgresql:
+            return True
+        if self._leases.get(job.key, 0.0) - now < LEASE_S / 2:
+            mine = await asyncio.wrap_future(self._store.take_judge(job.key, now, LEASE_S))
+            self._leases[job.key] = now + LEASE_S if mine else 0.0
+        return self._leases[job.key] > now
+
+    async def _show(self, job: LiveJob, now: float) -> None:
+        state = job.state(now)
+        revision, facts, shown_state = self._shown.get(job.key, (-1, -1, ""))
+        if job.revision != revision or state != shown_state or facts != job.facts_revision:
+            self._shown[job.key] = (job.revision, job.facts_revision, state)
+            if self._hub.readers:
+                self._publish(job, now, changed=facts != job.facts_revision or state != shown_state)
+
+    def _publish(self, job: LiveJob, now: float, changed: bool) -> None:
+        self._hub.publish("jobs", {"jobs": [views.job_summary(job, now)]})
+        if not self._hub.wanted(job.key):
+            return
+        self._hub.publish("ranks", views.rank_columns(job, now), job.key)
+        if changed:
+            self._hub.publish("job", views.job_detail(job, now), job.key)
+        groups = views.group_columns(job, now)
+        if self._collectives.get(job.key) != groups["groups"]:
+            self._collectives[job.key] = groups["groups"]
+            self._hub.publish("collectives", groups, job.key)
+
+    async def _keep(self, job: LiveJob, now: float) -> None:
+        """Stores the job's summary: at once when its state changes, else every few seconds while batches come."""
+        state = job.state(now)
+        stored_at, stored_state = self._stored.get(job.key, (0.0, ""))
+        quiet = now - job.last_seen_at > 2 * SUMMARY_S
+        if state == stored_state and (quiet or now - stored_at < SUMMARY_S):
+            return
+        self._stored[job.key] = (now, state)
+        self._store.put_run(
+            job.key,
+            state=state,
+            last_seen_at=job.last_seen_at,
+            closed_at=job.last_seen_at if job.over else None,
+            summary=pack(views.job_summary(job, now)),
+        )
