@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Protocol
 
 from hangwatch.diagnosis import diagnose
-from hangwatch.ledger import DivergenceWatch
+from hangwatch.divergence import DivergenceWatch
 from hangwatch.records import (
+    CaptureNote,
     Divergence,
     HealthWarning,
     Incident,
@@ -120,6 +121,7 @@ class Watchdog:
     def snapshot(self) -> Snapshot:
         """The evidence of this moment, with what only the watchdog knows of each rank."""
         taken = self.capture(self.standings, self._sleep)
+        broken = self.roster.broken
         by_pid = {each.pid: each for each in self.standings}
         ranks = tuple(self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
         return replace(
@@ -128,6 +130,7 @@ class Watchdog:
             ranks=ranks,
             divergences=self.divergences,
             warnings=tuple(self.warnings.values()),
+            notes=(*taken.notes, *(CaptureNote("board", False, f"{path.name}: {why}") for path, why in broken.items())),
             last_progress_at=max((each.moved_at for each in self.standings), default=0.0),
         )
 

@@ -36,7 +36,9 @@ def test_a_board_that_is_none_is_kept_aside_with_the_reason(tmp_path: Path) -> N
     (tmp_path / "rank-1-7.board").write_bytes(b"no board")
     roster = Roster(tmp_path, state_of=alive)
     assert roster.update(50.0) == ()
-    assert "rank-1-7.board" in next(iter(roster.broken.values()))
+    ((path, reason),) = roster.broken.items()
+    assert path.name == "rank-1-7.board"
+    assert "not a board" in reason
 
 
 def test_a_board_that_is_deleted_under_our_feet_is_still_read(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class FakeRoster:
 
     def __init__(self) -> None:
         self.standings: tuple[Standing, ...] = ()
+        self.broken: dict[Path, str] = {}
 
     def update(self, now: float) -> tuple[Standing, ...]:
         return self.standings
@@ -114,6 +115,12 @@ def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> N
     assert (rank.still_s, rank.patience_s, rank.stalled) == (1.5, 20.0, False)
     assert world.snapshots[0].job.world_size == 2
     assert world.snapshots[0].last_progress_at == 10.0
+
+
+def test_a_broken_board_is_named_in_the_evidence(world: World) -> None:
+    world.roster.broken[Path("rank-5-1.board")] = "cut off"
+    world.look(11.5, *pair())
+    assert [note.detail for note in world.snapshots[0].notes] == ["rank-5-1.board: cut off"]
 
 
 def test_movement_closes_the_incident_and_patience_grows(world: World) -> None:
