@@ -18,13 +18,13 @@ _NAME = (
 _SECRET_NAME = re.compile(rf"-*{_NAME}", re.IGNORECASE)
 _COUNTED = re.compile(
     r"-*[\w.-]*(?:(?:num|max|min|n|total)[_-]tokens|tokens[_-]per[\w.-]*|tokens|token[_-](?:len|length|count|id|ids|dim)"
-    r"|[\w.-]*_(?:dir|file|path|size))",
+    r"|[\w.-]*[_-](?:dir|file|path|size))",
     re.IGNORECASE,
 )  # `--max-tokens 2048` is a figure, `--token-file f` a place
 _ASSIGNED = re.compile(rf"""(?<![\w.-])(-*{_NAME})(["']?\s*[=:]\s*["']?)([^\s"',;&}}]+)""", re.IGNORECASE)
 _OPTION = re.compile(rf"(?<!\S)(--?{_NAME})(\s+)(?!-)(\S+)", re.IGNORECASE)
 _HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_USERINFO = re.compile(r"(\w[\w+.-]*://)[^\s/@]+@")
+_USERINFO = re.compile(r"(?<=://)(?:[^\s/@:]+:[^\s@]+|[^\s/@]+)@")
 _SHAPES = re.compile(
     r"""\b(?:
         hf_[A-Za-z0-9]{16,}                         # Hugging Face
@@ -44,7 +44,7 @@ _SHAPES = re.compile(
 
 def redact_text(text: str) -> str:
     """A text with everything replaced that looks like a secret."""
-    text = _USERINFO.sub(rf"\1{HIDDEN}@", text)
+    text = _USERINFO.sub(f"{HIDDEN}@", text)
     text = _HEADER.sub(rf"\1 {HIDDEN}", text)
     text = _ASSIGNED.sub(_unless_counted, text)
     text = _OPTION.sub(_unless_counted, text)

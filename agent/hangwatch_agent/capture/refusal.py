@@ -14,9 +14,10 @@ CAP_SYS_PTRACE = 19
 
 def explain(pid: int, code: int, errors: str, proc: Path = PROC) -> str:
     """A failed py-spy run in one sentence, from its exit code and what it wrote to stderr."""
-    if procfs.stat_of(pid, proc) is None:
+    stat = procfs.stat_of(pid, proc)
+    if stat is None:
         return "the process is gone"
-    if procfs.stat_of(pid, proc).state == "Z":  # type: ignore[union-attr]
+    if stat.state == "Z":
         return "the process is a zombie: it has no stacks any more"
     lowered = errors.lower()
     if "permission" in lowered or "not permitted" in lowered:

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hangwatch_agent.capture import system_calls
+from hangwatch_agent.capture.system_calls import NAMES, SystemCall, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "name"),
+    [
+        ("0 0x3 0x7f 0x20 0x0 0x0 0x0 0x7ffe 0x7f01", "x86_64", "read"),
+        ("63 0x3 0x7f 0x20 0x0 0x0 0x0 0x7ffe 0x7f01", "aarch64", "read"),
+        ("202 0x3 0x7f 0x20 0x0 0x0 0x0 0x7ffe 0x7f01", "x86_64", "futex"),
+        ("98 0x3 0x7f 0x20 0x0 0x0 0x0 0x7ffe 0x7f01", "aarch64", "futex"),
+        ("9999 0x3 0x7f 0x20 0x0 0x0 0x0 0x7ffe 0x7f01", "x86_64", "call 9999"),
+        ("0 0x3 0x7f 0x20 0x0 0x0 0x0 0x7ffe 0x7f01", "riscv64", "call 0"),
+        ("running\n", "x86_64", ""),
+        ("-1 0x7ffe 0x7f01", "x86_64", ""),
+    ],
+)
+def test_names(text: str, machine: str, name: str) -> None:
+    assert parse(text, machine).name == name
+
+
+@pytest.mark.parametrize("text", ["", "x y"])
+def test_nonsense(text: str) -> None:
+    with pytest.raises(ValueError, match=r"empty|invalid literal"):
+        parse(text, "x86_64")
+
+
+def test_the_machines_agree_about_what_blocks() -> None:
+    """aarch64 has no calls that newer ones replaced: whatever else it has, x86-64 has too."""
+    assert set(NAMES["aarch64"].values()) - set(NAMES["x86_64"].values()) == {"renameat"}
+
+
+def test_descriptors_that_cannot_be_read(tmp_path: Path) -> None:
+    assert system_calls.descriptor(SystemCall("poll", (4096, 2, 0, 0, 0, 0)), 1, tmp_path) is None
+    assert system_calls.descriptor(SystemCall("pselect6", (5, 4096, 0, 0, 0, 0)), 1, tmp_path) is None
+    assert system_calls.descriptor(SystemCall("read", (0xFFFFFFFF,)), 1, tmp_path) is None
+    assert system_calls.descriptor(SystemCall("sendfile", (4, 5)), 1, tmp_path) == 5
+    assert system_calls.path(SystemCall("openat", (0, 4096)), 1, tmp_path) is None
+    assert system_calls.path(SystemCall("futex", (0, 4096)), 1, tmp_path) is None
+
+
+def test_memory_as_the_arguments_point_to_it(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    memory = bytearray(12288)
+    memory[16:32] = b"\xff\xff\xff\xff\x01\0\0\0" + b"\x09\0\0\0\x01\0\0\0"  # pollfd -1 (left out), then 9
+    memory[64] = 0b1000000
+    memory[4090:4112] = b"/data/across-two-pages"
+    (tmp_path / "1/mem").write_bytes(memory)
+    assert system_calls.descriptor(SystemCall("poll", (16, 2)), 1, tmp_path) == 9
+    assert system_calls.descriptor(SystemCall("select", (10, 64, 0)), 1, tmp_path) == 6
+    assert system_calls.path(SystemCall("openat", (0, 4090)), 1, tmp_path) == "/data/across-two-pages"
