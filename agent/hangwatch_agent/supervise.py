@@ -23,7 +23,6 @@ from pathlib import Path
 from hangwatch.errors import HangwatchError
 from hangwatch.settings import Settings
 from hangwatch_agent import assemble, rundir
-from hangwatch_agent.bootstrap import bootstrap_folder
 from hangwatch_agent.roster import process_state
 from hangwatch_agent.watchdog import Watchdog
 
@@ -38,6 +37,7 @@ PASSED_ON = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
+BOOTSTRAP = Path(__file__).parent / "bootstrap"  # its sitecustomize arms the probe
 ABORTED = 75  # the exit code after --on-hang abort
 
 
@@ -119,7 +119,11 @@ def supervise(command: Sequence[str], settings: Settings) -> int:
 
     Raises HangwatchError where the command cannot be started.
     """
-    folder = rundir.make(settings, f"run-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        folder = rundir.make(settings, f"run-{os.getpid()}-{secrets.token_hex(4)}")
+    except rundir.RunDirError as error:
+        sys.stderr.write(f"hangwatch: not watching: {error}\n")  # the training is worth more than our watch over it
+        return end_like(Child(command, os.environ).wait())
     try:
         child = Child(command, child_environment(settings, folder))
         watchdog = assemble.watchdog(folder, settings, assemble.job_of_command(command, settings), root=child.pid)
@@ -131,7 +135,7 @@ def supervise(command: Sequence[str], settings: Settings) -> int:
 
 def child_environment(settings: Settings, folder: Path) -> dict[str, str]:
     """The command's environment: its own, and what arms the probe in every Python process below it."""
-    path = [str(bootstrap_folder()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    path = [str(BOOTSTRAP), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return {
         **os.environ,
         **settings.environment(),
