@@ -1,0 +1,78 @@
+"""Plays gallery cases under `hangwatch run`, for tests: the incident if there is one, and what was printed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hangwatch.commands.trial import Trial
+from hangwatch.gallery import Case, command
+from hangwatch.records import Incident, Status
+
+STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of a case. `incident` is the first that was written; `exit_code` is None if the job had to be ended."""
+
+    incident: Incident | None
+    exit_code: int | None
+    output: str
+    pids: dict[int, int]
+
+    @property
+    def verdict(self) -> str:
+        """Everything that the incident says, to be searched in."""
+        assert self.incident is not None, f"no incident; the job printed:\n{self.output}"
+        found = self.incident.verdict
+        return "\n".join((found.summary, *found.details, *found.evidence, found.fix))
+
+
+def play(
+    case: Case,
+    folder: Path,
+    *,
+    ranks: int | None = None,
+    culprit: int | None = None,
+    healthy: bool = False,
+    seconds: float = 90.0,
+    options: tuple[str, ...] = (),
+    stall_after: float = STALL_AFTER,
+) -> Played:
+    """Run a case until its first incident, its end, or for `seconds`; then end it."""
+    words = command(case, ranks=ranks, culprit=culprit, healthy=healthy)
+    return play_command(words, folder, seconds=seconds, options=options, stall_after=stall_after)
+
+
+def play_command(
+    words: list[str],
+    folder: Path,
+    *,
+    seconds: float = 90.0,
+    options: tuple[str, ...] = (),
+    stall_after: float = STALL_AFTER,
+    environment: dict[str, str] | None = None,
+) -> Played:
+    """Run any command so."""
+    log = folder / "output.txt"
+    with log.open("wb") as output:
+        given = ("--stall-after", str(stall_after), *options)
+        with Trial(words, folder / "reports", given, output.fileno(), {**os.environ, **(environment or {})}) as trial:
+            incident = trial.incident(seconds)
+            exit_code = trial.exit_code
+    pids = {rank.rank: rank.pid for rank in incident.ranks if rank.pid} if incident else {}
+    return Played(incident, exit_code, log.read_text(errors="replace"), pids)
+
+
+def blamed(incident: Incident) -> list[int]:
+    """The ranks among the culprits."""
+    return sorted(culprit.rank for culprit in incident.verdict.culprits if culprit.rank is not None)
+
+
+def assert_not_hung(played: Played) -> None:
+    """A look-alike may end or go on working; it must not be called hung."""
+    if played.incident is not None:
+        assert played.incident.status not in (Status.HUNG, Status.LINGERING, Status.FAILED), played.verdict
+    assert "HUNG" not in played.output
