@@ -1,0 +1,298 @@
+"""The board: a small mapped file in which a rank says what it is doing, while it does it.
+
+This module holds the format and the writer, and imports nothing that a rank has not imported anyway; the reader is in
+`hangwatch_agent.reader`, and `read_board` and `request_collectives` are here too because callers look for them here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import mmap
+import os
+import threading
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hangwatch.records import Reading
+
+MAGIC = int.from_bytes(b"HANGWTCH", "little")
+VERSION = 1
+
+# Indices of the words at the front.
+(W_MAGIC, W_VERSION, W_SIZE, W_PID, W_START_TICKS, W_DETACHED, W_PHASE, W_PHASE_AT) = range(8)
+(W_OPTIMIZER_STEPS, W_FORWARDS, W_TICKS, W_DRAWS, W_CALLS, W_COMPLETED, W_MOVED_AT, W_TICKER_AT) = range(8, 16)
+(W_STEPS_WRITTEN, W_CALLS_WRITTEN, W_TABLE_USED, W_REQUEST, W_ANSWERED, W_REMADE) = range(16, 22)
+(W_TIMED_STEPS, W_DATA_NS, W_BEFORE_SYNC_NS, W_TOTAL_NS, W_LAST_NS, W_SLOWEST_NS) = range(22, 28)
+W_BLOBS = 32  # per blob: which half is valid, then length and checksum of each half
+
+BLOBS = {  # name: bytes in each half
+    "identity": 8 << 10,
+    "groups": 24 << 10,
+    "loaders": 24 << 10,
+    "exception": 16 << 10,
+    "groups_made": 24 << 10,
+    "problems": 4 << 10,
+}
+BLOB_WORDS = 5
+
+GROUP_SLOTS, LOADER_SLOTS, THREAD_SLOTS = 24, 8, 16
+SLOT_WORDS = 8
+(G_ISSUED, G_COMPLETED, G_SENT, G_RECEIVED) = range(4)
+(L_EPOCH, L_DRAWN, L_FLAGS) = range(3)
+F_EXHAUSTED, F_LEFT, F_INSIDE, F_TRAINING = 1, 2, 4, 8
+(T_IDENT, T_NAME, T_CALL, T_ENTERED) = range(4)
+
+STEPS = 512
+STEP_WORDS = 8 + GROUP_SLOTS
+(S_MARK, S_STEP, S_EPOCH, S_BATCH, S_LOADER, S_AT, S_GROUPS, S_ISSUED) = (*range(7), 8)
+CALLS = 2048
+CALL_WORDS = 12
+(C_MARK, C_GROUP, C_SEQ, C_OP, C_SHAPES, C_NUMEL, C_PEER, C_TAG, C_THREAD, C_SITE, C_STEP, C_AT) = range(12)
+TABLE_BYTES = 64 << 10
+
+NONE = -(1 << 62)  # a word that is not known
+
+# In the order of `records.Phase`; a test holds the two together.
+PHASES = (
+    "start", "init", "group", "ready", "data", "step", "forward", "backward", "optimizer", "eval", "between",
+    "destroying", "destroyed", "main-done", "atexit", "finalizing", "failed",
+)  # fmt: skip
+(START, INIT, GROUP, READY, DATA, STEP, FORWARD, BACKWARD, OPTIMIZER, EVAL, BETWEEN) = range(11)
+(DESTROYING, DESTROYED, MAIN_DONE, ATEXIT, FINALIZING, FAILED) = range(11, 17)
+
+GROUPS_AT = 128
+LOADERS_AT = GROUPS_AT + GROUP_SLOTS * SLOT_WORDS
+THREADS_AT = LOADERS_AT + LOADER_SLOTS * SLOT_WORDS
+STEPS_AT = THREADS_AT + THREAD_SLOTS * SLOT_WORDS
+CALLS_AT = STEPS_AT + STEPS * STEP_WORDS
+WORDS = CALLS_AT + CALLS * CALL_WORDS
+TABLE_AT = WORDS * 8  # in bytes, from here on
+BLOBS_AT = TABLE_AT + TABLE_BYTES
+SIZE = BLOBS_AT + 2 * sum(BLOBS.values())
+
+
+class BoardError(ValueError):
+    """A file that is no board of this version. The message says what is wrong with it."""
+
+
+def blob_places() -> dict[str, tuple[int, int, int]]:
+    """For each blob: the index of its first word, its first byte, and the bytes in each half."""
+    places, start = {}, BLOBS_AT
+    for number, (name, capacity) in enumerate(BLOBS.items()):
+        places[name] = (W_BLOBS + number * BLOB_WORDS, start, capacity)
+        start += 2 * capacity
+    return places
+
+
+def board_name(pid: int, start_ticks: int) -> str:
+    """The file name of a rank's board. The start keeps a reused pid from being taken for the rank."""
+    return f"rank-{pid}-{start_ticks}.board"
+
+
+class BoardWriter:
+    """Writes the board of this process. One mapped file of `SIZE` bytes in the machine's byte order:
+
+    =============  =================================================================================================
+    words          128 words of 8 bytes: magic, version, size, pid, start of the process in ticks, then single
+                   counters and times (nanoseconds since 1970) under the `W_` names
+    group slots    24 x 8 words: how far the rank is in each group
+    loader slots   8 x 8 words: epoch, batches drawn, flags
+    thread slots   16 x 8 words: thread id, name, number + 1 of the call it is inside (0: none), since when
+    step ledger    ring of 512 x 32 words: mark, step, epoch, batch, loader, time, number of groups, -, issued counts
+    calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, time
+    table          64 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site)
+    blobs          what has no fixed size, as JSON: identity, groups, loaders, exception, groups made, problems;
+                   each has two halves with length and crc32, and a word that says which one is valid
+    =============  =================================================================================================
+
+    What makes it readable while it is written, and after SIGKILL at any instruction: a word is stored by one
+    machine instruction (a `memoryview` of format 'q'; `struct.pack_into` stores bytes). An entry of a ring is marked
+    void before it is written and gets its mark (number + 1) last, then the count of entries moves. A blob is
+    written to the half that is not valid, then the halves are swapped.
+
+    Not safe: two threads that write one blob at the same time may spoil it until it is written again (the checksum
+    tells). Words that belong together, such as a group's issued and completed, can be of two different moments.
+
+    The disk space is reserved at creation: a full disk is an error there, and never a SIGBUS in the training. A
+    forked child gets private memory in place of the file.
+    """
+
+    words: memoryview
+    path: Path | None
+
+    def __init__(self) -> None:
+        self.problems: dict[str, int] = {}
+        self._places = blob_places()
+        self._private_memory()
+
+    @classmethod
+    def create(cls, path: Path, identity: Mapping[str, Any], *, start_ticks: int = 0) -> BoardWriter:
+        """A writer of a new board at `path` (0600, appears whole). Raises OSError, ENOSPC for a full disk included."""
+        writer = cls()
+        writer.open(path, identity, start_ticks=start_ticks)
+        return writer
+
+    def open(self, path: Path, identity: Mapping[str, Any], *, start_ticks: int = 0) -> None:
+        """Write to a new file at `path` from now on. What was written before is lost. Raises OSError."""
+        temporary = path.with_name(f".{path.name}.new")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, SIZE)
+            mapping = mmap.mmap(descriptor, SIZE)
+            self._begin(mapping, start_ticks)
+            self.write("identity", identity)
+            temporary.rename(path)
+        except BaseException:
+            self._private_memory()
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+        if hasattr(mmap, "MADV_DONTFORK"):
+            with contextlib.suppress(OSError):
+                mapping.madvise(mmap.MADV_DONTFORK)
+        self.path = path
+
+    @property
+    def real(self) -> bool:
+        """Whether a file stands behind this writer."""
+        return self.path is not None
+
+    def forget(self) -> None:
+        """Write to private memory from now on: in a forked child, and after the probe is removed."""
+        self._private_memory()
+
+    def _private_memory(self) -> None:
+        self.path = None
+        self._begin(mmap.mmap(-1, SIZE), 0)
+
+    def _begin(self, mapping: mmap.mmap, start_ticks: int) -> None:
+        view = memoryview(mapping)
+        words, self._bytes = view[: WORDS * 8].cast("q"), view
+        self._table: dict[str, int] = {}
+        self._table_used = 0
+        self._call_numbers = itertools.count()
+        self._threads: dict[int, int] = {}
+        words[W_VERSION], words[W_SIZE], words[W_PID], words[W_START_TICKS] = VERSION, SIZE, os.getpid(), start_ticks
+        words[W_MAGIC] = MAGIC
+        for slot in range(GROUP_SLOTS):
+            at = GROUPS_AT + slot * SLOT_WORDS
+            words[at + G_ISSUED] = words[at + G_COMPLETED] = -1
+        self.words = words  # last: hooks in other threads read this attribute once for each body
+
+    # ------------------------------------------------------------ variable parts
+
+    def write(self, name: str, value: Any) -> None:
+        """Replace blob `name` by `value` as JSON. Raises ValueError where it does not fit."""
+        data = json.dumps(value, separators=(",", ":"), default=str).encode()
+        word, start, capacity = self._places[name]
+        if len(data) > capacity:
+            raise ValueError(f"{name} takes {len(data)} bytes on the board, {capacity} are there")
+        words = self.words
+        half = 0 if words[word] == 2 else 1  # 0 says that nothing has been written; then 1 or 2
+        at = start + half * capacity
+        self._bytes[at : at + len(data)] = data
+        words[word + 1 + 2 * half] = len(data)
+        words[word + 2 + 2 * half] = zlib.crc32(data)
+        words[word] = half + 1
+
+    def intern(self, value: Any) -> int:
+        """The number of a line of the table that says `value`, -1 if the table is full."""
+        text = json.dumps(value, separators=(",", ":"))
+        number = self._table.get(text)
+        if number is None:
+            number = self._append(text)
+        return number
+
+    def _append(self, text: str) -> int:
+        line = text.encode() + b"\n"
+        used = self._table_used
+        if used + len(line) > TABLE_BYTES:
+            self.problem("the board's table is full: some call sites and shapes are not recorded")
+            return -1
+        self._bytes[TABLE_AT + used : TABLE_AT + used + len(line)] = line
+        self._table_used = used + len(line)
+        number = self._table[text] = len(self._table)
+        self.words[W_TABLE_USED] = self._table_used
+        return number
+
+    @property
+    def table_free(self) -> int:
+        """Bytes that the table has left."""
+        return TABLE_BYTES - self._table_used
+
+    def problem(self, text: str) -> None:
+        """Note what the probe could not do, in words; said again, it is only counted."""
+        self.problems[text] = count = self.problems.get(text, 0) + 1
+        if count & (count - 1):
+            return  # written at 1, 2, 4, 8, ... so that a hook that fails always does not cost a write each time
+        lines = [f"{text[:300]} ({count} times)" if count > 1 else text[:300] for text, count in self.problems.items()]
+        while len(json.dumps(lines)) > BLOBS["problems"]:
+            lines.pop()
+        self.write("problems", lines)
+
+    # ------------------------------------------------------------ calls
+
+    def call(
+        self, group: int, seq: int, op: int, shapes: int, numel: int, peer: int, tag: int, site: int, step: int, at: int
+    ) -> int:
+        """Append a call of this thread to the ring, before it is issued. Returns its number."""
+        words = self.words
+        number = next(self._call_numbers)
+        ident = threading.get_ident()
+        entry = CALLS_AT + number % CALLS * CALL_WORDS
+        words[entry] = 0
+        words[entry + C_GROUP], words[entry + C_SEQ], words[entry + C_OP] = group, seq, op
+        words[entry + C_SHAPES], words[entry + C_NUMEL], words[entry + C_PEER] = shapes, numel, peer
+        words[entry + C_TAG], words[entry + C_THREAD], words[entry + C_SITE] = tag, ident, site
+        words[entry + C_STEP], words[entry + C_AT] = step, at
+        words[entry] = number + 1
+        words[W_CALLS_WRITTEN] = number + 1
+        return number
+
+    def enter(self, number: int, at: int) -> tuple[int, int]:
+        """This thread is inside call `number` from now on. Give what is returned to `leave`."""
+        ident = threading.get_ident()
+        slot = self._threads.get(ident)
+        if slot is None:
+            slot = self._thread_slot(ident)
+        words = self.words
+        before = words[slot + T_CALL]
+        words[slot + T_ENTERED] = at
+        words[slot + T_CALL] = number + 1
+        return slot, before
+
+    def leave(self, token: tuple[int, int]) -> None:
+        """This thread has returned from the call it entered."""
+        self.words[token[0] + T_CALL] = token[1]
+
+    def _thread_slot(self, ident: int) -> int:
+        taken = set(self._threads.values())
+        places = range(THREADS_AT, THREADS_AT + THREAD_SLOTS * SLOT_WORDS, SLOT_WORDS)
+        idle = (place for place in places if self.words[place + T_CALL] == 0)
+        slot = next((place for place in places if place not in taken), None) or next(idle, places[-1])
+        self._threads = {known: place for known, place in self._threads.items() if place != slot} | {ident: slot}
+        self.words[slot + T_CALL] = 0
+        self.words[slot + T_NAME] = self.intern(threading.current_thread().name)
+        self.words[slot + T_IDENT] = ident
+        return slot
+
+
+def read_board(path: Path, **limits: int) -> Reading:
+    """See `hangwatch_agent.reader.read_board`."""
+    from hangwatch_agent import reader
+
+    return reader.read_board(path, **limits)
+
+
+def request_collectives(path: Path, pid: int) -> None:
+    """See `hangwatch_agent.reader.request_collectives`."""
+    from hangwatch_agent import reader
+
+    reader.request_collectives(path, pid)

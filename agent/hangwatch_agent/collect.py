@@ -1,0 +1,72 @@
+"""A rank's answer to "which collectives are you in?": the flight recorder and the board's own ring, joined."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from hangwatch import wire
+from hangwatch.records import Collective, Collectives, Reading
+from hangwatch_agent import board
+from hangwatch_agent.groups import Group
+from hangwatch_agent.recorder import Recorder, collective
+
+LAST = 200  # of each group; those that are not completed always come along
+# A collective's number in the recorder is found on the ring if it was issued at about the same time.
+POINT_TO_POINT = ("send", "recv")
+
+
+def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> None:
+    """Write `collectives-PID.json` beside the board at `path`, whole or not at all. Raises OSError or ValueError."""
+    reading = board.read_board(path, steps=0)
+    answer = path.with_name(f"collectives-{os.getpid()}.json")
+    temporary = answer.with_name(f".{answer.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(wire.dumps(gather(reading, recorder, groups, backends)))
+    temporary.replace(answer)
+
+
+def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> Collectives:
+    """What the recorder has, with what only the board knows; the board's ring alone where the recorder is switched off."""
+    by_name = {group.name: group for group in groups if group.alive}
+    recorded = [collective(entry, by_name) for entry in recorder.entries(backends)]
+    if not recorded:
+        return Collectives(reading.heads, _last(reading.calls), reading.open_calls, "board")
+    on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in POINT_TO_POINT}
+    joined = [_joined(each, on_board) for each in recorded]
+    joined += [call for call in reading.calls if call.op in POINT_TO_POINT]
+    joined.sort(key=lambda call: call.at or 0.0)
+    return Collectives(reading.heads, _last(joined), reading.open_calls, "flight-recorder")
+
+
+def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:
+    """The recorder knows frames and completion; the board the user's name of the op, the other end, and the step."""
+    seen = on_board.get((recorded.group, recorded.seq))
+    if seen is None:
+        return recorded
+    return replace(
+        recorded,
+        op=seen.op,
+        peer=seen.peer,
+        thread_id=seen.thread_id,
+        thread_name=seen.thread_name,
+        frames=recorded.frames or seen.frames,
+        step=seen.step,
+    )
+
+
+def _last(calls: Iterable[Collective]) -> tuple[Collective, ...]:
+    by_group: dict[str, list[Collective]] = defaultdict(list)
+    for call in calls:
+        by_group[call.group].append(call)
+    kept = [call for group in by_group.values() for call in _of_group(group)]
+    return tuple(sorted(kept, key=lambda call: call.at or 0.0))
+
+
+def _of_group(calls: list[Collective]) -> list[Collective]:
+    older, newer = calls[:-LAST], calls[-LAST:]
+    return [call for call in older if call.retired is False][:LAST] + newer

@@ -1,0 +1,46 @@
+"""The one guard under which every hook body runs: what fails in a hook is noted on the board, and never reaches the training.
+
+A body is guarded by `try: ... except Exception as error: guard.swallow(error)`, which costs nothing while nothing fails
+(a context manager would cost more than most bodies). Tests set HANGWATCH_RAISE=1 or call `raise_swallowed(True)` to
+see what was swallowed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+_raising = os.environ.get("HANGWATCH_RAISE", "") not in ("", "0")
+
+
+def raise_swallowed(on: bool) -> None:
+    """Whether guards raise what they are given, from now on. For tests."""
+    global _raising
+    _raising = on
+
+
+class Guard:
+    """Counts what the hooks of this process failed at. `note` takes the message, and may fail itself."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self.swallowed = 0
+        self._note = note
+
+    def swallow(self, error: Exception) -> None:
+        """Note `error` and go on. The message names its type and the line of ours that failed."""
+        self.swallowed += 1
+        try:
+            self._note(_described(error))
+        except Exception:
+            pass  # the board may be full or gone; the training is not to hear of it
+        if _raising:
+            raise error
+
+
+def _described(error: Exception) -> str:
+    place, traceback = "", error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        place = f" ({os.path.basename(code.co_filename)}:{traceback.tb_lineno}, {code.co_name})"  # noqa: PTH119
+        traceback = traceback.tb_next
+    return f"{type(error).__name__}: {error}"[:200] + place

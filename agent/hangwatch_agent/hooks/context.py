@@ -1,0 +1,40 @@
+"""What the hooks of a rank share: its board, its groups and its steps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from hangwatch_agent.board import BoardWriter
+from hangwatch_agent.callsite import CallSites
+from hangwatch_agent.groups import Groups
+from hangwatch_agent.guard import Guard
+from hangwatch_agent.steps import Steps
+
+
+def _nothing() -> None:
+    return None
+
+
+class Context:
+    """One for each process. `unconfirmed` says that a loader's part is still a guess.
+
+    Forwards and optimizer steps then call `training_seen` or `evaluation_seen`, which settle it.
+    """
+
+    def __init__(self) -> None:
+        self.board = BoardWriter()
+        self.guard = Guard(self.board.problem)
+        self.groups = Groups(self.board)
+        self.steps = Steps(self.board, self.groups)
+        self.sites = CallSites()
+        self.identity: dict[str, Any] = {}
+        self.unconfirmed = False
+        self.training_seen: Callable[[], None] = _nothing
+        self.evaluation_seen: Callable[[], None] = _nothing
+
+
+def is_compiling() -> Callable[[], bool]:
+    """torch's own test for "torch.compile is tracing this", or one that says no where torch is too old to have it."""
+    return getattr(sys.modules.get("torch.compiler"), "is_compiling", bool)

@@ -1,0 +1,304 @@
+"""DataLoader: every pass over a loader, the batches drawn in it, and how it ended.
+
+Hooked by class, so iterators that existed before are seen too, at their next batch. Types, exceptions and what the
+iterator holds stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hangwatch_agent import board as b
+from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.loader_facts import LoaderSlot, Pass
+from hangwatch_agent.patch import Patches
+
+LOADER_MODULE = "torch.utils.data.dataloader"
+DIGESTED_BATCHES = 16  # of each pass: enough to tell one order from another, and free afterwards
+
+
+class LoaderHook:
+    """Keeps a `LoaderSlot` for each loader and a `Pass` for each living iterator."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._patches = Patches()
+        self._installed = False
+        self._declared: list[weakref.ref[Any]] = []
+        self._grad_enabled: Callable[[], bool] = bool
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget every loader: this process has a new board."""
+        self.slots: list[LoaderSlot] = []
+        self._passes: dict[int, Pass] = {}
+        self._settle(None)
+
+    def install(self) -> None:
+        module = sys.modules.get(LOADER_MODULE)
+        if self._installed or module is None:
+            return
+        self._installed = True
+        self._grad_enabled = sys.modules["torch"].is_grad_enabled
+        self._context.training_seen, self._context.evaluation_seen = self.training_seen, self.evaluation_seen
+        base = getattr(module, "_BaseDataLoaderIter", None)
+        if base is None:
+            self._context.board.problem("this torch's DataLoader is another one: batches are not seen")
+            return
+        self._patches.put(module.DataLoader, "__iter__", self._iter(module.DataLoader.__iter__))
+        self._patches.put(base, "__next__", self._next(base.__next__))
+        if hasattr(base, "_next_index"):
+            self._patches.put(base, "_next_index", self._next_index(base._next_index))
+
+    def remove(self) -> None:
+        self._patches.remove()
+        self._installed = False
+
+    def declare(self, loaders: Iterable[Any]) -> None:
+        """`attach` was given these: if there is only one, it is the training loader."""
+        for loader in loaders:
+            try:
+                self._declared.append(weakref.ref(loader))
+            except TypeError:
+                continue  # a list, say: nothing to hook in it
+
+    # ------------------------------------------------------------ replacements
+
+    def _iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        begin, guard = self._begin, self._context.guard
+
+        @functools.wraps(original)
+        def __iter__(loader: Any) -> Any:
+            iterator = original(loader)
+            try:
+                begin(loader, iterator)
+            except Exception as error:
+                guard.swallow(error)
+            return iterator
+
+        return __iter__
+
+    def _next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        enter, drawn, failed = self._enter, self._drawn, self._failed
+
+        @functools.wraps(original)
+        def __next__(iterator: Any) -> Any:
+            current = enter(iterator)
+            try:
+                batch = original(iterator)
+            except BaseException as error:
+                failed(current, error)
+                raise
+            drawn(current)
+            return batch
+
+        return __next__
+
+    def _next_index(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        guard = self._context.guard
+
+        @functools.wraps(original)
+        def _next_index(iterator: Any) -> Any:
+            index = original(iterator)
+            current = self._passes.get(id(iterator))
+            if current is not None and current.digested < DIGESTED_BATCHES:
+                try:
+                    current.digest(index)
+                except Exception as error:
+                    guard.swallow(error)
+            return index
+
+        return _next_index
+
+    # ------------------------------------------------------------ a pass begins
+
+    def _begin(self, loader: Any, iterator: Any) -> None:
+        before = self._passes.get(id(iterator))
+        if before is not None and before.iterator() is iterator:
+            self._left(before)  # persistent workers: the same iterator again
+        self._register(loader, iterator, sys._getframe(2))
+
+    def _register(self, loader: Any, iterator: Any, frame: Any) -> Pass:
+        grad = self._grad_enabled()
+        where = self._context.sites.where(frame)
+        slot = self._slot(loader, iterator, grad, where)
+        current = Pass(slot, weakref.ref(iterator, functools.partial(self._dropped, id(iterator))))
+        current.training, sure = self._part(slot, loader, grad)
+        if sure and current.training:
+            slot.confirmed = True
+            self._settle(None)
+        elif not sure:
+            self._settle(current)
+        slot.begin(current, loader, iterator, where)
+        self._passes[id(iterator)] = current
+        self._publish()
+        return current
+
+    def _slot(self, loader: Any, iterator: Any, grad: bool, where: Any) -> LoaderSlot:
+        dataset = getattr(loader if loader is not None else iterator, "dataset", None) or getattr(iterator, "_dataset", None)
+        found = next((slot for slot in self.slots if slot.is_for(loader, dataset, grad, where)), None)
+        if found is None:
+            index = len(self.slots)
+            if index >= b.LOADER_SLOTS:
+                index = next((slot.index for slot in self.slots if slot.idle), b.LOADER_SLOTS - 1)
+            found = LoaderSlot(self._context.board, index, grad)
+            self.slots[index : index + 1] = [found]
+        return found
+
+    def _part(self, slot: LoaderSlot, loader: Any, grad: bool) -> tuple[bool | None, bool]:
+        """Whether a new pass is the training's (None: too early to say), and whether that is sure."""
+        if not grad:
+            return False, True
+        declared = [found for ref in self._declared if (found := ref()) is not None]
+        if len(declared) == 1 and declared[0] is loader:
+            return True, True
+        if any(each.open and each.slot.training for each in self._passes.values() if each.slot is not slot):
+            return False, True  # inside another loader's epoch: validation, or a second loader of the same step
+        if slot.training and slot.confirmed:
+            return True, True
+        if not any(each.training for each in self.slots if each is not slot):
+            return True, False
+        return None, False
+
+    # ------------------------------------------------------------ a batch
+
+    def _enter(self, iterator: Any) -> Pass | None:
+        try:
+            current = self._passes.get(id(iterator))
+            if current is None or current.iterator() is not iterator:
+                current = self._register(None, iterator, sys._getframe(2))
+                current.catch_up(iterator)
+            now = current.entered_at = time.time_ns()
+            words = self._context.board.words
+            words[b.W_PHASE] = b.DATA
+            words[b.W_PHASE_AT] = now
+            words[current.slot.flags_at] |= b.F_INSIDE
+            return current
+        except Exception as error:
+            self._context.guard.swallow(error)
+            return None
+
+    def _drawn(self, current: Pass | None) -> None:
+        if current is None:
+            return
+        try:
+            now, words, slot = time.time_ns(), self._context.board.words, current.slot
+            batch = current.drawn
+            current.drawn = words[slot.drawn_at] = batch + 1
+            words[slot.flags_at] &= ~b.F_INSIDE
+            words[b.W_DRAWS] += 1
+            words[b.W_PHASE] = b.STEP
+            words[b.W_PHASE_AT] = now
+            if current.training:
+                if slot.steps_before < 0:
+                    self._first_step(slot)
+                words[b.W_DATA_NS] += now - current.entered_at
+                self._context.steps.begin(current.epoch, batch, slot.index, now)
+            else:
+                words[b.W_MOVED_AT] = now
+        except Exception as error:
+            self._context.guard.swallow(error)
+
+    def _first_step(self, slot: LoaderSlot) -> None:
+        self._context.steps.loader_found()
+        slot.steps_before = self._context.steps.count
+
+    # ------------------------------------------------------------ a pass ends
+
+    def _failed(self, current: Pass | None, error: BaseException) -> None:
+        if current is None:
+            return
+        try:
+            words, now = self._context.board.words, time.time_ns()
+            words[current.slot.flags_at] &= ~b.F_INSIDE
+            words[b.W_MOVED_AT] = now
+            if isinstance(error, StopIteration):
+                current.slot.end(current, exhausted=True)
+                self._ended(current, now)
+            else:
+                self._context.steps.phase(b.STEP, now)
+        except Exception as failure:
+            self._context.guard.swallow(failure)
+
+    def _dropped(self, identity: int, reference: Any) -> None:
+        """An iterator is gone; runs wherever its last reference was dropped."""
+        try:
+            current = self._passes.get(identity)
+            if current is not None and current.iterator is reference:
+                del self._passes[identity]
+                self._left(current)
+        except Exception as error:
+            self._context.guard.swallow(error)
+
+    def _left(self, current: Pass) -> None:
+        if current.open:
+            current.slot.end(current, exhausted=False)
+            self._ended(current, time.time_ns())
+
+    def _ended(self, current: Pass, now: int) -> None:
+        if current is self._guess:
+            self._settle(None)
+        self._publish()
+        outer = any(each.open and each.training for each in self._passes.values())
+        if current.training:
+            self._context.steps.paused()
+        self._context.steps.phase(b.STEP if outer and not current.training else b.BETWEEN, now)
+
+    def look_for_left(self) -> None:
+        """Persistent workers keep their iterator alive: a loop has left it when nobody else holds it. For the ticker."""
+        for current in list(self._passes.values()):
+            iterator = current.iterator()
+            if current.open and current.persistent and iterator is not None and current.drawn:
+                # Held by the loader, by `iterator` here and by the call; a loop that runs holds it too.
+                if sys.getrefcount(iterator) <= 3:
+                    self._left(current)
+            del iterator
+
+    # ------------------------------------------------------------ training or not
+
+    def training_seen(self) -> None:
+        """A forward with gradients or an optimizer step: the pass that was a guess is the training's."""
+        current = self._guess
+        if current is None or not current.drawn:
+            return
+        self._settle(None)
+        for other in self.slots:
+            if other is not current.slot and other.training and not other.confirmed:
+                self._take_back(other)
+        current.slot.confirmed = True
+        if not current.training:
+            current.training = True
+            current.slot.take_part(True)
+            self._first_step(current.slot)
+            self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.time_ns())
+
+    def evaluation_seen(self) -> None:
+        """A forward without gradients: the pass that was a guess is validation, unless training is seen in it yet.
+
+        (A teacher's forward comes before the student's.)
+        """
+        current = self._guess
+        if current is not None and current.drawn and current.training is not False:
+            self._take_back(current.slot)
+            current.training = False
+
+    def _settle(self, guess: Pass | None) -> None:
+        """`guess` is the pass whose part (training or not) is not settled, None where all are."""
+        self._guess, self._context.unconfirmed = guess, guess is not None
+
+    def _take_back(self, slot: LoaderSlot) -> None:
+        slot.take_part(False)
+        for each in self._passes.values():
+            if each.slot is slot:
+                each.training = False
+        if slot.steps_before >= 0:
+            self._context.steps.take_back(slot.steps_before)
+            slot.steps_before = -1
+
+    def _publish(self) -> None:
+        self._context.board.write("loaders", [slot.facts for slot in self.slots])

@@ -1,0 +1,187 @@
+"""One loader and its passes, in the shape of `records.LoaderFacts`."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from hangwatch_agent import board as b
+from hangwatch_agent.board import BoardWriter
+
+MOST_EPOCHS = 64
+MOST_WORKERS = 256
+
+
+class Pass:
+    """One pass over a loader: what `for batch in loader` does once. `training` is None while it is too early to say."""
+
+    def __init__(self, slot: LoaderSlot, iterator: weakref.ref[Any]) -> None:
+        self.slot = slot
+        self.iterator = iterator
+        self.training: bool | None = None
+        self.epoch = 0
+        self.drawn = 0
+        self.open = True
+        self.persistent = False
+        self.entered_at = 0
+        self.digested = 0
+        self.order = 0
+
+    def digest(self, index: Any) -> None:
+        """Take a batch of sample indices into the digest of the order; other indices than integers count as nothing."""
+        self.digested += 1
+        if type(index) is list and index and type(index[0]) is int:
+            self.order = hash((self.order, *index[:64]))
+        elif type(index) is int:
+            self.order = hash((self.order, index))
+
+    def catch_up(self, iterator: Any) -> None:
+        """This iterator was in use before it was seen: torch has counted its batches."""
+        self.drawn = int(getattr(iterator, "_num_yielded", 0))
+        self.slot.board.words[self.slot.drawn_at] = self.drawn
+
+
+class LoaderSlot:
+    """One loader slot of the board: a loader as it is used with, or without, gradients.
+
+    A loader made anew for each epoch keeps its slot if it is iterated at the same line over the same kind of data.
+    """
+
+    def __init__(self, board: BoardWriter, index: int, grad: bool) -> None:
+        at = b.LOADERS_AT + index * b.SLOT_WORDS
+        self.board, self.index, self.grad = board, index, grad
+        self.epoch_at, self.drawn_at, self.flags_at = at + b.L_EPOCH, at + b.L_DRAWN, at + b.L_FLAGS
+        self.confirmed = False
+        self.training = False
+        self.steps_before = -1  # how many steps there were before this loader's first, -1 while it has none
+        self.facts: dict[str, Any] = {"index": index, "length": None, "drawn_per_epoch": [], "exhausted_per_epoch": []}
+        self._epoch = -1
+        self._loader: weakref.ref[Any] | None = None
+        self._dataset = 0
+        self._pass: Pass | None = None
+        board.words[self.epoch_at], board.words[self.drawn_at], board.words[self.flags_at] = -1, 0, 0
+
+    @property
+    def idle(self) -> bool:
+        return not self.training and (self._pass is None or not self._pass.open)
+
+    def is_for(self, loader: Any, dataset: Any, grad: bool, where: Any) -> bool:
+        """Whether a pass over `loader` belongs here."""
+        if grad != self.grad:
+            return False
+        known = self._loader() if self._loader is not None else None
+        if loader is not None and known is loader:
+            return True
+        if known is not None and known.dataset is not dataset:
+            return False
+        return self.facts.get("where") == _frame(where) and self.facts.get("dataset") == type(dataset).__name__
+
+    def begin(self, current: Pass, loader: Any, iterator: Any, where: Any) -> None:
+        """A new pass; the one before it, if it is still open, has been left."""
+        if self._pass is not None and self._pass.open:
+            self.end(self._pass, exhausted=False)
+        self._pass = current
+        self._epoch += 1
+        current.epoch = self._epoch
+        current.persistent = bool(getattr(iterator, "_persistent_workers", False))
+        self._loader = weakref.ref(loader) if loader is not None else None
+        words = self.board.words
+        words[self.epoch_at], words[self.drawn_at] = self._epoch, 0
+        self.take_part(bool(current.training))
+        words[self.flags_at] &= ~(b.F_EXHAUSTED | b.F_LEFT | b.F_INSIDE)
+        # Facts of a loader never change, except for its workers and the sampler that a framework may put in its place.
+        self.facts |= describe(loader, iterator) | {"where": _frame(where)}
+
+    def end(self, current: Pass, *, exhausted: bool) -> None:
+        """The pass is over: its loader is exhausted, or the loop has left it."""
+        if not current.open:
+            return
+        current.open = False
+        if current is not self._pass:
+            return
+        self.board.words[self.flags_at] |= b.F_EXHAUSTED if exhausted else b.F_LEFT
+        facts = self.facts
+        facts["drawn_per_epoch"] = [*facts["drawn_per_epoch"], current.drawn][-MOST_EPOCHS:]
+        facts["exhausted_per_epoch"] = [*facts["exhausted_per_epoch"], exhausted][-MOST_EPOCHS:]
+        if current.order:
+            facts["previous_indices_hash"] = facts.get("sampler_indices_hash", "")
+            facts["sampler_indices_hash"] = f"{current.order & (1 << 64) - 1:016x}"
+
+    def take_part(self, training: bool) -> None:
+        """Whether its draws are the training's steps."""
+        self.training = training
+        words = self.board.words
+        words[self.flags_at] = words[self.flags_at] & ~b.F_TRAINING | (b.F_TRAINING if training else 0)
+
+
+def describe(loader: Any, iterator: Any) -> dict[str, Any]:
+    """What a loader is made of. Of an iterator that was there before us the loader is not known, and less can be said."""
+    source = loader if loader is not None else iterator
+    dataset = getattr(source, "dataset", None) if loader is not None else getattr(iterator, "_dataset", None)
+    sampler = _sampler(loader, iterator)
+    return {
+        "length": _batches(source, dataset),
+        "num_workers": int(getattr(source, "num_workers", getattr(iterator, "_num_workers", 0))),
+        "worker_pids": [worker.pid for worker in getattr(iterator, "_workers", ())[:MOST_WORKERS]],
+        "dataset": type(dataset).__name__,
+        "dataset_length": _length(dataset) if hasattr(type(dataset), "__getitem__") else None,
+        "batch_size": _integer(getattr(loader, "batch_size", None)),
+        "sampler": type(sampler).__name__ if sampler is not None else "",
+        "sampler_replicas": _integer(getattr(sampler, "num_replicas", None)),
+        "sampler_rank": _integer(getattr(sampler, "rank", None)),
+        "sampler_length": _length(sampler),
+        "shuffle": _shuffle(sampler),
+        "start_method": _start_method(loader),
+        "timeout_s": float(getattr(source, "timeout", 0) or 0),
+    }
+
+
+def _batches(source: Any, dataset: Any) -> int | None:
+    """len(loader). Never asked of an IterableDataset's loader, which would then warn when it gives more than that."""
+    if not hasattr(source, "_IterableDataset_len_called") or hasattr(type(dataset), "__getitem__"):
+        return _length(source)
+    samples, size = source._IterableDataset_len_called, getattr(source, "batch_size", None)
+    if samples is None or not size:
+        return samples
+    return int(samples // size if source.drop_last else -(-samples // size))
+
+
+def _sampler(loader: Any, iterator: Any) -> Any:
+    """The sampler of samples: the one inside the batch sampler, where the loader batches."""
+    index_sampler = getattr(iterator, "_index_sampler", None)
+    inner = getattr(index_sampler, "sampler", None)
+    sampler = inner if inner is not None else getattr(loader, "sampler", index_sampler)
+    return None if type(sampler).__name__ == "_InfiniteConstantSampler" else sampler
+
+
+def _shuffle(sampler: Any) -> bool | None:
+    shuffle = getattr(sampler, "shuffle", None)
+    if isinstance(shuffle, bool):
+        return shuffle
+    return {"RandomSampler": True, "SequentialSampler": False}.get(type(sampler).__name__)
+
+
+def _start_method(loader: Any) -> str:
+    context = getattr(loader, "multiprocessing_context", None)
+    try:
+        return str(context.get_start_method()) if context is not None else ""
+    except Exception:
+        return ""
+
+
+def _length(thing: Any) -> int | None:
+    """`len(thing)` where it has one; a user's __len__ may raise whatever it likes."""
+    if not hasattr(type(thing), "__len__"):
+        return None
+    try:
+        return len(thing)
+    except Exception:
+        return None
+
+
+def _integer(value: Any) -> int | None:
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _frame(where: Any) -> dict[str, Any] | None:
+    return None if where is None else {"file": where[0], "line": where[1], "function": where[2]}

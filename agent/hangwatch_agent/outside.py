@@ -1,0 +1,110 @@
+"""What the watchdog needs of the rank's process beside the board: the right to trace it, and traces that it writes itself."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+from pathlib import Path
+from typing import IO, Any
+
+PR_SET_PTRACER = 0x59616D61
+YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+class Tracer:
+    """Under Yama's scope 1 only ancestors may trace a process: the rank has to name its watchdog.
+
+    `run` sets HANGWATCH_WATCHDOG_PID; after `attach` the watchdog leaves its pid in `watchdog.pid` when it has started.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._file = run_dir / "watchdog.pid"
+        self._named = 0
+        try:
+            self._needed = YAMA.read_text().strip() == "1"
+        except OSError:
+            self._needed = False
+
+    def look(self) -> None:
+        """Name the watchdog, once it is known. For the ticker."""
+        if not self._needed:
+            return
+        pid = _number(os.environ.get("HANGWATCH_WATCHDOG_PID", "")) or self._written()
+        if pid and pid != self._named:
+            import ctypes
+
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, pid, 0, 0, 0)
+            self._named = pid
+
+    def _written(self) -> int:
+        try:
+            return _number(self._file.read_text())
+        except OSError:
+            return 0
+
+
+class FaultTraces:
+    """faulthandler's traces beside the board: `crash-PID.txt` of a crash, `stacks-PID.txt` when the watchdog asks by signal.
+
+    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Files that stay
+    empty are removed at the end.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._crash = run_dir / f"crash-{os.getpid()}.txt"
+        self._stacks = run_dir / f"stacks-{os.getpid()}.txt"
+        self._pid = os.getpid()
+        self._signal = 0
+        self._files: list[IO[Any]] = []
+        self._enabled = False
+
+    def install(self) -> None:
+        """Raises OSError where the files cannot be made."""
+        if not faulthandler.is_enabled():
+            faulthandler.enable(self._file(self._crash), all_threads=True)
+            self._enabled = True
+        number = signal.SIGRTMAX - 3  # not one of those that runtimes and debuggers use
+        if hasattr(faulthandler, "register") and signal.getsignal(number) == signal.SIG_DFL:
+            file = self._file(self._stacks)
+            file.write(f"{int(number)}\n")
+            file.flush()
+            faulthandler.register(number, file, all_threads=True, chain=False)
+            self._signal = number
+
+    def remove(self) -> None:
+        if self._signal:
+            faulthandler.unregister(self._signal)
+            self._signal = 0
+        if self._enabled:
+            faulthandler.disable()
+            self._enabled = False
+        self.forget()
+        self._stacks.unlink(missing_ok=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Nothing crashed: leave no empty file. The handlers stay, for what comes later."""
+        if os.getpid() == self._pid:
+            with contextlib.suppress(OSError):
+                if self._crash.stat().st_size == 0:
+                    self._crash.unlink()
+
+    def forget(self) -> None:
+        """Close our files, without a word."""
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.close()
+        self._files = []
+
+    def _file(self, path: Path) -> IO[Any]:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.fdopen(descriptor, "w")
+        self._files.append(file)
+        return file
+
+
+def _number(text: str) -> int:
+    text = text.strip()
+    return int(text) if text.isdigit() and len(text) < 10 else 0

@@ -1,0 +1,254 @@
+"""The probe of one rank: its board, its hooks and its ticker, put in and taken out as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hangwatch_agent import board as b
+from hangwatch_agent import identity, standing
+from hangwatch_agent.hooks.collectives import CollectivesHook
+from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.ddp import ForwardHook
+from hangwatch_agent.hooks.groups import GroupsHook
+from hangwatch_agent.hooks.lifecycle import LifecycleHook
+from hangwatch_agent.hooks.loader import LoaderHook
+from hangwatch_agent.hooks.optimizer import OptimizerHook
+from hangwatch_agent.importing import ImportWatch
+from hangwatch_agent.outside import FaultTraces, Tracer
+from hangwatch_agent.ticker import Ticker
+
+if TYPE_CHECKING:
+    from hangwatch.settings import Settings
+
+# The modules that are hooked. `import torch` brings all of them today; older ones bring some later.
+HOOKED = (
+    "torch",
+    "torch.distributed.distributed_c10d",
+    "torch.nn.parallel.distributed",
+    "torch.optim.optimizer",
+    "torch.utils.data.dataloader",
+)
+
+_lock = threading.RLock()
+_probe: Probe | None = None
+_follows_forks = False
+
+
+class Probe:
+    """What is installed in this process. Made by `install` and `arm`, never directly.
+
+    It sleeps, with nothing hooked but `init_process_group`, in a process that is no rank; it wakes when the process
+    turns out to be one. `problem` says in words why there is no board, and is empty where there is one.
+    """
+
+    def __init__(self, settings: Settings, run_dir: Path, attached_by: str) -> None:
+        self.problem = ""
+        self._settings = settings
+        self._run_dir = Path(run_dir)
+        self._attached_by = attached_by
+        self._awake = self._removed = self._is_fork = False
+        self._models: list[Any] = []
+        self._ticker: Ticker | None = None
+        self._traces: FaultTraces | None = None
+        self.context = context = Context()
+        self.groups = GroupsHook(context, self.wake)
+        self.loader = LoaderHook(context)
+        self.forwards = ForwardHook(context)
+        self.optimizer = OptimizerHook(context)
+        self.collectives = CollectivesHook(context)
+        self.lifecycle = LifecycleHook(context, self._failing)
+        self._imports = ImportWatch(HOOKED, self._imported)
+
+    @property
+    def board(self) -> Path | None:
+        """Where this rank's board lies; None while the probe sleeps, and where no board could be made."""
+        return self.context.board.path
+
+    # ------------------------------------------------------------ sleeping and waking
+
+    def sleep(self) -> None:
+        """Hook only what tells that this process is a rank."""
+        self._imports.install()
+        self.groups.install()
+
+    def wake(self) -> None:
+        """This process is a rank: make its board and hook everything. Does nothing the second time."""
+        with _lock:
+            if self._awake or self._removed:
+                return
+            self._awake = True
+            self._open_board()
+            self._imports.install()
+            self._install_hooks()
+            self._start_ticker()
+            standing.mark()
+
+    def _open_board(self) -> None:
+        """A board, or private memory that nobody reads where the disk is full: the hooks need not know."""
+        context, ticks = self.context, identity.start_ticks()
+        for part in (context.groups, context.steps, self.loader, self.collectives, self.groups):
+            part.reset()
+        context.identity = identity.describe(os.environ, job=self._settings.job, attached_by=self._attached_by)
+        path = self._run_dir / b.board_name(os.getpid(), ticks)
+        try:
+            context.board.open(path, context.identity, start_ticks=ticks)
+            self.problem = ""
+        except OSError as error:
+            self.problem = f"this rank is not watched: no board at {path} ({error.strerror or error})"
+            sys.stderr.write(f"hangwatch: {self.problem}\n")
+        context.steps.phase(b.START)
+
+    def _install_hooks(self) -> None:
+        for hook in (self.lifecycle, self.groups, self.loader, self.forwards, self.optimizer, self.collectives):
+            try:
+                hook.install()
+            except Exception as error:
+                self.context.guard.swallow(error)
+        for model in self._models:
+            self.forwards.watch(model)
+        try:
+            self.groups.look()
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def _start_ticker(self) -> None:
+        if not self.context.board.real:
+            return
+        self._traces = FaultTraces(self._run_dir)
+        try:
+            self._traces.install()
+        except (OSError, RuntimeError, ValueError) as error:
+            self.context.board.problem(f"no traces by faulthandler: {error}")
+        tracer = Tracer(self._run_dir)
+        tracer.look()
+        looks = (tracer.look, self.groups.look, self.loader.look_for_left)
+        self._ticker = Ticker(self.context, self._settings.tick, looks, self.lifecycle.look_for_handled)
+        self._ticker.start()
+
+    def _imported(self, name: str) -> None:
+        try:
+            if self._removed:
+                return
+            if self._awake:
+                self._install_hooks()
+            elif not self._is_fork and name == "torch" and self._is_rank():
+                self.wake()
+            else:
+                self.groups.install()
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def _is_rank(self) -> bool:
+        return standing.looks_like_rank(os.environ, standing.command(), os.getpid())
+
+    def _failing(self) -> bool:
+        """An exception is on its way out: whether it is a rank's, which gets a board for it if it has none yet."""
+        if not self._awake and not self._is_fork and not self._removed and self._is_rank():
+            self.wake()
+        return self.context.board.real
+
+    def forked(self) -> None:
+        """This process is a forked child: it writes no board until it becomes a rank itself."""
+        self.context.board.forget()
+        self._awake, self._is_fork = False, True
+        self._ticker = None
+        if self._traces is not None:
+            self._traces.forget()
+
+    # ------------------------------------------------------------ for the user
+
+    def add(self, model: Any = None, loaders: Iterable[Any] = ()) -> None:
+        """Watch a model (or several) and loaders too. What is neither is passed over."""
+        models = model if isinstance(model, tuple | list) else (model,)
+        try:
+            for each in models:
+                if each is not None:
+                    self._models.append(each)
+                    if self._awake:
+                        self.forwards.watch(each)
+            self.loader.declare(loaders)
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def tick(self) -> None:
+        """A step of a loop of one's own has been made."""
+        try:
+            self.context.steps.tick()
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def remove(self) -> None:
+        """Take out every hook and put back exactly what was there; the board says that it is detached. Idempotent."""
+        global _probe
+        with _lock:
+            if self._removed:
+                return
+            self._removed = True
+            if self._ticker is not None:
+                self._ticker.stop()
+            self._imports.remove()
+            for hook in (self.collectives, self.optimizer, self.forwards, self.loader, self.groups, self.lifecycle):
+                hook.remove()
+            if self._traces is not None:
+                self._traces.remove()
+            self._models.clear()
+            if self._awake:
+                self.context.board.words[b.W_DETACHED] = 1
+                standing.unmark()
+            self.context.board.forget()
+            if _probe is self:
+                _probe = None
+
+
+def install(
+    settings: Settings, run_dir: Path, model: Any = None, loaders: Iterable[Any] = (), *, attached_by: str = "attach"
+) -> Probe:
+    """Put a probe into this process, which is a rank; its board appears in `run_dir`. Safe to call twice and from threads.
+
+    Where a probe is there already (`hangwatch run` has armed it), that one is woken, if need be, and given model and loaders.
+    """
+    global _probe
+    with _lock:
+        if _probe is None:
+            _probe = _made(settings, run_dir, attached_by)
+        probe = _probe
+        probe.add(model, loaders)
+        probe.wake()
+        return probe
+
+
+def arm(settings: Settings, run_dir: Path) -> Probe:
+    """Put a sleeping probe into this process, which may or may not be a rank: what `hangwatch run` does everywhere."""
+    global _probe
+    with _lock:
+        if _probe is None:
+            _probe = _made(settings, run_dir, "run")
+            _probe.sleep()
+        return _probe
+
+
+def current() -> Probe | None:
+    """The probe of this process."""
+    return _probe
+
+
+def _made(settings: Settings, run_dir: Path, attached_by: str) -> Probe:
+    global _follows_forks
+    if not _follows_forks:
+        _follows_forks = True
+        os.register_at_fork(after_in_child=_forked)
+    return Probe(settings, run_dir, attached_by)
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.RLock()  # a thread that is not here may have held it
+    if _probe is not None:
+        with contextlib.suppress(Exception):
+            _probe.forked()

@@ -1,0 +1,183 @@
+"""From the words and the JSON of a board to records. Pure; what a hostile board says must not get through as a record."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from hangwatch import members, wire
+from hangwatch.records import (
+    Collective,
+    Frame,
+    GroupHead,
+    GroupMade,
+    LoaderFacts,
+    Phase,
+    Progress,
+    StepEntry,
+    StepTimes,
+)
+from hangwatch_agent import board as b
+
+T = TypeVar("T")
+
+# What a spoiled or hostile blob may raise on its way to a record.
+SPOILED = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A group slot: `head` without counts, the ledger entry `since` which the slot is this group's, `alive` until destroyed."""
+
+    index: int
+    since: int
+    alive: bool
+    head: GroupHead
+
+
+def record(kind: type[T], data: Any) -> T:
+    """A record from a blob; fields of a newer writer are passed over. Raises WireError."""
+    return wire.decode(kind, data, lenient=True)
+
+
+def seconds(nanoseconds: int) -> float:
+    return nanoseconds / 1e9 if 0 < nanoseconds < 1 << 62 else 0.0
+
+
+def known(word: int) -> int | None:
+    return None if word == b.NONE else word
+
+
+def phase(word: int) -> Phase:
+    return Phase(b.PHASES[word]) if 0 <= word < len(b.PHASES) else Phase.START
+
+
+def progress(words: array[int], newest: StepEntry | None) -> Progress:
+    """The counters; epoch, batch and step are those of the newest ledger entry."""
+    return Progress(
+        epoch=newest.epoch if newest else None,
+        batch=newest.batch if newest else None,
+        step=newest.step if newest else -1,
+        optimizer_steps=words[b.W_OPTIMIZER_STEPS],
+        forwards=words[b.W_FORWARDS],
+        ticks=words[b.W_TICKS],
+        draws=words[b.W_DRAWS],
+        calls=words[b.W_CALLS],
+        completed=words[b.W_COMPLETED],
+        at=seconds(words[b.W_MOVED_AT]),
+    )
+
+
+def times(words: array[int]) -> StepTimes:
+    return StepTimes(
+        steps=words[b.W_TIMED_STEPS],
+        data_s=seconds(words[b.W_DATA_NS]),
+        before_sync_s=seconds(words[b.W_BEFORE_SYNC_NS]),
+        total_s=seconds(words[b.W_TOTAL_NS]),
+        last_s=seconds(words[b.W_LAST_NS]),
+        slowest_recent_s=seconds(words[b.W_SLOWEST_NS]),
+    )
+
+
+def slots(data: Any) -> tuple[Slot, ...]:
+    """The group slots of the groups blob. Raises one of SPOILED."""
+    found = {}
+    for index, since, alive, name, ranks, description, backend in data:
+        if type(index) is not int or not 0 <= index < b.GROUP_SLOTS or type(since) is not int:
+            raise ValueError(f"no group slot: {index!r:.40}")
+        head = GroupHead(str(name), members.parse(ranks), str(description), str(backend))
+        found[index] = Slot(index, since, bool(alive), head)
+    return tuple(found.values())
+
+
+def head(slot: Slot, words: array[int]) -> GroupHead:
+    at = b.GROUPS_AT + slot.index * b.SLOT_WORDS
+    return replace(
+        slot.head,
+        issued=words[at + b.G_ISSUED],
+        completed=words[at + b.G_COMPLETED],
+        sent=words[at + b.G_SENT],
+        received=words[at + b.G_RECEIVED],
+    )
+
+
+def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...]) -> StepEntry:
+    """An entry of the step ledger. Groups that did not exist yet, or could not be counted, are left out."""
+    words = array("q", raw)
+    issued = {
+        slot.head.name: words[b.S_ISSUED + slot.index]
+        for slot in groups
+        if slot.index < words[b.S_GROUPS] and slot.since <= number and words[b.S_ISSUED + slot.index] >= 0
+    }
+    return StepEntry(
+        step=words[b.S_STEP],
+        epoch=known(words[b.S_EPOCH]),
+        batch=known(words[b.S_BATCH]),
+        loader=known(words[b.S_LOADER]),
+        at=seconds(words[b.S_AT]),
+        issued=issued,
+    )
+
+
+def call(raw: bytes, groups: tuple[Slot, ...], line: Any, thread_name: str) -> Collective:
+    """An entry of the ring of calls; `line` gives a line of the board's table by its number."""
+    words = array("q", raw)
+    op = line(words[b.C_OP])
+    sizes, dtypes = shapes(line(words[b.C_SHAPES]), words[b.C_NUMEL])
+    return Collective(
+        group=next((slot.head.name for slot in groups if slot.index == words[b.C_GROUP]), ""),
+        seq=words[b.C_SEQ],
+        op=op if isinstance(op, str) else "",
+        sizes=sizes,
+        dtypes=dtypes,
+        peer=known(words[b.C_PEER]),
+        tag=known(words[b.C_TAG]),
+        thread_id=words[b.C_THREAD],
+        thread_name=thread_name,
+        frames=frames(line(words[b.C_SITE])),
+        at=seconds(words[b.C_AT]),
+        step=known(words[b.C_STEP]),
+    )
+
+
+def shapes(data: Any, elements: int) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
+    """Sizes and dtypes of a call; where the table had no room for them, one size with all `elements`."""
+    try:
+        sizes, dtypes = data
+        return tuple(tuple(int(n) for n in size) for size in sizes), tuple(str(dtype) for dtype in dtypes)
+    except SPOILED:
+        return (((elements,),) if elements > 0 else ()), ()
+
+
+def frames(data: Any) -> tuple[Frame, ...]:
+    """A call site: [[file, line, function], ...], innermost first."""
+    try:
+        return tuple(Frame(str(file), int(line), str(function)) for file, line, function in data)
+    except SPOILED:
+        return ()
+
+
+def loader(data: Any, words: array[int]) -> LoaderFacts:
+    """A loader of the loaders blob, with what its slot says now. Raises one of SPOILED."""
+    facts = record(LoaderFacts, data)
+    if not 0 <= facts.index < b.LOADER_SLOTS:
+        raise ValueError(f"no loader slot: {facts.index}")
+    at = b.LOADERS_AT + facts.index * b.SLOT_WORDS
+    flags = words[at + b.L_FLAGS]
+    return replace(
+        facts,
+        epoch=words[at + b.L_EPOCH],
+        drawn=words[at + b.L_DRAWN],
+        exhausted=bool(flags & b.F_EXHAUSTED),
+        left=bool(flags & b.F_LEFT),
+        inside_next=bool(flags & b.F_INSIDE),
+        training=bool(flags & b.F_TRAINING),
+    )
+
+
+def group_made(data: Any) -> GroupMade:
+    """One call of new_group: [index, "0-3", name, done, [file, line, function] or null]. Raises one of SPOILED."""
+    index, ranks, name, done, where = data
+    found = frames([where]) if where else ()
+    return GroupMade(int(index), members.parse(ranks), str(name), bool(done), found[0] if found else None)

@@ -1,0 +1,90 @@
+"""torch's flight recorder, read from inside the rank: how far each group is, and on request the calls with their frames."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hangwatch_agent.groups import Group
+
+if TYPE_CHECKING:
+    from hangwatch.records import Collective
+
+C10D = "torch._C._distributed_c10d"
+STATUS = {"gloo": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
+TRACE = {"gloo": "_dump_fr_trace", "nccl": "_dump_nccl_trace"}
+# Names under which a backend files what the user called otherwise.
+OPS = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "all_to_all_single": "all_to_all",
+    "allreduce_coalesced": "all_reduce",
+}
+NOT_USERS = ("hangwatch_agent",)
+
+
+class Recorder:
+    """Reads the flight recorders of this process. `missing` says in words what this torch or its settings do not have."""
+
+    def __init__(self) -> None:
+        module = sys.modules.get(C10D)
+        self._status = {name: getattr(module, function, None) for name, function in STATUS.items()}
+        self._trace = {name: getattr(module, function, None) for name, function in TRACE.items()}
+        self.missing = "" if any(self._status.values()) else "this torch has no flight recorder that can be read"
+
+    def status(self, backends: set[str]) -> dict[str, dict[str, Any]]:
+        """For each backend, the status of its groups by their number in it. Costs 3 microseconds each."""
+        found = {}
+        for name in backends:
+            if (read := self._status.get(name)) is not None:
+                found[name] = json.loads(read(includeCollectives=False)).get("pg_status") or {}
+        return found
+
+    def entries(self, backends: set[str]) -> Iterator[dict[str, Any]]:
+        """All entries with their Python frames, oldest first for each backend. 2,000 of them take 60 milliseconds."""
+        for name in backends:
+            if (read := self._trace.get(name)) is not None:
+                # The bytes come from torch in this very process, not from a stranger.
+                yield from pickle.loads(read()).get("entries") or ()  # noqa: S301
+
+
+def completed(group: Group, status: dict[str, dict[str, Any]]) -> int | None:
+    """How many collectives of a group are completed, from `Recorder.status`; None where the recorder does not know."""
+    known = [int(found["last_completed_collective"]) for found in _found(group, status)]
+    return group.collectives_until(max(known)) if known and max(known) >= 0 else None
+
+
+def _found(group: Group, status: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for backend, number in group.records.items():
+        found = status.get(backend, {}).get(str(number))
+        if found is not None:
+            yield found
+
+
+def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
+    """An entry of the flight recorder as a record, without what only the board knows (step, peer, tag)."""
+    from hangwatch.records import Collective, Frame
+
+    name = str(entry["process_group"][0])
+    op = str(entry.get("profiling_name", "")).rpartition(":")[2]
+    frames = [
+        Frame(str(frame["filename"]), int(frame["line"]), str(frame["name"]))
+        for frame in entry.get("frames") or ()
+        if not any(ours in str(frame["filename"]) for ours in NOT_USERS)
+    ]
+    thread = str(entry.get("thread_id") or "")
+    return Collective(
+        group=by_name[name].name if name in by_name else name,
+        seq=int(entry["collective_seq_id"]),
+        op=OPS.get(op, op),
+        sizes=tuple(tuple(int(n) for n in size) for size in entry.get("input_sizes") or ()),
+        dtypes=tuple(dict.fromkeys(str(dtype) for dtype in entry.get("input_dtypes") or ())),
+        retired=bool(entry["retired"]) if "retired" in entry else None,
+        thread_id=int(thread) if thread.isdigit() else None,
+        thread_name=str(entry.get("thread_name") or ""),
+        frames=tuple(frames),
+        at=entry["time_created_ns"] / 1e9,
+    )

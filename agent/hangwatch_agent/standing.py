@@ -1,0 +1,50 @@
+"""What this process is in its job: a rank, a helper of a rank, or something that has nothing to do with training."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from hangwatch_agent.identity import number
+
+MARK = "HANGWATCH_RANK_PID"  # set in a rank: who inherits it with the same RANK is the rank's helper, not the rank
+LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic")
+
+
+def looks_like_rank(environment: Mapping[str, str], command: Sequence[str], pid: int) -> bool:
+    """Whether a process that has imported torch is a rank by its environment alone.
+
+    Loader workers, compile workers and other children inherit RANK from their rank, and the mark with it; launchers
+    may have a RANK of another meaning. A process that this denies is a rank all the same if it calls init_process_group.
+    """
+    rank = number(environment, "RANK")
+    if rank is None or _launches(command):
+        return False
+    marked_pid, _, marked_rank = environment.get(MARK, "").partition(":")
+    return not marked_pid or marked_pid == str(pid) or marked_rank != str(rank)
+
+
+def mark() -> None:
+    """This process is a rank: whom it starts is not, unless it is given another RANK."""
+    os.environ[MARK] = f"{os.getpid()}:{number(os.environ, 'RANK')}"
+
+
+def unmark() -> None:
+    if os.environ.get(MARK, "").partition(":")[0] == str(os.getpid()):
+        del os.environ[MARK]
+
+
+def _launches(command: Sequence[str]) -> bool:
+    """Whether a command line is a launcher's own: `torchrun ...`, `python -m torch.distributed.run ...`."""
+    words = command[:4]
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == "-m":
+            return following.startswith(LAUNCHERS)
+        if os.path.basename(word) in LAUNCHERS:  # noqa: PTH119
+            return True
+    return False
+
+
+def command() -> Sequence[str]:
+    return getattr(sys, "orig_argv", sys.argv)
