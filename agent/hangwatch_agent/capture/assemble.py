@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch.records import (
     Collectives,
@@ -73,12 +73,13 @@ class Seen:
     def _facts(self, pid: int, target: Target | None = None) -> ProcessFacts:
         """Of a rank that is gone, only what its board says is left: another process may have its pid by now."""
         first, second = self.first.facts.get(pid), self.second.facts.get(pid)
-        if target is not None and (second is None or second.state == "X"):
-            identity = target.reading.identity
+        facts = second_sample(first, second) if first and second else second or ProcessFacts(pid, "X")
+        if target is None:
+            return facts
+        identity = target.reading.identity
+        if facts.state == "X":
             return ProcessFacts(pid, "X", started_at=identity.started_at, command=identity.command)
-        if second is None:
-            return ProcessFacts(pid, "X")
-        return second_sample(first, second) if first else second
+        return facts if facts.state != "D" else replace(facts, command=identity.command or facts.command)
 
     def _earlier(self, pid: int) -> tuple[ThreadStack, ...]:
         dump = self.first.dumps.get(pid)

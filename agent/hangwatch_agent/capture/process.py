@@ -56,6 +56,8 @@ def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
         return second
     return dataclasses.replace(
         second,
+        command=first.command if second.state == "D" else second.command,  # not read in that state
+        environment=second.environment or first.environment,
         cpu_delta_s=_difference(first.cpu_s, second.cpu_s),
         io_delta_bytes=_difference(first.io_bytes, second.io_bytes),
     )

@@ -5,6 +5,7 @@ Source: proc(5). Every reader takes the root of the file system, so that tests c
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 from collections.abc import Iterator, Mapping
@@ -113,14 +114,24 @@ def is_same(pid: int, started: float, proc: Path = PROC, *, mapped: Path | None 
 
 
 def _maps(pid: int, path: Path, proc: Path) -> bool:
+    if sleeps_uninterruptibly(pid, proc):
+        return True  # in doubt it is the rank: one that hangs is not to be taken for one that is gone
     try:
         return any(line.endswith(f" {path}") for line in read_text(proc / str(pid) / "maps").splitlines())
     except OSError:
         return False
 
 
+def sleeps_uninterruptibly(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process may hold its memory map locked (state D): reading about its memory could block too."""
+    stat = stat_of(pid, proc)
+    return stat is not None and stat.state == "D"
+
+
 def command_line(pid: int, proc: Path = PROC) -> tuple[str, ...]:
-    """The arguments of a process, not redacted; () for the dead, zombies and kernel threads."""
+    """The arguments of a process, not redacted; () for the dead, zombies, kernel threads and those in state D."""
+    if sleeps_uninterruptibly(pid, proc):
+        return ()
     try:
         return tuple(read_text(proc / str(pid) / "cmdline").rstrip("\0").split("\0"))
     except OSError:
@@ -128,10 +139,12 @@ def command_line(pid: int, proc: Path = PROC) -> tuple[str, ...]:
 
 
 def environment(pid: int, proc: Path = PROC) -> dict[str, str]:
-    """The environment that a process was started with, not redacted. Raises OSError.
+    """The environment that a process was started with, not redacted. Raises OSError, also for those in state D.
 
     What it has put into os.environ since (as ranks of mp.spawn do) does not stand there.
     """
+    if sleeps_uninterruptibly(pid, proc):
+        raise BlockingIOError(errno.EAGAIN, "not read in state D")
     entries = read_text(proc / str(pid) / "environ").split("\0")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 

@@ -29,7 +29,9 @@ CONCURRENCY = 8
 TIMEOUT_S = 3.0
 NATIVE_TIMEOUT_S = 5.0
 NATIVE_MEMORY_BYTES = 600 << 20
+KILL_S = 1.0
 LARGEST_OUTPUT = 32 << 20
+_LOCALS = "-llllllll"  # local variables, up to 128 characters of each for every "l"
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def dump(
     proc: Path = PROC,
 ) -> Dump:
     """The Python stacks of one process, which runs on meanwhile. Never raises."""
-    options = ["--nonblocking", *(["--locals"] if with_locals else [])]
+    options = ["--nonblocking", *([_LOCALS] if with_locals else [])]
     return _run(pid, options, program or find_py_spy(), timeout_s, proc)
 
 
@@ -108,6 +110,8 @@ def dump_native(
     A process with a thread that is stopped or in uninterruptible sleep is refused: the tracer would wait for that
     thread without end, and giving up could leave the whole process stopped.
     """
+    if pid == os.getpid():  # paused, it could not give up waiting for py-spy
+        return Dump(pid, failure="not taken: it is the process that asks")
     if held := _held_threads(pid, proc):
         return Dump(pid, failure=f"not taken: {held}")
     taken = _run(pid, ["--native"], program or find_py_spy(), timeout_s, proc, NATIVE_MEMORY_BYTES)
@@ -141,21 +145,31 @@ def _run(
 def _output(command: list[str], timeout_s: float, memory: int | None) -> tuple[int, bytes, str]:
     """Raises subprocess.TimeoutExpired (the program is killed) and OSError (it does not start)."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "RUST_BACKTRACE": "0"}
-    with subprocess.Popen(
+    process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
-    ) as process:
-        if memory is not None:
-            _limit(process.pid, memory)
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except BaseException:
-            process.kill()
-            raise
+    )
+    if memory is not None:
+        _limit(process.pid, memory)
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except BaseException:
+        _give_up(process)
+        raise
     return process.returncode, out[:LARGEST_OUTPUT], err[-4000:].decode("utf-8", "replace")
+
+
+def _give_up(process: subprocess.Popen[bytes]) -> None:
+    """Reading the memory of a process can block for ever, beyond the reach of SIGKILL: then it is left behind."""
+    process.kill()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(KILL_S)
 
 
 def _limit(pid: int, memory: int) -> None:

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch_agent.capture.procfs import PROC, read_text
+from hangwatch_agent.capture.procfs import PROC, read_text, sleeps_uninterruptibly
 
 _X86_64 = {
     0: "read", 1: "write", 2: "open", 3: "close", 4: "stat", 5: "fstat", 6: "lstat", 7: "poll", 9: "mmap",
@@ -125,6 +125,8 @@ def _first_selected(call: SystemCall, pid: int, proc: Path) -> int | None:
 
 
 def _memory(pid: int, address: int, size: int, proc: Path) -> bytes:
+    if sleeps_uninterruptibly(pid, proc):
+        return b""
     try:
         handle = os.open(proc / str(pid) / "mem", os.O_RDONLY)
     except OSError:

@@ -15,6 +15,7 @@ from hangwatch_agent.capture.stacks import Dump
 
 _WORKER_FILE = "torch/utils/data/_utils/worker.py"
 _FETCH_FILE = "torch/utils/data/_utils/fetch.py"
+LONGEST_BATCH = 120  # characters
 _INTEGER = re.compile(r"-?\d{1,18}")
 _INTEGERS = re.compile(r"\[-?\d{1,18}(?:, -?\d{1,18})*(?:, ?\.\.\.)?\]?")
 
@@ -59,7 +60,7 @@ def sample(dump: Dump) -> str | None:
         return fetching["idx"]
     batch = fetching.get("possibly_batched_index", "")
     if _INTEGER.fullmatch(batch) or _INTEGERS.fullmatch(batch):
-        return batch
+        return batch if len(batch) <= LONGEST_BATCH else f"{batch[: batch.rindex(',', 0, LONGEST_BATCH)]}, ...]"
     number = dict(_values(dump, _WORKER_FILE)).get("idx", "")
     return f"batch {number}" if fetching and _INTEGER.fullmatch(number) else None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.records import OpenFile, ProcessFacts
-from hangwatch_agent.capture import descriptors, process
+from hangwatch_agent.capture import descriptors, process, procfs
 from hangwatch_agent.capture.process import distributed_settings, process_facts, second_sample
 from tests.unit.agent.capture import made_up
 
@@ -41,6 +41,19 @@ def test_a_process_that_ends_while_it_is_read(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(process, "wait_channel", ends)
     facts = process_facts(5, proc=tmp_path)
     assert (facts.state, facts.command) == ("X", "python train.py")
+
+
+def test_the_memory_of_a_process_in_state_d_is_left_alone(tmp_path: Path) -> None:
+    folder = made_up.process(tmp_path, 5, state="D", environment={"RANK": "0"})
+    (folder / "task/5/syscall").write_text("257 0xffffff9c 0x1000 0x0 0x0 0x0 0x0 0x7ffe 0x7f01")
+    (folder / "mem").write_bytes(b"/x\0" * 4096)
+    facts = process_facts(5, proc=tmp_path)
+    assert (facts.command, facts.environment, facts.blocked_on) == ("python", {}, None)
+    assert "environment: not read in state D" in facts.unreadable
+    earlier = ProcessFacts(5, "S", started_at=facts.started_at, command="python train.py", environment={"RANK": "0"})
+    known = second_sample(earlier, facts)
+    assert (known.command, known.environment) == ("python train.py", {"RANK": "0"})
+    assert procfs.is_same(5, 1.0, tmp_path, mapped=tmp_path / "board")
 
 
 def test_a_wait_channel_of_zero_is_none(tmp_path: Path) -> None:

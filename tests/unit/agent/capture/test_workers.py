@@ -50,6 +50,7 @@ def test_the_comprehension_in_fetch_itself() -> None:
         ({"possibly_batched_index": "[12, 13]"}, "[12, 13]"),
         ({"possibly_batched_index": "[12, 13, ...]"}, "[12, 13, ...]"),
         ({"possibly_batched_index": "7"}, "7"),
+        ({"possibly_batched_index": f"[{', '.join(map(str, range(99)))}]"}, f"[{', '.join(map(str, range(32)))}, ...]"),
         ({"possibly_batched_index": "[None, None]"}, "batch 3"),
         ({"possibly_batched_index": "['secret']"}, "batch 3"),
         ({"possibly_batched_index": None}, "batch 3"),

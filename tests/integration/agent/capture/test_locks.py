@@ -1,0 +1,122 @@
+"""Processes that really wait for a lock: of the kernel, of torch, of the filelock package."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from hangwatch.records import LockFile
+from hangwatch_agent.capture.locks import lock_files, polls_a_lock
+from hangwatch_agent.capture.process import process_facts
+from hangwatch_agent.capture.stacks import dump
+from tests.integration.agent.capture.conftest import Script
+
+FLOCK = """
+    import fcntl, sys, time
+    file = open(sys.argv[1], "w")
+    if sys.argv[2] == "waits":
+        print("ready", flush=True)
+    fcntl.{call}(file, fcntl.LOCK_EX)
+    print("ready", flush=True)
+    time.sleep(100)
+    """
+FILELOCK = """
+    import sys, time, filelock
+    lock = filelock.{kind}(sys.argv[1])
+    if sys.argv[2] == "waits":
+        print("ready", flush=True)
+    with lock:
+        print("ready", flush=True)
+        time.sleep(100)
+    """
+
+
+def locks_of(pid: int) -> tuple[LockFile, ...]:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        found = lock_files(process_facts(pid), dump(pid, with_locals=True))
+        if found:
+            return found
+        time.sleep(0.05)
+    return ()
+
+
+@pytest.mark.parametrize("call", ["flock", "lockf"])
+def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) -> None:
+    path = tmp_path / "train.lock"
+    owner = script(FLOCK.format(call=call), str(path), "holds")
+    waits = script(FLOCK.format(call=call), str(path), "waits")
+    (lock,) = locks_of(waits.pid)
+    assert (lock.path, lock.owner_pid, lock.owner_alive) == (str(path), owner.pid, True)
+    assert 0 <= lock.age_s < 60
+
+
+@pytest.mark.parametrize("kind", ["FileLock", "SoftFileLock"])
+def test_filelock_polls(script: Script, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "data set.lock"
+    owner = script(FILELOCK.format(kind=kind), str(path), "holds")
+    waits = script(FILELOCK.format(kind=kind), str(path), "waits")
+    assert polls_a_lock(dump(waits.pid).stacks)
+    (lock,) = locks_of(waits.pid)
+    assert (lock.path, lock.owner_alive) == (str(path), True)
+    assert lock.owner_pid in (owner.pid, None)
+
+
+def extension(folder: Path) -> str:
+    """A rank that builds an extension as torch does, with torch's own baton: only the caller's file is a stand-in."""
+    path = folder / "torch/utils/cpp_extension.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "import os\n"
+        "from torch.utils.file_baton import FileBaton\n"
+        "def _jit_compile(build_directory):\n"
+        "    baton = FileBaton(os.path.join(build_directory, 'lock'))\n"
+        "    if not baton.try_acquire():\n"
+        "        print('ready', flush=True)\n"
+        "        baton.wait()\n"
+        "    print('ready', flush=True)\n"
+        "    import time; time.sleep(100)\n"
+    )
+    return f"""
+        import importlib.util, sys
+        spec = importlib.util.spec_from_file_location("extension", {str(path)!r})
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module._jit_compile(sys.argv[1])
+        """
+
+
+def test_torchs_file_baton_whose_owner_is_dead(script: Script, tmp_path: Path) -> None:
+    code, build = extension(tmp_path / "lib"), tmp_path / "build"
+    build.mkdir()
+    owner = script(code, str(build))
+    waits = script(code, str(build))
+    (lock,) = locks_of(waits.pid)
+    assert (lock.path, lock.owner_pid, lock.owner_alive) == (f"{build}/lock", owner.pid, True)
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.wait()
+    (lock,) = locks_of(waits.pid)
+    assert (lock.path, lock.owner_pid, lock.owner_alive) == (f"{build}/lock", None, False)
+
+
+def test_a_path_too_long_for_py_spy(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 200) / ("y" * 100)
+    path.parent.mkdir()
+    script(FILELOCK.format(kind="FileLock"), str(path), "holds")
+    waits = script(FILELOCK.format(kind="FileLock"), str(path), "waits")
+    (lock,) = locks_of(waits.pid)
+    assert lock.path == str(path)
+
+
+def test_a_lock_that_has_been_deleted_meanwhile(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "gone.lock"
+    script(FLOCK.format(call="flock"), str(path), "holds")
+    waits = script(FLOCK.format(call="flock"), str(path), "waits")
+    assert locks_of(waits.pid)
+    path.unlink()
+    (lock,) = locks_of(waits.pid)
+    assert lock.owner_pid is None
