@@ -57,7 +57,7 @@ def _refusal(error: ValidationError) -> BodyError:
     return BodyError(status, f"{where or 'body'}: {first['msg']}"[:500])
 
 
-async def read_body(request: Request, limit: int, ratio: int) -> bytes:
+async def read_body(request: Request, limit: int) -> bytes:
     """The body in the clear. Raises BodyError for one that is too large, in either form."""
     _check_headers(request, limit)
     raw = await _read_limited(request, limit)
@@ -66,7 +66,7 @@ async def read_body(request: Request, limit: int, ratio: int) -> bytes:
         return raw
     if encoding != "gzip":
         raise BodyError(415, "the only Content-Encoding taken is gzip")
-    return gunzip(raw, min(limit, max(len(raw), 1024) * ratio))
+    return gunzip(raw, limit)
 
 
 def _check_headers(request: Request, limit: int) -> None:

@@ -21,7 +21,6 @@ class Limits:
 
     batch_bytes: int = 1 << 20
     capture_bytes: int = 32 << 20
-    compression_ratio: int = 200  # more than that is a bomb, not a report
     ranks_per_node: int = 1024
     nodes_per_job: int = 16_384
     jobs: int = 256  # in memory at once

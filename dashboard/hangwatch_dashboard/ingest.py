@@ -101,4 +101,4 @@ class Ingest:
         try:
             return await self._registry.job_of(stand_in, self._clock())
         except UnknownBootError:
-            raise BodyError(422, "boot: no batch of it has come yet; send one with a hello first") from None
+            raise BodyError(428, "boot: no batch of it has come yet; send one with a hello first") from None

@@ -28,7 +28,7 @@ async def batch(request: Request) -> Response:
     """One node's ranks at one moment. The answer means that it is in the store."""
     service = service_of(request)
     limits = service.config.limits
-    body = await read_body(request, limits.batch_bytes, limits.compression_ratio)
+    body = await read_body(request, limits.batch_bytes)
     reply = await service.ingest.batch(BATCH.read(body), body, _sent_at(request))
     return Response(wire.dumps(reply), media_type="application/json")
 
@@ -39,7 +39,7 @@ async def capture(request: Request) -> dict[str, Any]:
     service = service_of(request)
     limits = service.config.limits
     async with service.large_bodies:
-        body = await read_body(request, limits.capture_bytes, limits.compression_ratio)
+        body = await read_body(request, limits.capture_bytes)
         await service.ingest.capture(CAPTURE.read(body), body)
     return {"accepted": True}
 
@@ -50,7 +50,7 @@ async def incident(request: Request) -> dict[str, Any]:
     service = service_of(request)
     limits = service.config.limits
     async with service.large_bodies:
-        body = await read_body(request, limits.capture_bytes, limits.compression_ratio)
+        body = await read_body(request, limits.capture_bytes)
         kept = await service.ingest.incident(INCIDENT.read(body))
     return {"accepted": True, "incident": kept or None}
 

@@ -61,7 +61,7 @@ async def session(request: Request, service: TheService) -> dict[str, Any]:
 async def sign_in(request: Request, service: TheService) -> Response:
     """Takes a token once and gives a cookie for it."""
     service.sign_in_rate.check(request.client.host if request.client else "?", service.clock())
-    body = await read_body(request, 4096, 1)
+    body = await read_body(request, 4096)
     try:
         token = json.loads(body)["token"]
     except (ValueError, KeyError, TypeError, RecursionError):
