@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,17 @@ Script = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Script]:
-    """Starts a Python script, waits until it has printed `ready`, and ends it after the test with all below it."""
+    """Starts a Python script, waits until it has printed `ready`, and ends it after the test with its group.
+
+    `prefix` is a program that becomes the interpreter, such as `setpriv`.
+    """
     started: list[subprocess.Popen[str]] = []
 
-    def start(code: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def start(code: str, *arguments: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
         path = tmp_path / f"script{len(started)}.py"
         path.write_text(textwrap.dedent(code))
         options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "start_new_session": True, **options}
-        process = subprocess.Popen([sys.executable, str(path), *arguments], text=True, **options)
+        process = subprocess.Popen([*prefix, sys.executable, str(path), *arguments], text=True, **options)
         started.append(process)
         if process.stdout is not None:
             assert process.stdout.readline().strip() == "ready"

@@ -80,5 +80,10 @@ def test_names_are_resolved_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(socket, "getaddrinfo", fails)
     assert sockets.resolve("nowhere.invalid") == ()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: time.sleep(0.5) or [])
+
+    def slow(*_: object) -> list[object]:
+        time.sleep(0.5)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
     assert sockets.resolve("slow", timeout_s=0.05) is None
