@@ -1,0 +1,80 @@
+// The merged stack tree as boxes: as wide as it has ranks, outermost frame on top.
+
+import type { Frame, StackNode } from "../records";
+import { isUser } from "./frames";
+
+export interface Box {
+  node: StackNode;
+  depth: number;
+  x: number; // 0 to 1
+  width: number;
+  minority: boolean; // fewer ranks than a sibling: here the ranks part
+  path: string;
+  ends: number[]; // ranks whose stack ends here
+}
+
+/** Boxes in the order of depth first. A branch of few among thousands keeps `narrowest`, or nobody could see it. */
+export function layOut(tree: readonly StackNode[], narrowest = 0.02): Box[] {
+  const boxes: Box[] = [];
+  const place = (nodes: readonly StackNode[], ranks: number, x: number, width: number, depth: number, above: string, minority: boolean): void => {
+    const most = Math.max(0, ...nodes.map((node) => node.ranks.length));
+    const widths = shares(nodes, ranks, Math.min(narrowest / width, 1 / (nodes.length || 1)));
+    nodes.forEach((node, index) => {
+      const path = `${above}/${index}`;
+      const own = widths[index]! * width;
+      const deeper = new Set(node.children.flatMap((child) => child.ranks));
+      const odd = minority || node.ranks.length < most || (nodes.length > 1 && most * nodes.length === ranks);
+      boxes.push({ node, depth, x, width: own, minority: odd, path, ends: node.ranks.filter((rank) => !deeper.has(rank)) });
+      place(node.children, node.ranks.length, x, own, depth + 1, path, odd);
+      x += own;
+    });
+  };
+  const all = new Set(tree.flatMap((node) => node.ranks));
+  place(tree, all.size, 0, 1, 0, "", false);
+  return boxes;
+}
+
+function shares(nodes: readonly StackNode[], ranks: number, least: number): number[] {
+  const wanted = nodes.map((node) => Math.max(node.ranks.length / (ranks || 1), least));
+  const total = wanted.reduce((sum, share) => sum + share, 0);
+  return wanted.map((share) => (total > 1 ? share / total : share));
+}
+
+/** The tree without frames that are not the user's own; the innermost frame of every stack stays. */
+export function userOnly(tree: readonly StackNode[]): StackNode[] {
+  return merge(tree.flatMap((node): StackNode[] => {
+    const children = userOnly(node.children);
+    if (isUser(node.frame)) return [{ ...node, children }];
+    return children.length ? children : [{ ...node, children: [] }];
+  }));
+}
+
+function merge(nodes: StackNode[]): StackNode[] {
+  const found = new Map<string, StackNode>();
+  for (const node of nodes) {
+    const key = frameKey(node.frame);
+    const known = found.get(key);
+    if (!known) found.set(key, node);
+    else {
+      const ranks = [...new Set([...known.ranks, ...node.ranks])].sort((a, b) => a - b);
+      found.set(key, { frame: node.frame, ranks, children: merge([...known.children, ...node.children]) });
+    }
+  }
+  return [...found.values()].sort((a, b) => b.ranks.length - a.ranks.length || a.ranks[0]! - b.ranks[0]!);
+}
+
+function frameKey(frame: Frame): string {
+  return `${frame.file}\u0000${frame.line}\u0000${frame.function}`;
+}
+
+/** The node that a path of indexes leads to. */
+export function at(tree: readonly StackNode[], path: string): StackNode | null {
+  let nodes = tree;
+  let found: StackNode | null = null;
+  for (const index of path.split("/").slice(1)) {
+    found = nodes[Number(index)] ?? null;
+    if (!found) return null;
+    nodes = found.children;
+  }
+  return found;
+}

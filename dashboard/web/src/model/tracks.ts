@@ -1,0 +1,136 @@
+// What ranks did over time: lanes of phases, and curves of lag and step time. From the dashboard's history while the
+// job lives, from the ranks' step ledgers in an incident.
+
+import type { History, RankColumns } from "../api";
+import type { Incident } from "../records";
+import { PHASES } from "./phases";
+
+export interface Segment {
+  from: number;
+  to: number;
+  phase: string;
+  step: number;
+  still: boolean; // the last one of a rank that does not move
+}
+
+export interface Lane {
+  rank: number;
+  segments: Segment[];
+}
+
+/** Curves over common moments; outer index is the rank. `null` where nothing is known. */
+export interface Curves {
+  at: number[];
+  ranks: number[];
+  lag: (number | null)[][];
+  stepTime: (number | null)[][];
+}
+
+export function emptyHistory(job: string, ranks: number[]): History {
+  return { job, phases: PHASES, rank: ranks, at: [], step: [], phase: [], step_s: [], data_s: [], still_s: [] };
+}
+
+/** The history with one more moment, without what is older than `keep_s`. */
+export function appended(history: History, columns: RankColumns, keep_s = 300): History {
+  if (history.at.length && columns.at <= history.at.at(-1)!) return history;
+  const index = new Map(columns.rank.map((rank, position) => [rank, position]));
+  const pick = (column: number[], fallback: number): number[] =>
+    history.rank.map((rank) => (index.has(rank) ? column[index.get(rank)!]! : fallback));
+  const first = history.at.findIndex((at) => at >= columns.at - keep_s);
+  const from = first < 0 ? history.at.length : first;
+  const grown = (rows: number[][], row: number[]): number[][] => [...rows.slice(from), row];
+  return {
+    job: history.job,
+    phases: columns.phases,
+    rank: history.rank,
+    at: [...history.at.slice(from), columns.at],
+    step: grown(history.step, pick(columns.step, -1)),
+    phase: grown(history.phase, pick(columns.phase, 0)),
+    step_s: grown(history.step_s, pick(columns.last_step_s, 0)),
+    data_s: grown(history.data_s, pick(columns.data_s, 0)),
+    still_s: grown(history.still_s, pick(columns.still_s, 0)),
+  };
+}
+
+const STILL = 2;
+
+export function lanesOfHistory(history: History): Lane[] {
+  return history.rank.map((rank, lane) => {
+    const segments: Segment[] = [];
+    const since = stillSince(history, lane);
+    history.at.forEach((at, moment) => {
+      const phase = history.phases[history.phase[moment]![lane]!] ?? "start";
+      const step = history.step[moment]![lane]!;
+      const still = at >= since[moment]!;
+      const last = segments.at(-1);
+      if (last) last.to = at;
+      if (last?.phase === phase && last.still === still) last.step = step;
+      else segments.push({ from: at, to: at, phase, step, still });
+    });
+    return { rank, segments };
+  });
+}
+
+/** For each moment, since when the rank had stood still by a later one: that it stands still is known only afterwards. */
+function stillSince(history: History, lane: number): number[] {
+  let since = Infinity;
+  const result: number[] = new Array(history.at.length);
+  for (let moment = history.at.length - 1; moment >= 0; moment--) {
+    const still_s = history.still_s[moment]![lane]!;
+    if (still_s > STILL) since = Math.min(since, history.at[moment]! - still_s);
+    else if (history.at[moment]! < since) since = Infinity;
+    result[moment] = since;
+  }
+  return result;
+}
+
+export function curvesOfHistory(history: History): Curves {
+  const fastest = history.step.map((row) => Math.max(...row));
+  return {
+    at: history.at,
+    ranks: history.rank,
+    lag: history.rank.map((_, lane) => history.step.map((row, moment) => fastest[moment]! - row[lane]!)),
+    stepTime: history.rank.map((_, lane) => history.step_s.map((row) => row[lane]! || null)),
+  };
+}
+
+export function lanesOfIncident(incident: Incident): Lane[] {
+  const end = incident.taken_at || incident.updated_at;
+  return [...incident.ranks].sort((a, b) => a.rank - b.rank).map((rank) => {
+    const steps = rank.reading?.steps ?? [];
+    const segments: Segment[] = steps.slice(0, -1).map((entry, index) => ({
+      from: entry.at, to: steps[index + 1]!.at, phase: "step", step: entry.step, still: false,
+    }));
+    const last = steps.at(-1);
+    const stopped = Math.max(rank.reading?.phase_at ?? 0, last?.at ?? 0) || rank.progress?.at || end;
+    if (last && last.at < stopped) segments.push({ from: last.at, to: stopped, phase: "step", step: last.step, still: false });
+    segments.push({ from: stopped, to: Math.max(end, stopped), phase: rank.phase, step: rank.progress?.step ?? -1, still: true });
+    return { rank: rank.rank, segments };
+  });
+}
+
+/** Lag and step time at every moment at which any rank began a step. */
+export function curvesOfIncident(incident: Incident): Curves {
+  const ranks = [...incident.ranks].sort((a, b) => a.rank - b.rank);
+  const ledgers = ranks.map((rank) => rank.reading?.steps ?? []);
+  const at = [...new Set([...ledgers.flatMap((steps) => steps.map((entry) => entry.at)), incident.taken_at])].sort((a, b) => a - b);
+  const begun = ledgers.map((steps) => sampled(at, steps.map((entry) => [entry.at, entry.step])));
+  const took = ledgers.map((steps) =>
+    sampled(at, steps.slice(1).map((entry, index): [number, number] => [entry.at, entry.at - steps[index]!.at])),
+  );
+  const lag = begun.map((row) => row.map((step, moment) => {
+    const fastest = Math.max(...begun.map((other) => other[moment] ?? -1));
+    return step === null ? null : fastest - step;
+  }));
+  return { at, ranks: ranks.map((rank) => rank.rank), lag, stepTime: took };
+}
+
+/** The value that held at each moment, null before the first. `changes` are in order of time. */
+function sampled(at: number[], changes: [number, number][]): (number | null)[] {
+  let next = 0;
+  let value: number | null = null;
+  return at.map((moment) => {
+    while (next < changes.length && changes[next]![0] <= moment) value = changes[next++]![1];
+    return value;
+  });
+}

@@ -1,0 +1,69 @@
+// Who waits for whom, as a small graph: ranks in the same wait are one node.
+
+import type { Culprit, Frame, Wait } from "../records";
+
+export interface WaitNode {
+  ranks: number[];
+  atFault: boolean;
+}
+
+export interface WaitEdge {
+  from: number; // index of a node
+  to: number[]; // indexes; empty where what is awaited is no rank
+  what: string;
+  where: Frame | null;
+}
+
+export interface WaitGraph {
+  nodes: WaitNode[];
+  edges: WaitEdge[];
+  cut: number; // nodes that were left out
+}
+
+const MOST_NODES = 8;
+
+export function waitGraph(waits: readonly Wait[], culprits: readonly Culprit[]): WaitGraph {
+  const blamed = new Set(culprits.flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
+  const merged = new Map<string, { ranks: number[]; wait: Wait }>();
+  for (const wait of waits) {
+    const key = [blamed.has(wait.rank), wait.awaited.join(), wait.what, wait.where?.file, wait.where?.line].join("\u0000");
+    const known = merged.get(key);
+    if (known) known.ranks.push(wait.rank);
+    else merged.set(key, { ranks: [wait.rank], wait });
+  }
+  const kept = [...merged.values()].sort((a, b) => b.ranks.length - a.ranks.length).slice(0, MOST_NODES);
+  const waiting = new Set(kept.flatMap((entry) => entry.ranks));
+  const nodes = kept.map((entry) => ({ ranks: entry.ranks, atFault: entry.ranks.some((rank) => blamed.has(rank)) }));
+  for (const rest of awaitedOnly(kept, waiting, blamed)) nodes.push(rest);
+  const edges = kept.map((entry, from) => ({
+    from,
+    to: nodes.flatMap((node, index) => (index !== from && node.ranks.some((rank) => entry.wait.awaited.includes(rank)) ? [index] : [])),
+    what: entry.wait.what,
+    where: entry.wait.where,
+  }));
+  return { ...ordered(nodes, edges), cut: merged.size - kept.length };
+}
+
+function awaitedOnly(kept: { wait: Wait }[], waiting: Set<number>, blamed: Set<number>): WaitNode[] {
+  const awaited = new Set(kept.flatMap((entry) => entry.wait.awaited).filter((rank) => !waiting.has(rank)));
+  const fault = [...awaited].filter((rank) => blamed.has(rank));
+  const others = [...awaited].filter((rank) => !blamed.has(rank));
+  return [fault, others].filter((ranks) => ranks.length).map((ranks) => ({ ranks, atFault: ranks === fault }));
+}
+
+/** Nodes in the order in which one waits for the next, so that most arrows point forward; who is at fault comes last. */
+function ordered(nodes: WaitNode[], edges: WaitEdge[]): { nodes: WaitNode[]; edges: WaitEdge[] } {
+  const order: number[] = [];
+  const visit = (index: number): void => {
+    if (order.includes(index)) return;
+    order.push(index);
+    for (const edge of edges) if (edge.from === index) edge.to.forEach(visit);
+  };
+  const innocent = nodes.flatMap((node, index) => (node.atFault ? [] : [index]));
+  [...innocent, ...nodes.keys()].forEach(visit);
+  const place = (index: number): number => order.indexOf(index);
+  return {
+    nodes: order.map((index) => nodes[index]!),
+    edges: edges.map((edge) => ({ ...edge, from: place(edge.from), to: edge.to.map(place) })).sort((a, b) => a.from - b.from),
+  };
+}

@@ -1,0 +1,66 @@
+// Small things that several views use.
+
+import type { ComponentChildren } from "preact";
+import type { Frame } from "../records";
+import { briefMoment, moment, place, timeOfDay } from "../words";
+
+/** A moment in the reader's zone; the whole of it on hover. `short` is the time of day, `brief` the day too unless it is today. */
+export function When({ at, short = false, brief = false }: { at: number; short?: boolean; brief?: boolean }) {
+  if (!at) return <span>not known</span>;
+  return (
+    <time dateTime={new Date(at * 1000).toISOString()} title={moment(at)}>
+      {short ? timeOfDay(at) : brief ? briefMoment(at) : moment(at)}
+    </time>
+  );
+}
+
+/** train.py:88 in main, with the whole path on hover. */
+export function Site({ frame, bare = false }: { frame: Frame | null; bare?: boolean }) {
+  if (!frame) return null;
+  return (
+    <span class="site" title={frame.file + (frame.line ? `:${frame.line}` : "")}>
+      <code>{place(frame)}</code>
+      {!bare && frame.function && <span class="quiet"> in {frame.function}</span>}
+    </span>
+  );
+}
+
+/** A part of a view with its heading. */
+export function Part({ title, note, children, id }: { title: string; note?: ComponentChildren; children: ComponentChildren; id?: string }) {
+  const heading = id ?? title.toLowerCase().replaceAll(/\W+/g, "-");
+  return (
+    <section class="part" aria-labelledby={heading}>
+      <header>
+        <h2 id={heading}>{title}</h2>
+        {note && <div class="note">{note}</div>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+/** A table that scrolls by itself where the screen is narrow. */
+export function Table({ label, children, class: name = "" }: { label: string; children: ComponentChildren; class?: string }) {
+  return (
+    <div class="scroll" role="region" aria-label={label} tabIndex={0}>
+      <table class={name}>{children}</table>
+    </div>
+  );
+}
+
+export function Nothing({ children }: { children: ComponentChildren }) {
+  return <p class="nothing">{children}</p>;
+}
+
+/** A share as a bar and in numbers. */
+export function Meter({ value, most, text, tone = "" }: { value: number; most: number; text: string; tone?: string }) {
+  const percent = most > 0 ? Math.min(100, (100 * value) / most) : 0;
+  return (
+    <span class={`meter ${tone}`}>
+      <span class="bar" aria-hidden="true">
+        <span style={{ width: `${percent}%` }} />
+      </span>
+      {text}
+    </span>
+  );
+}

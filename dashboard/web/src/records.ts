@@ -1,0 +1,558 @@
+// Written by scripts/generate_types.py from hangwatch/records.py. Edit there.
+
+export type Certainty = "proven" | "likely" | "undetermined";
+
+export type Status = "hung" | "waiting" | "lingering" | "failed" | "recovered";
+
+export type Stage = "start" | "step" | "data" | "device" | "exit";
+
+export type Phase = "start" | "init" | "group" | "ready" | "data" | "step" | "forward" | "backward" | "optimizer" | "eval" | "between" | "destroying" | "destroyed" | "main-done" | "atexit" | "finalizing" | "failed";
+
+export interface Frame {
+  file: string;
+  line: number;
+  function: string;
+  native: boolean;
+}
+
+export interface ThreadStack {
+  thread_id: number;
+  name: string;
+  frames: Frame[];
+  owns_gil: boolean | null;
+  active: boolean | null;
+  main: boolean;
+  source: string;
+  block: string;
+}
+
+export interface OpenFile {
+  fd: number;
+  path: string;
+  filesystem: string | null;
+}
+
+export interface Socket {
+  local: string;
+  remote: string;
+  state: string;
+  unacknowledged: number;
+  unread: number;
+  retransmits: number;
+}
+
+export interface ThreadFacts {
+  thread_id: number;
+  name: string;
+  state: string;
+  wait_channel: string | null;
+  system_call: string | null;
+}
+
+export interface ProcessFacts {
+  pid: number;
+  state: string;
+  parent: number | null;
+  started_at: number | null;
+  command: string;
+  cpu_s: number | null;
+  cpu_delta_s: number | null;
+  io_delta_bytes: number | null;
+  threads: number | null;
+  resident_bytes: number | null;
+  wait_channel: string | null;
+  system_call: string | null;
+  blocked_on: OpenFile | null;
+  descriptors: number | null;
+  descriptor_limit: number | null;
+  children: number[];
+  exit_code: number | null;
+  sockets: Socket[];
+  standard_pipes: OpenFile[];
+  environment: Record<string, string>;
+  unreadable: string[];
+  io_bytes: number | null;
+  unusual_threads: ThreadFacts[];
+}
+
+export interface ProcessEvidence {
+  role: string;
+  facts: ProcessFacts;
+  stacks: ThreadStack[];
+  earlier_stacks: ThreadStack[];
+  rank: number | null;
+  worker: number | null;
+  sample: string | null;
+  last_output: string;
+}
+
+export interface GpuFacts {
+  index: number;
+  uuid: string;
+  name: string;
+  utilization_percent: number | null;
+  power_w: number | null;
+  power_limit_w: number | null;
+  memory_used: number | null;
+  memory_total: number | null;
+  temperature_c: number | null;
+  serial: string | null;
+  processes: Record<string, number>;
+  errors: string[];
+}
+
+export interface Collective {
+  group: string;
+  seq: number;
+  op: string;
+  sizes: number[][];
+  dtypes: string[];
+  retired: boolean | null;
+  peer: number | null;
+  tag: number | null;
+  thread_id: number | null;
+  thread_name: string;
+  frames: Frame[];
+  at: number | null;
+  step: number | null;
+}
+
+export interface GroupHead {
+  name: string;
+  members: number[];
+  description: string;
+  backend: string;
+  issued: number;
+  completed: number;
+  sent: number;
+  received: number;
+}
+
+export interface Collectives {
+  heads: GroupHead[];
+  recent: Collective[];
+  open_calls: Collective[];
+  source: string;
+}
+
+export interface Identity {
+  rank: number | null;
+  world_size: number | null;
+  local_rank: number | null;
+  host: string;
+  pid: number;
+  started_at: number;
+  job: string;
+  command: string;
+  launcher: string;
+  torch_version: string;
+  python_version: string;
+  environment: Record<string, string>;
+  attached_by: string;
+}
+
+export interface Progress {
+  epoch: number | null;
+  batch: number | null;
+  step: number;
+  optimizer_steps: number;
+  forwards: number;
+  ticks: number;
+  draws: number;
+  calls: number;
+  completed: number;
+  at: number;
+}
+
+export interface StepEntry {
+  step: number;
+  epoch: number | null;
+  batch: number | null;
+  loader: number | null;
+  at: number;
+  issued: Record<string, number>;
+}
+
+export interface LoaderFacts {
+  index: number;
+  length: number | null;
+  epoch: number;
+  drawn: number;
+  exhausted: boolean;
+  left: boolean;
+  inside_next: boolean;
+  num_workers: number;
+  worker_pids: number[];
+  training: boolean;
+  where: Frame | null;
+  dataset: string;
+  dataset_length: number | null;
+  batch_size: number | null;
+  sampler: string;
+  sampler_replicas: number | null;
+  sampler_rank: number | null;
+  sampler_length: number | null;
+  shuffle: boolean | null;
+  start_method: string;
+  timeout_s: number;
+  sampler_indices_hash: string;
+  previous_indices_hash: string;
+  drawn_per_epoch: number[];
+  exhausted_per_epoch: boolean[];
+}
+
+export interface ExceptionFacts {
+  type: string;
+  message: string;
+  frames: Frame[];
+  thread: string;
+  at: number;
+  fatal: boolean;
+}
+
+export interface StepTimes {
+  steps: number;
+  data_s: number;
+  before_sync_s: number;
+  total_s: number;
+  last_s: number;
+  slowest_recent_s: number;
+}
+
+export interface GroupMade {
+  index: number;
+  members: number[];
+  name: string;
+  done: boolean;
+  where: Frame | null;
+}
+
+export interface Reading {
+  identity: Identity;
+  taken_at: number;
+  phase: Phase;
+  phase_at: number;
+  progress: Progress;
+  ticker_at: number;
+  heads: GroupHead[];
+  calls: Collective[];
+  open_calls: Collective[];
+  steps: StepEntry[];
+  loaders: LoaderFacts[];
+  exception: ExceptionFacts | null;
+  times: StepTimes;
+  groups_made: GroupMade[];
+  detached: boolean;
+  problems: string[];
+}
+
+export interface RankEvidence {
+  rank: number;
+  host: string;
+  pid: number | null;
+  reading: Reading | null;
+  process: ProcessFacts | null;
+  stacks: ThreadStack[];
+  earlier_stacks: ThreadStack[];
+  collectives: Collectives;
+  workers: ProcessEvidence[];
+  children: ProcessEvidence[];
+  gpu: number | null;
+  still_s: number;
+  patience_s: number;
+  moved: boolean;
+  last_output: string;
+  crash_trace: string;
+  lock_files: LockFile[];
+  ended_at: number | null;
+}
+
+export interface LockFile {
+  path: string;
+  owner_pid: number | null;
+  owner_alive: boolean;
+  age_s: number;
+}
+
+export interface Divergence {
+  group: string;
+  members: number[];
+  step: number;
+  epoch: number | null;
+  batch: number | null;
+  counts: Record<string, number>;
+  short: number[];
+  more: number[];
+  seen_at: number;
+}
+
+export interface NodeFacts {
+  host: string;
+  ranks: number[];
+  silent_s: number;
+  clock_offset_s: number;
+  gpus: GpuFacts[];
+  shm_total: number | null;
+  shm_free: number | null;
+  memory_limit: number | null;
+  memory_used: number | null;
+  oom_kills: number | null;
+  master_listener: ProcessFacts | null;
+  master_resolves: boolean | null;
+  addresses: string[];
+}
+
+export interface Job {
+  id: string;
+  name: string;
+  world_size: number | null;
+  launcher: string;
+  command: string;
+  started_at: number;
+  nodes_expected: number | null;
+}
+
+export interface CaptureNote {
+  source: string;
+  ok: boolean;
+  detail: string;
+  took_s: number;
+  rank: number | null;
+}
+
+export interface Snapshot {
+  job: Job;
+  taken_at: number;
+  ranks: RankEvidence[];
+  launchers: ProcessEvidence[];
+  others: ProcessEvidence[];
+  nodes: NodeFacts[];
+  divergences: Divergence[];
+  warnings: HealthWarning[];
+  notes: CaptureNote[];
+  last_progress_at: number;
+  sampled_twice: boolean;
+}
+
+export interface Culprit {
+  rank: number | null;
+  pid: number | null;
+  host: string;
+  process: string;
+  where: Frame | null;
+}
+
+export interface StepName {
+  epoch: number | null;
+  batch: number | null;
+  step: number | null;
+}
+
+export interface Alternative {
+  cause: string;
+  certainty: Certainty;
+  why_not: string;
+}
+
+export interface Wait {
+  rank: number;
+  awaited: number[];
+  what: string;
+  where: Frame | null;
+}
+
+export interface Verdict {
+  cause: string;
+  certainty: Certainty;
+  summary: string;
+  fix: string;
+  docs: string;
+  culprits: Culprit[];
+  victims: number[];
+  step: StepName;
+  evidence: string[];
+  alternatives: Alternative[];
+  waits: Wait[];
+  details: string[];
+}
+
+export interface Judgement {
+  status: Status;
+  stage: Stage;
+  verdict: Verdict;
+}
+
+export interface HealthWarning {
+  kind: string;
+  summary: string;
+  ranks: number[];
+  evidence: string[];
+  fix: string;
+  at: number;
+}
+
+export interface StackNode {
+  frame: Frame;
+  ranks: number[];
+  children: StackNode[];
+}
+
+export interface RankReport {
+  rank: number;
+  host: string;
+  pid: number | null;
+  phase: string;
+  progress: Progress | null;
+  waiting_for: string;
+  collectives: Collectives;
+  loader: LoaderFacts[];
+  exception: ExceptionFacts | null;
+  process: ProcessFacts | null;
+  stacks: ThreadStack[];
+  earlier_stacks: ThreadStack[];
+  workers: ProcessEvidence[];
+  children: ProcessEvidence[];
+  gpu: number | null;
+  reading: Reading | null;
+  still_s: number;
+  patience_s: number;
+  moved: boolean;
+  last_output: string;
+  crash_trace: string;
+  lock_files: LockFile[];
+  ended_at: number | null;
+}
+
+export interface Incident {
+  id: string;
+  opened_at: number;
+  detected_after_s: number;
+  status: Status;
+  stage: Stage;
+  job: Job;
+  verdict: Verdict;
+  ranks: RankReport[];
+  stack_tree: StackNode[];
+  nodes: NodeFacts[];
+  launchers: ProcessEvidence[];
+  others: ProcessEvidence[];
+  divergences: Divergence[];
+  warnings: HealthWarning[];
+  capture: CaptureNote[];
+  closed_at: number | null;
+  updated_at: number;
+  schema: string;
+  hangwatch_version: string;
+  taken_at: number;
+  last_progress_at: number;
+  sampled_twice: boolean;
+}
+
+export interface GroupMembers {
+  id: string;
+  name: string;
+  members: string;
+  description: string;
+  backend: string;
+}
+
+export interface GroupBeat {
+  id: string;
+  issued: number;
+  completed: number;
+  sent: number;
+  received: number;
+}
+
+export interface LoaderBeat {
+  index: number;
+  length: number | null;
+  epoch: number;
+  drawn: number;
+  exhausted: boolean;
+  left: boolean;
+  inside_next: boolean;
+  num_workers: number;
+  training: boolean;
+}
+
+export interface StepRun {
+  id: string;
+  first: number;
+  last: number;
+  issued: number;
+  epoch: number | null;
+  first_batch: number | null;
+}
+
+export interface RankBeat {
+  rank: number;
+  pid: number;
+  phase: Phase;
+  phase_at: number;
+  progress: Progress;
+  ticker_at: number;
+  still_s: number;
+  patience_s: number;
+  waiting_for: string;
+  heads: GroupBeat[];
+  loaders: LoaderBeat[];
+  times: StepTimes;
+  exception: string;
+  process_state: string;
+  runs: StepRun[];
+  blocked: boolean;
+  detached: boolean;
+}
+
+export interface NodeHello {
+  job: Job;
+  host: string;
+  started_at: number;
+  ranks: Identity[];
+  groups: GroupMembers[];
+  hangwatch_version: string;
+}
+
+export interface NodeBatch {
+  job: string;
+  node: string;
+  boot: string;
+  sequence: number;
+  taken_at: number;
+  ranks: RankBeat[];
+  hello: NodeHello | null;
+  facts: NodeFacts | null;
+  warnings: HealthWarning[];
+  divergences: Divergence[];
+  dropped: number;
+  closing: boolean;
+  exit_code: number | null;
+}
+
+export interface NodeCommand {
+  kind: string;
+  request: string;
+  reason: string;
+}
+
+export interface NodeReply {
+  accepted: number;
+  server_time: number;
+  commands: NodeCommand[];
+}
+
+export interface NodeCapture {
+  job: string;
+  node: string;
+  boot: string;
+  snapshot: Snapshot;
+  request: string;
+}
+
+export interface NodeIncident {
+  job: string;
+  node: string;
+  boot: string;
+  incident: Incident;
+}

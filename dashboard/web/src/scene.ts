@@ -1,0 +1,95 @@
+// What the views of evidence show, live or frozen: every view takes a scene and does not know which it is.
+
+import { computed, signal, type ReadonlySignal } from "@preact/signals";
+import type { GroupColumns, History, NodeRow, RankColumns } from "./api";
+import { columnsOf, groupsOf } from "./model/columns";
+import { curvesOfHistory, curvesOfIncident, lanesOfHistory, lanesOfIncident, type Curves, type Lane } from "./model/tracks";
+import type { Divergence, HealthWarning, Incident, NodeFacts, Status, Verdict } from "./records";
+import { address, write, writeView, type View } from "./router";
+
+export interface Node {
+  host: string;
+  ranks: number[];
+  facts: NodeFacts | null;
+  row: NodeRow | null; // live only
+}
+
+export interface Scene {
+  live: boolean;
+  columns: ReadonlySignal<RankColumns | null>;
+  groups: ReadonlySignal<GroupColumns | null>;
+  doc: ReadonlySignal<Incident | null>; // the newest evidence: stacks, calls, processes
+  status: ReadonlySignal<Status | null>;
+  verdict: ReadonlySignal<Verdict | null>;
+  culprits: ReadonlySignal<ReadonlySet<number>>;
+  nodes: ReadonlySignal<Node[]>;
+  warnings: ReadonlySignal<HealthWarning[]>;
+  divergences: ReadonlySignal<Divergence[]>;
+  lanes: ReadonlySignal<Lane[]>;
+  curves: ReadonlySignal<Curves>;
+  shown: ReadonlySignal<number[]>; // the ranks of lanes and curves
+  show(ranks: number[]): void; // asks for others
+  needHistory(): void; // lanes and curves are about to be looked at
+  link(view: View, rank?: number | null): string;
+  speedscope: string | null; // where the stacks can be had; null: from the document itself
+  capture: (() => Promise<void>) | null;
+}
+
+export const MOST_LANES = 64;
+
+export function blamed(verdict: Verdict | null): ReadonlySet<number> {
+  return new Set((verdict?.culprits ?? []).flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
+}
+
+/** The first lanes to show: who is at fault first, then ranks from 0 on. */
+export function firstShown(columns: RankColumns | null, culprits: ReadonlySet<number>, most = MOST_LANES): number[] {
+  const all = columns?.rank ?? [];
+  if (all.length <= most) return all;
+  const known = new Set(all);
+  const first = [...culprits].filter((rank) => known.has(rank)).slice(0, most / 2);
+  const rest = all.filter((rank) => !culprits.has(rank)).slice(0, most - first.length);
+  return [...first, ...rest].sort((a, b) => a - b);
+}
+
+/** An incident, or the document of a capture: nothing moves. */
+export function frozen(incident: Incident, page: "incident" | "capture", id: string, speedscope: string | null): Scene {
+  const columns = columnsOf(incident);
+  const culprits = blamed(incident.verdict);
+  const shown = signal(firstShown(columns, culprits));
+  const lanes = lanesOfIncident(incident);
+  const curves = curvesOfIncident(incident);
+  const rows = computed(() => new Set(shown.value));
+  return {
+    live: false,
+    columns: signal(columns),
+    groups: signal(groupsOf(incident)),
+    doc: signal(incident),
+    status: signal(incident.status),
+    verdict: signal(incident.verdict),
+    culprits: signal(culprits),
+    nodes: signal(incident.nodes.map((facts) => ({ host: facts.host, ranks: facts.ranks, facts, row: null }))),
+    warnings: signal(incident.warnings),
+    divergences: signal(incident.divergences),
+    lanes: computed(() => lanes.filter((lane) => rows.value.has(lane.rank))),
+    curves: computed(() => only(curves, rows.value)),
+    shown,
+    show: (ranks) => (shown.value = ranks),
+    needHistory: () => undefined,
+    link: (view, rank = null) => address(id ? write({ page, id, view, rank }) : writeView(view, rank)),
+    speedscope,
+    capture: null,
+  };
+}
+
+function only(curves: Curves, ranks: ReadonlySet<number>): Curves {
+  const kept = <T>(rows: T[]): T[] => rows.filter((_, index) => ranks.has(curves.ranks[index]!));
+  return { at: curves.at, ranks: kept(curves.ranks), lag: kept(curves.lag), stepTime: kept(curves.stepTime) };
+}
+
+export function historyScene(history: ReadonlySignal<History>): Pick<Scene, "lanes" | "curves" | "shown"> {
+  return {
+    lanes: computed(() => lanesOfHistory(history.value)),
+    curves: computed(() => curvesOfHistory(history.value)),
+    shown: computed(() => history.value.rank),
+  };
+}

@@ -1,0 +1,210 @@
+// The verdict. The sentence is what the reader came for; everything else on the page supports it.
+
+import type { ComponentChildren } from "preact";
+import { mainStack, isUser } from "../model/frames";
+import { Copy } from "../parts/copy";
+import { StateIcon } from "../parts/icon";
+import { Site } from "../parts/bits";
+import type { Alternative, Certainty, Culprit, Frame, Incident, Status, Verdict } from "../records";
+import type { Scene } from "../scene";
+import { certainty, culprit as sayCulprit, NO_VERDICT, ranges, ranks } from "../words";
+
+interface Props {
+  scene: Scene;
+  status: Status;
+  verdict: Verdict;
+  after: ComponentChildren; // "3.1 s after the last step"
+  when: ComponentChildren;
+  brief: boolean;
+}
+
+const SURE: Record<Certainty, string> = {
+  proven: "none of the ranks that wait can ever move again, or a fact of the system settles it",
+  likely: "the evidence fits this cause and no other that hangwatch knows",
+  undetermined: "the evidence fits no single cause, so nobody is blamed",
+};
+
+export function Banner({ scene, status, verdict, after, when, brief }: Props) {
+  return (
+    <section class={`verdict ${status} ${brief ? "brief" : ""}`} aria-label="Verdict">
+      <Who verdict={verdict} scene={scene} />
+      <div class="says">
+        <p class="kicker">
+          <span class="status">
+            <StateIcon state={status} /> {status}
+          </span>
+          <span class="certainty" title={SURE[verdict.certainty]}>{certainty(verdict.certainty)}</span>
+          <span class="after">{after}</span>
+          <span class="quiet">{when}</span>
+        </p>
+        <h2 class="sentence">{verdict.summary || NO_VERDICT}</h2>
+        {!brief && verdict.details.slice(0, 3).map((sentence) => <p class="detail" key={sentence}>{sentence}</p>)}
+      </div>
+      {!brief && <Rows verdict={verdict} scene={scene} />}
+    </section>
+  );
+}
+
+/** Who is at fault, large enough to be read from across the room. */
+function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
+  const blamed = [...new Set(verdict.culprits.flatMap((who) => (who.rank === null ? [] : [who.rank])))];
+  const first = verdict.culprits[0];
+  if (!first) {
+    return (
+      <div class="who nobody">
+        <span class="label">nobody is blamed</span>
+      </div>
+    );
+  }
+  const kind = first.process === "rank" ? "" : first.process.replaceAll("-", " ");
+  const hosts = [...new Set(verdict.culprits.map((who) => who.host).filter(Boolean))];
+  const number = blamed.length <= 3 ? blamed.join(", ") : ranges(blamed);
+  const inside = (
+    <>
+      <span class="label">{kind ? (blamed.length ? `${kind} of` : kind) : ""} {blamed.length ? (blamed.length > 1 ? "ranks" : "rank") : ""}</span>
+      <span class={`number ${number.length > 4 ? "long" : ""}`}>{number || (first.pid === null ? "?" : `pid ${first.pid}`)}</span>
+      {hosts.length > 0 && <span class="host">{hosts.length > 2 ? `${hosts.length} hosts` : hosts.join(", ")}</span>}
+    </>
+  );
+  return blamed.length === 1 ? (
+    <a class="who" href={scene.link("ranks", blamed[0])} aria-label={`At fault: ${sayCulprit(first)}. Open this rank.`}>{inside}</a>
+  ) : (
+    <div class="who">{inside}</div>
+  );
+}
+
+function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
+  const doc = scene.doc.value;
+  const lost = doc ? lacks(doc) : [];
+  const more = /^https:\/\//.test(verdict.docs);
+  return (
+    <>
+      {(verdict.fix || verdict.culprits.length > 0) && (
+        <dl class="rows">
+          {verdict.fix && (
+            <Row label="fix">
+              <p class="fix">{verdict.fix}</p>
+              <Copy text={verdict.fix} what="the fix" />
+            </Row>
+          )}
+          {verdict.culprits.length > 0 && (
+            <Row label="who">
+              <Culprits blamed={verdict.culprits} doc={doc} />
+            </Row>
+          )}
+        </dl>
+      )}
+      <div class="reasons">
+        <dl class="rows">
+          <Row label="why">
+            <p class="sure">
+              <strong>{certainty(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
+            </p>
+            {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}>{sentence}</li>)}</ul>}
+          </Row>
+        </dl>
+        {(verdict.alternatives.length > 0 || lost.length > 0 || more) && (
+          <dl class="rows aside">
+            {verdict.alternatives.length > 0 && (
+              <Row label="not">
+                <Alternatives others={verdict.alternatives} />
+              </Row>
+            )}
+            {lost.length > 0 && (
+              <Row label="lacks">
+                <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
+              </Row>
+            )}
+            {more && (
+              <Row label="more">
+                <a href={verdict.docs} rel="noreferrer noopener" target="_blank">{verdict.cause} in the handbook</a>
+              </Row>
+            )}
+          </dl>
+        )}
+      </div>
+    </>
+  );
+}
+
+function Culprits({ blamed, doc }: { blamed: Culprit[]; doc: Incident | null }) {
+  const few = blamed.slice(0, 3);
+  return (
+    <>
+      <ul class="plain">
+        {few.map((who) => (
+          <li key={sayCulprit(who)}>
+            {sayCulprit(who)}
+            <Code culprit={who} doc={doc} />
+          </li>
+        ))}
+      </ul>
+      {blamed.length > few.length && <p>and {blamed.length - few.length} more: {ranks(blamed.flatMap((who) => who.rank ?? []))}</p>}
+    </>
+  );
+}
+
+function Row({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    <div class={`row row-${label}`}>
+      <dt>{label}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** The line of code, and how the rank's own code came there. */
+function Code({ culprit, doc }: { culprit: Culprit; doc: Incident | null }) {
+  const where = culprit.where;
+  if (!where) return null;
+  const path = doc ? around(where, culprit, doc) : [];
+  return (
+    <div class="code">
+      <ol aria-label="The line of code, and the lines that led to it">
+        {path.map((frame) => (
+          <li key={`${frame.file}:${frame.line}`}>
+            <Site frame={frame} />
+          </li>
+        ))}
+        <li class="line">
+          <Site frame={where} />
+        </li>
+      </ol>
+      <span class="file">{where.file}{where.line ? `:${where.line}` : ""}</span>
+      <Copy text={`${where.file}:${where.line}`} what="the place" />
+    </div>
+  );
+}
+
+/** The user's own frames outside `where` in the culprit's stack, outermost first. */
+function around(where: Frame, culprit: Culprit, doc: Incident): Frame[] {
+  const rank = doc.ranks.find((rank) => rank.rank === culprit.rank);
+  const frames = rank && culprit.process === "rank" ? (mainStack(rank)?.frames ?? []) : [];
+  const place = frames.findIndex((frame) => frame.file === where.file && frame.line === where.line);
+  return place < 0 ? [] : frames.slice(place + 1).filter(isUser).slice(0, 4).reverse();
+}
+
+function Alternatives({ others }: { others: Alternative[] }) {
+  return (
+    <ul>
+      {others.map((other) => (
+        <li key={other.cause}>
+          <b>{other.cause}</b>: {other.why_not}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function lacks(doc: Incident): string[] {
+  const lost = new Map<string, number[]>();
+  for (const note of doc.capture) {
+    if (note.ok) continue;
+    const key = `${note.source}\u0000${note.detail}`;
+    lost.set(key, [...(lost.get(key) ?? []), ...(note.rank === null ? [] : [note.rank])]);
+  }
+  return [...lost.entries()].map(([key, whose]) => {
+    const [source, detail] = key.split("\u0000");
+    return `${source}${whose.length ? ` of ${ranks(whose)}` : ""}${detail ? ` (${detail})` : ""}`;
+  });
+}

@@ -1,0 +1,74 @@
+// The frame that job, incident and capture share: heading, verdict, the list of views, the view.
+
+import type { ComponentChildren } from "preact";
+import { Part } from "../parts/bits";
+import type { View } from "../router";
+import type { Scene } from "../scene";
+import { CollectivesView } from "./collectives";
+import { EvidenceView } from "./evidence";
+import { GpusView } from "./gpus";
+import { LoaderView } from "./loader";
+import { Overview } from "./overview";
+import { RankView } from "./rank";
+import { StacksView } from "./stacks";
+import { StepsView } from "./steps";
+import { TimelineView } from "./timeline";
+
+const NAMES: Record<Exclude<View, "ranks">, string> = {
+  overview: "Overview",
+  collectives: "Collectives",
+  steps: "Steps",
+  timeline: "Timeline",
+  stacks: "Stacks",
+  gpus: "GPUs",
+  loader: "Loader",
+  evidence: "Evidence",
+};
+
+export function Views({ scene, view }: { scene: Scene; view: View }) {
+  return (
+    <nav class="views" aria-label="Views">
+      <ul>
+        {Object.entries(NAMES).map(([name, says]) => (
+          <li key={name}>
+            <a href={scene.link(name as View)} aria-current={view === name || (view === "ranks" && name === "overview") ? "page" : undefined}>{says}</a>
+          </li>
+        ))}
+      </ul>
+    </nav>
+  );
+}
+
+export function Body({ scene, view, rank, job }: { scene: Scene; view: View; rank: number | null; job: string | null }) {
+  switch (view) {
+    case "ranks":
+      return rank === null ? <Overview scene={scene} /> : <RankView scene={scene} rank={rank} job={job} />;
+    case "collectives":
+      return <CollectivesView scene={scene} />;
+    case "steps":
+      return <StepsView scene={scene} />;
+    case "timeline":
+      return <TimelineView scene={scene} />;
+    case "stacks":
+      return <StacksView scene={scene} />;
+    case "gpus":
+      return <GpusView scene={scene} />;
+    case "loader":
+      return <LoaderView scene={scene} />;
+    case "evidence":
+      return <EvidenceView scene={scene} />;
+    default:
+      return <Overview scene={scene} />;
+  }
+}
+
+export function Lost({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <main class="page" id="main">
+      <Part title={title}>
+        <p>{children}</p>
+        <p><a href="/">All jobs</a></p>
+      </Part>
+    </main>
+  );
+}

@@ -1,0 +1,137 @@
+// GPUs by node, and which process holds memory on which of them.
+
+import type { RankColumns } from "../api";
+import { Meter, Nothing, Part, Table } from "../parts/bits";
+import type { GpuFacts, NodeFacts } from "../records";
+import type { Scene } from "../scene";
+import { plural, size } from "../words";
+
+const MOST_NODES = 24;
+
+export function GpusView({ scene }: { scene: Scene }) {
+  const nodes = scene.nodes.value.flatMap((node) => (node.facts ? [node.facts] : []));
+  const withGpus = nodes.filter((node) => node.gpus.length);
+  return (
+    <>
+      {!withGpus.length && <Nothing>No GPU was seen on {nodes.length ? "any node" : "the nodes, or no node has told yet"}.</Nothing>}
+      {withGpus.slice(0, MOST_NODES).map((node) => <OfNode key={node.host} node={node} scene={scene} />)}
+      {withGpus.length > MOST_NODES && <p class="quiet">and {plural(withGpus.length - MOST_NODES, "further node")}</p>}
+      {nodes.length > 0 && <Memory nodes={nodes} />}
+    </>
+  );
+}
+
+function OfNode({ node, scene }: { node: NodeFacts; scene: Scene }) {
+  return (
+    <Part title={node.host} note={plural(node.gpus.length, "GPU")} id={`gpus-${node.host.replaceAll(/\W/g, "-")}`}>
+      <Table label={`GPUs of ${node.host}`}>
+        <thead>
+          <tr>
+            <th scope="col" class="number">GPU</th>
+            <th scope="col">Model</th>
+            <th scope="col">Busy</th>
+            <th scope="col">Power</th>
+            <th scope="col">Memory</th>
+            <th scope="col" class="number">Temperature</th>
+            <th scope="col">Errors</th>
+          </tr>
+        </thead>
+        <tbody>
+          {node.gpus.map((gpu) => (
+            <tr key={gpu.uuid || gpu.index}>
+              <th scope="row" class="number" title={`${gpu.uuid}${gpu.serial ? `, serial ${gpu.serial}` : ""}`}>{gpu.index}</th>
+              <td>{gpu.name}</td>
+              <td>{gpu.utilization_percent === null ? "–" : <Meter value={gpu.utilization_percent} most={100} text={`${gpu.utilization_percent} %`} />}</td>
+              <td>{gpu.power_w === null ? "–" : <Meter value={gpu.power_w} most={gpu.power_limit_w ?? gpu.power_w} text={power(gpu)} tone={spinning(gpu) ? "odd" : ""} />}</td>
+              <td>{gpu.memory_used === null ? "–" : <Meter value={gpu.memory_used} most={gpu.memory_total ?? gpu.memory_used} text={`${size(gpu.memory_used)} of ${gpu.memory_total ? size(gpu.memory_total) : "?"}`} />}</td>
+              <td class="number">{gpu.temperature_c === null ? "–" : `${gpu.temperature_c} °C`}</td>
+              <td>{gpu.errors.length ? <strong class="missing">{gpu.errors.join("; ")}</strong> : <span class="quiet">none</span>}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+      {node.gpus.some(spinning) && <p class="remark">Busy at little power: such a GPU spins in a collective and computes nothing.</p>}
+      <Matrix node={node} scene={scene} />
+    </Part>
+  );
+}
+
+/** 100 % utilisation at less than a third of the power: waiting inside a kernel. */
+function spinning(gpu: GpuFacts): boolean {
+  return (gpu.utilization_percent ?? 0) >= 90 && gpu.power_w !== null && !!gpu.power_limit_w && gpu.power_w < gpu.power_limit_w / 3;
+}
+
+function power(gpu: GpuFacts): string {
+  return `${Math.round(gpu.power_w!)} W${gpu.power_limit_w ? ` of ${Math.round(gpu.power_limit_w)} W` : ""}`;
+}
+
+/** Processes x GPUs: memory off the diagonal is memory on a GPU that is not the process's own. */
+function Matrix({ node, scene }: { node: NodeFacts; scene: Scene }) {
+  const pids = [...new Set(node.gpus.flatMap((gpu) => Object.keys(gpu.processes).map(Number)))];
+  if (!pids.length) return null;
+  const named = pids.map((pid) => ({ pid, ...whoIs(pid, node, scene) })).sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || a.pid - b.pid);
+  const most = Math.max(1, ...node.gpus.flatMap((gpu) => Object.values(gpu.processes)));
+  return (
+    <Table label={`GPU memory of ${node.host} by process`} class="matrix">
+      <caption>GPU memory by process. A process should hold memory on its own GPU only.</caption>
+      <thead>
+        <tr>
+          <th scope="col">Process</th>
+          {node.gpus.map((gpu) => <th key={gpu.index} scope="col" class="number">GPU {gpu.index}</th>)}
+        </tr>
+      </thead>
+      <tbody>
+        {named.map(({ pid, rank, gpu: own }) => (
+          <tr key={pid}>
+            <th scope="row">
+              {rank === null ? <span>pid {pid} <span class="quiet">no rank</span></span> : <a href={scene.link("ranks", rank)}>rank {rank} <span class="quiet">pid {pid}</span></a>}
+            </th>
+            {node.gpus.map((gpu) => {
+              const bytes = gpu.processes[pid];
+              const foreign = bytes !== undefined && own !== null && own !== gpu.index;
+              const level = bytes === undefined ? 0 : Math.ceil((4 * bytes) / most);
+              return <td key={gpu.index} class={`number heat-${level} ${foreign ? "foreign" : ""}`}>{bytes === undefined ? "" : size(bytes)}{foreign && <span class="tag fault">not its own</span>}</td>;
+            })}
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+function whoIs(pid: number, node: NodeFacts, scene: Scene): { rank: number | null; gpu: number | null } {
+  const report = scene.doc.value?.ranks.find((rank) => rank.pid === pid && node.ranks.includes(rank.rank));
+  if (report) return { rank: report.rank, gpu: report.gpu };
+  const columns: RankColumns | null = scene.columns.value;
+  const index = columns ? columns.pid.findIndex((known, at) => known === pid && node.ranks.includes(columns.rank[at]!)) : -1;
+  return { rank: index < 0 ? null : columns!.rank[index]!, gpu: null };
+}
+
+function Memory({ nodes }: { nodes: NodeFacts[] }) {
+  const told = nodes.filter((node) => node.memory_used !== null || node.shm_total !== null);
+  if (!told.length) return null;
+  return (
+    <Part title="Memory of the nodes">
+      <Table label="Memory of the nodes">
+        <thead>
+          <tr>
+            <th scope="col">Node</th>
+            <th scope="col">Memory</th>
+            <th scope="col">Shared memory (/dev/shm)</th>
+            <th scope="col" class="number">Killed for memory</th>
+          </tr>
+        </thead>
+        <tbody>
+          {told.slice(0, 64).map((node) => (
+            <tr key={node.host}>
+              <th scope="row">{node.host}</th>
+              <td>{node.memory_used === null ? "–" : <Meter value={node.memory_used} most={node.memory_limit ?? node.memory_used} text={`${size(node.memory_used)}${node.memory_limit ? ` of ${size(node.memory_limit)}` : ""}`} />}</td>
+              <td>{node.shm_total === null || node.shm_free === null ? "–" : <Meter value={node.shm_total - node.shm_free} most={node.shm_total} text={`${size(node.shm_total - node.shm_free)} of ${size(node.shm_total)}`} />}</td>
+              <td class="number">{node.oom_kills ?? "–"}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+    </Part>
+  );
+}

@@ -1,0 +1,218 @@
+// The rank grid: one cell a rank, grouped by node, and the same in a few lines of text.
+
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import type { RankColumns } from "../api";
+import { situations } from "../model/columns";
+import { cellAt, layGrid, neighbour, type GridLayout } from "../model/grid";
+import { KINDS, kindOf, sayPhase, type KindName } from "../model/phases";
+import { Table } from "../parts/bits";
+import { CellPainter, type Tint } from "../parts/cells";
+import { color, markPath, sharp, theme } from "../parts/paint";
+import { useWidth } from "../parts/width";
+import { go } from "../router";
+import type { Scene } from "../scene";
+import { duration, plural, ranges, ranks } from "../words";
+import { sayRanks } from "../model/columns";
+
+const MOST_SITUATIONS = 8;
+
+export function RankGrid({ scene }: { scene: Scene }) {
+  const tint = useSignal<Tint>("phase");
+  const cursor = useSignal(-1);
+  const hovered = useSignal(-1);
+  const { ref, width } = useWidth<HTMLDivElement>();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const painter = useMemo(() => new CellPainter(), []);
+  const columns = scene.columns.value;
+  const culprits = scene.culprits.value;
+  const nodes = columns?.nodes.join("\u0000") ?? "";
+  const node = columns?.node.join() ?? "";
+  const layout = useMemo(() => (columns && width ? layGrid(columns.nodes, columns.node, width - 8) : null), [nodes, node, width]);
+
+  useEffect(() => {
+    if (canvas.current && layout && columns) {
+      performance.mark("grid-start");
+      painter.paint(canvas.current, layout, columns, { tint: tint.value, culprits, cursor: cursor.value }, theme.value);
+      performance.measure("grid", "grid-start");
+    }
+  }, [layout, columns, culprits, tint.value, cursor.value, theme.value]);
+
+  if (!columns) return <p class="nothing">No rank has been heard of yet.</p>;
+  const open = (index: number): void => {
+    if (index >= 0) go(scene.link("ranks", columns.rank[index]!).replace(/^#/, ""));
+  };
+  const at = (event: MouseEvent): number => {
+    const bounds = canvas.current!.getBoundingClientRect();
+    return layout ? cellAt(layout, event.clientX - bounds.left - 4, event.clientY - bounds.top - 4) : -1;
+  };
+  const onKey = (event: KeyboardEvent): void => {
+    if (!layout) return;
+    if (event.key === "Enter" || event.key === " ") open(cursor.value);
+    else if (event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End") cursor.value = neighbour(layout, cursor.value, event.key);
+    else if (event.key === "Escape") cursor.value = -1;
+    else return;
+    event.preventDefault();
+  };
+  const told = hovered.value >= 0 ? hovered.value : cursor.value;
+  return (
+    <div class="grid">
+      <div class="grid-head">
+        <Legend tint={tint.value} columns={columns} />
+        <fieldset class="choice">
+          <legend class="offscreen">Colour by</legend>
+          {(["phase", "lag"] as const).map((name) => (
+            <label key={name}>
+              <input type="radio" name="tint" checked={tint.value === name} onChange={() => (tint.value = name)} />
+              {name === "phase" ? "Phase" : "Lag"}
+            </label>
+          ))}
+        </fieldset>
+      </div>
+      <div ref={ref} class="grid-room">
+        <div
+          role="application"
+          aria-roledescription="rank grid"
+          aria-label={`${plural(columns.rank.length, "rank")}. Arrow keys go from rank to rank, Enter opens one.`}
+          tabIndex={0}
+          onKeyDown={onKey}
+          onFocus={() => (cursor.value < 0 && layout ? (cursor.value = layout.order[0] ?? -1) : undefined)}
+          onBlur={() => (cursor.value = -1)}
+          onMouseMove={(event) => (hovered.value = at(event))}
+          onMouseLeave={() => (hovered.value = -1)}
+          onMouseDown={(event) => event.preventDefault()}
+          onClick={(event) => open(at(event))}
+        >
+          <canvas ref={canvas} class={hovered.value >= 0 ? "pointing" : ""} />
+        </div>
+      </div>
+      <p class="told" aria-live={cursor.value >= 0 ? "polite" : "off"}>
+        {told >= 0 && told < columns.rank.length ? <Told columns={columns} index={told} atFault={culprits.has(columns.rank[told]!)} /> : hint(layout, columns)}
+      </p>
+      {columns.absent && (
+        <p class="absent">
+          <strong>Never heard of:</strong> ranks {sayRanks(columns.absent)}.
+        </p>
+      )}
+    </div>
+  );
+}
+
+function hint(layout: GridLayout | null, columns: RankColumns): string {
+  const nodes = layout?.blocks.length ?? 0;
+  return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Point at a cell, or choose one to see its stacks.`;
+}
+
+function Told({ columns, index, atFault }: { columns: RankColumns; index: number; atFault: boolean }) {
+  const rank = columns.rank[index]!;
+  const epoch = columns.epoch[index];
+  const parts = [
+    sayPhase(columns.phases[columns.phase[index]!] ?? "start"),
+    columns.step[index]! >= 0 ? `step ${columns.step[index]}` : "no step yet",
+    epoch === null || epoch === undefined ? "" : `epoch ${epoch}`,
+    columns.lag[index] ? `${plural(columns.lag[index]!, "step")} behind` : "",
+    columns.still_s[index]! > 2 ? `still for ${duration(columns.still_s[index]!)}` : "moving",
+    columns.exception[rank] ?? "",
+    columns.waiting_for[rank] ? `waits for ${columns.waiting_for[rank]}`.replace("waits for waits for", "waits for") : "",
+  ];
+  return (
+    <>
+      <strong>rank {rank}</strong> on {columns.nodes[columns.node[index]!]}
+      {columns.pid[index] ? `, pid ${columns.pid[index]}` : ""}
+      {atFault && <span class="tag fault"> at fault</span>}: {parts.filter(Boolean).join(", ")}
+    </>
+  );
+}
+
+function Legend({ tint, columns }: { tint: Tint; columns: RankColumns }) {
+  const present = useMemo(() => [...new Set(columns.phase.map((phase) => kindOf(columns.phases[phase] ?? "start")))].sort().join(), [columns]);
+  if (tint === "lag") {
+    return (
+      <p class="legend">
+        <span class="lag-scale" aria-hidden="true" /> level with the fastest … far behind
+      </p>
+    );
+  }
+  return (
+    <ul class="legend" aria-label="Phases">
+      {(Object.keys(KINDS) as KindName[]).filter((kind) => present.split(",").includes(kind)).map((kind) => (
+        <li key={kind}>
+          <Swatch kind={kind} />
+          {KINDS[kind].says}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+export function Swatch({ kind }: { kind: KindName }) {
+  const ref = useRef<HTMLCanvasElement>(null);
+  const changed = theme.value;
+  useEffect(() => {
+    const context = sharp(ref.current!, 16, 16);
+    context.clearRect(0, 0, 16, 16);
+    context.fillStyle = color(`phase-${kind}`);
+    context.beginPath();
+    context.roundRect(0, 0, 16, 16, 3);
+    context.fill();
+    context.strokeStyle = color("cell-ink");
+    context.lineWidth = 1.6;
+    context.lineCap = "round";
+    markPath(context, KINDS[kind].mark, 4, 4, 8);
+  }, [kind, changed]);
+  return <canvas ref={ref} class="swatch" aria-hidden="true" />;
+}
+
+/** The grid in words: ranks in the same situation on one line. */
+export function Situations({ scene }: { scene: Scene }) {
+  const found = useComputed(() => (scene.columns.value ? situations(scene.columns.value, scene.culprits.value) : []));
+  const shown = found.value.slice(0, MOST_SITUATIONS);
+  if (!shown.length) return null;
+  return (
+    <Table label="Ranks by situation" class="situations">
+      <thead>
+        <tr>
+          <th scope="col">Ranks</th>
+          <th scope="col">Where</th>
+          <th scope="col" class="number">Step</th>
+          <th scope="col">Waits for, or says</th>
+          <th scope="col" class="number">Still for</th>
+        </tr>
+      </thead>
+      <tbody>
+        {shown.map((line) => (
+          <tr key={`${line.ranks[0]} ${line.phase} ${line.says}`} class={line.atFault ? "at-fault" : ""}>
+            <th scope="row">
+              <a href={scene.link("ranks", line.ranks[0])} aria-label={`Open rank ${line.ranks[0]}`}>
+                {ranges(line.ranks)}
+              </a>
+              {line.ranks.length > 2 && <span class="quiet"> ({line.ranks.length.toLocaleString("en")})</span>}
+              {line.atFault && <span class="tag fault">at fault</span>}
+            </th>
+            <td>
+              <Swatch kind={kindOf(line.phase)} /> {sayPhase(line.phase)}
+              {line.state && <span class="tag">{STATES[line.state] ?? line.state}</span>}
+            </td>
+            <td class="number">{line.step >= 0 ? line.step : "–"}</td>
+            <td>{line.says || <span class="quiet">–</span>}</td>
+            <td class="number">{line.still_s > 2 ? duration(line.still_s) : "moves"}</td>
+          </tr>
+        ))}
+      </tbody>
+      {found.value.length > shown.length && (
+        <caption>and {ranks(found.value.slice(MOST_SITUATIONS).flatMap((line) => line.ranks))} elsewhere</caption>
+      )}
+    </Table>
+  );
+}
+
+export const STATES: Record<string, string> = {
+  T: "stopped",
+  t: "held by a debugger",
+  D: "uninterruptible",
+  X: "gone",
+  Z: "zombie",
+  S: "sleeping",
+  R: "running",
+  I: "idle",
+};

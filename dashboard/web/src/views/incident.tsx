@@ -1,0 +1,111 @@
+// An incident, frozen; and the result of a capture, which has the same shape.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import { API, ask, type ApiError, type Capture } from "../api";
+import { When } from "../parts/bits";
+import { Download } from "../parts/download";
+import type { Incident } from "../records";
+import type { Place } from "../router";
+import { frozen } from "../scene";
+import { detected, NO_VERDICT, plural } from "../words";
+import { Banner } from "./banner";
+import { Body, Lost, Views } from "./evidence_page";
+
+/** Fetches it, then shows it. */
+export function FetchedPage({ page, id, view, rank }: Place & { page: "incident" | "capture" }) {
+  const incident = useSignal<Incident | null>(null);
+  const job = useSignal<string | null>(null);
+  const error = useSignal("");
+  useEffect(() => {
+    incident.value = null;
+    error.value = "";
+    fetchDocument(page, id).then(
+      (found) => {
+        incident.value = found.document;
+        job.value = found.job;
+        if (!found.document) error.value = "This capture has no evidence: no node has answered.";
+      },
+      (problem: ApiError) => (error.value = problem.status === 404 ? `There is no ${page} ${id}; it may have been deleted.` : problem.message),
+    );
+  }, [page, id]);
+  if (error.value) return <Lost title="Nothing to show">{error.value}</Lost>;
+  if (!incident.value) return <main class="page" id="main" aria-busy="true"><p class="nothing">Loading …</p></main>;
+  return <IncidentPage incident={incident.value} page={page} id={id} view={view} rank={rank} job={job.value} />;
+}
+
+async function fetchDocument(page: "incident" | "capture", id: string): Promise<{ document: Incident | null; job: string | null }> {
+  if (page === "incident") {
+    const path = encodeURIComponent(id);
+    const [document, list] = await Promise.all([ask<Incident>(`/incidents/${path}`), jobOf(id)]);
+    return { document, job: list };
+  }
+  const capture = await ask<Capture>(`/captures/${encodeURIComponent(id)}`);
+  return { document: capture.document, job: capture.job };
+}
+
+/** The key of an incident's job, for the way back; the document itself does not know it. */
+async function jobOf(id: string): Promise<string | null> {
+  const answer = await ask<{ incidents: { id: string; job: string }[] }>("/incidents?limit=200").catch(() => null);
+  return answer?.incidents.find((incident) => incident.id === id)?.job ?? null;
+}
+
+interface Props {
+  incident: Incident;
+  page: "incident" | "capture";
+  id: string; // empty in a file from disk
+  view: Place["view"];
+  rank: number | null;
+  job: string | null;
+}
+
+export function IncidentPage({ incident, page, id, view, rank, job }: Props) {
+  const base = `${API}/${page}s/${encodeURIComponent(id)}`;
+  const scene = useMemo(() => frozen(incident, page, id, id ? `${base}.speedscope.json` : null), [incident, page, id]);
+  const name = incident.job.name || incident.job.id;
+  useEffect(() => {
+    document.title = `${incident.status}: ${name} · hangwatch`;
+  }, [incident]);
+  return (
+    <main class="page" id="main">
+      <header class="title">
+        <h1>{job ? <a href={`/jobs/${encodeURIComponent(job)}`}>{name}</a> : name} <span class="quiet">{page === "capture" ? "capture" : "incident"} of <When at={incident.opened_at} /></span></h1>
+        <ul class="facts-line">
+          {incident.job.world_size !== null && <li>{plural(incident.job.world_size, "rank")}</li>}
+          {incident.nodes.length > 0 && <li>{plural(incident.nodes.length, "node")}</li>}
+          {incident.job.launcher && <li>{incident.job.launcher}</li>}
+          {incident.job.command && <li><code>{incident.job.command}</code></li>}
+        </ul>
+        <div class="actions">
+          {id && page === "incident" ? (
+            <>
+              <a class="button" href={`${base}.html`} download>HTML</a>
+              <a class="button" href={`${base}.json`} download>JSON</a>
+            </>
+          ) : (
+            <Download name={`hangwatch-${incident.id}.json`} text={() => JSON.stringify(incident)}>JSON</Download>
+          )}
+        </div>
+      </header>
+      {quietCapture(incident, page) ? (
+        <p class="calm">The job was moving when this was taken; nobody is blamed.</p>
+      ) : (
+        <Banner
+          scene={scene}
+          status={incident.status}
+          verdict={incident.verdict}
+          after={detected(incident)}
+          when={<When at={incident.opened_at} short />}
+          brief={view !== "overview"}
+        />
+      )}
+      <Views scene={scene} view={view} />
+      <Body scene={scene} view={view} rank={rank} job={null} />
+    </main>
+  );
+}
+
+function quietCapture(incident: Incident, page: string): boolean {
+  const { summary, culprits } = incident.verdict;
+  return page === "capture" && !culprits.length && (!summary || summary === NO_VERDICT);
+}

@@ -1,0 +1,150 @@
+// A job, live.
+
+import { useEffect, useMemo } from "preact/hooks";
+import type { Capture, IncidentSummary, JobDetail } from "../api";
+import { LiveJob } from "../live";
+import { Part, Table, When } from "../parts/bits";
+import { StateIcon } from "../parts/icon";
+import { write, type Place } from "../router";
+import { duration, plural, timeOfDay } from "../words";
+import { Banner } from "./banner";
+import { Body, Lost, Views } from "./evidence_page";
+
+export function JobPage({ id, view, rank }: Place) {
+  const live = useMemo(() => new LiveJob(id), [id]);
+  useEffect(() => () => live.close(), [live]);
+  const detail = live.detail.value;
+  useEffect(() => {
+    document.title = `${detail ? `${detail.state}: ${detail.name || detail.id}` : id} · hangwatch`;
+  }, [detail?.state, detail?.name, id]);
+  if (live.gone.value) return <Lost title="Deleted">This job has been deleted.</Lost>;
+  if (live.missing.value) return <Lost title="No such job">There is no job {id}; it may have been deleted.</Lost>;
+  return (
+    <main class="page" id="main" aria-busy={detail === null}>
+      <Title live={live} detail={detail} id={id} />
+      <Announcement detail={detail} />
+      {detail?.judgement && (
+        <Banner
+          scene={live.scene}
+          status={detail.judgement.status}
+          verdict={detail.judgement.verdict}
+          after={<Stillness live={live} />}
+          when={detail.judged_at ? <>judged <When at={detail.judged_at} short /></> : null}
+          brief={view !== "overview"}
+        />
+      )}
+      <Views scene={live.scene} view={view} />
+      {detail === null ? <p class="nothing">Connecting …</p> : <Body scene={live.scene} view={view} rank={rank} job={id} />}
+      {view === "overview" && <Past live={live} />}
+    </main>
+  );
+}
+
+/** For how long nobody has moved; it goes on while the page is open. */
+function Stillness({ live }: { live: LiveJob }) {
+  const columns = live.columns.value;
+  if (!columns?.still_s.length) return null;
+  const still = columns.still_s.reduce((a, b) => Math.min(a, b), Infinity);
+  return <>{still > 2 ? `nothing has moved for ${duration(still)}` : "some ranks still move"}</>;
+}
+
+/** What a screen reader says when the verdict comes or changes. */
+function Announcement({ detail }: { detail: JobDetail | null }) {
+  const verdict = detail?.judgement?.verdict;
+  return (
+    <div class="offscreen" role="status">
+      {detail && (verdict ? `${detail.judgement!.status}, ${verdict.certainty}. ${verdict.summary}` : `Job is ${detail.state}.`)}
+    </div>
+  );
+}
+
+function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; id: string }) {
+  return (
+    <header class="title">
+      <h1>
+        {detail?.name || detail?.id || id}{" "}
+        {detail && (
+          <span class={`state ${detail.state}`}>
+            <StateIcon state={detail.state} /> {detail.state}
+          </span>
+        )}
+      </h1>
+      {detail && (
+        <ul class="facts-line">
+          <li>{detail.world_size === null || detail.world_size === detail.ranks ? plural(detail.ranks, "rank") : `${detail.ranks} of ${detail.world_size} ranks`}</li>
+          <li>{detail.nodes_expected && detail.nodes_expected > detail.nodes ? `${detail.nodes} of ${detail.nodes_expected} nodes` : plural(detail.nodes, "node")}{detail.nodes_silent > 0 && <strong class="missing"> ({detail.nodes_silent} silent)</strong>}</li>
+          <Pace live={live} detail={detail} />
+          <li>started <When at={detail.started_at} /></li>
+          {detail.command && <li><code>{detail.command}</code></li>}
+        </ul>
+      )}
+      <div class="actions">
+        <button type="button" onClick={() => void live.scene.capture!()} disabled={live.capture.value?.state === "asked" || detail === null}>Capture now</button>
+        <CaptureState capture={live.capture.value} error={live.captureError.value} />
+      </div>
+    </header>
+  );
+}
+
+/** Which step, and how fast: by the newest numbers there are. */
+function Pace({ live, detail }: { live: LiveJob; detail: JobDetail }) {
+  const steps = live.columns.value?.step ?? [detail.step, detail.step_max];
+  const [first, last] = [steps.reduce((a, b) => Math.min(a, b), Infinity), steps.reduce((a, b) => Math.max(a, b), -1)];
+  const pace = (live.summary.value ?? detail).steps_per_s;
+  return (
+    <>
+      <li>{last < 0 ? "no step yet" : first === last ? `step ${last}` : `steps ${first} to ${last}`}</li>
+      <li>{pace > 0 ? `${pace.toFixed(pace < 10 ? 2 : 0)} steps/s` : "0 steps/s"}</li>
+    </>
+  );
+}
+
+function CaptureState({ capture, error }: { capture: Capture | null; error: string }) {
+  return (
+    <span class="capture-state" role="status">
+      {error || (capture && <Said capture={capture} />)}
+    </span>
+  );
+}
+
+function Said({ capture }: { capture: Capture }) {
+  const link = write({ page: "capture", id: capture.id, view: "stacks", rank: null });
+  if (capture.state === "asked") return <>asked {plural(capture.nodes_asked.length, "node")}, {capture.nodes_answered.length} answered</>;
+  if (capture.state === "failed") return <>no node answered ({timeOfDay(capture.asked_at)})</>;
+  return <a href={link}>Capture of {timeOfDay(capture.done_at ?? capture.asked_at)}</a>;
+}
+
+function Past({ live }: { live: LiveJob }) {
+  const found = live.incidents.value;
+  if (!found.length) return null;
+  return (
+    <Part title="Incidents of this job">
+      <IncidentTable found={found} />
+    </Part>
+  );
+}
+
+export function IncidentTable({ found }: { found: IncidentSummary[] }) {
+  return (
+    <Table label="Incidents">
+      <thead>
+        <tr>
+          <th scope="col">When</th>
+          <th scope="col">Status</th>
+          <th scope="col">What happened</th>
+          <th scope="col">Cause</th>
+        </tr>
+      </thead>
+      <tbody>
+        {found.map((incident) => (
+          <tr key={incident.id}>
+            <th scope="row"><a href={write({ page: "incident", id: incident.id, view: "overview", rank: null })}><When at={incident.opened_at} /></a></th>
+            <td><span class={`state ${incident.status}`}><StateIcon state={incident.status} /> {incident.status}</span></td>
+            <td class="wide">{incident.summary}</td>
+            <td>{incident.cause} <span class="quiet">{incident.certainty}</span></td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}

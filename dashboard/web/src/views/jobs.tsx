@@ -1,0 +1,131 @@
+// All jobs; and, where there is none, how to connect one.
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import { ask, type JobSummary } from "../api";
+import { Nothing, Part, Table, When } from "../parts/bits";
+import { Copy } from "../parts/copy";
+import { StateIcon } from "../parts/icon";
+import { write } from "../router";
+import { session } from "../session";
+import { connect } from "../stream";
+import { parseClean, plural } from "../words";
+import { JobsStore } from "../jobs";
+
+const PAGE = 100;
+
+export function JobsPage() {
+  const store = useMemo(() => new JobsStore(), []);
+  const search = useSignal("");
+  const found = useSignal<JobSummary[] | null>(null);
+  useEffect(() => {
+    document.title = "Jobs · hangwatch";
+    return connect(null, {
+      jobs: (data) => store.merge(parseClean<{ jobs: JobSummary[] }>(data).jobs),
+      gone: (data) => store.remove((JSON.parse(data) as { job: string }).job),
+    });
+  }, []);
+  useEffect(() => {
+    const wanted = search.value.trim();
+    if (!wanted) {
+      found.value = null;
+      return;
+    }
+    const wait = setTimeout(() => {
+      ask<{ jobs: JobSummary[] }>(`/jobs?search=${encodeURIComponent(wanted)}&limit=${PAGE}`).then((answer) => (found.value = answer.jobs), () => undefined);
+    }, 200);
+    return () => clearTimeout(wait);
+  }, [search.value]);
+  const jobs = found.value?.map((job) => store.jobs.value.get(job.key) ?? job) ?? store.sorted.value;
+  const empty = store.known.value && store.jobs.value.size === 0;
+  return (
+    <main class="page" id="main" aria-busy={!store.known.value}>
+      <header class="title">
+        <h1>Jobs</h1>
+        {!empty && (
+          <label class="search">
+            <span class="offscreen">Search jobs</span>
+            <input type="search" placeholder="Search by name, id or command" value={search.value} onInput={(event) => (search.value = event.currentTarget.value)} />
+          </label>
+        )}
+      </header>
+      {empty ? <HowToConnect /> : jobs.length ? <JobTable jobs={jobs} /> : <Nothing>{store.known.value ? `No job matches “${search.value}”.` : "Connecting …"}</Nothing>}
+    </main>
+  );
+}
+
+function JobTable({ jobs }: { jobs: JobSummary[] }) {
+  return (
+    <Table label="Jobs" class="jobs">
+      <thead>
+        <tr>
+          <th scope="col">Job</th>
+          <th scope="col">State</th>
+          <th scope="col" class="number">Ranks</th>
+          <th scope="col" class="number">Nodes</th>
+          <th scope="col" class="number">Step</th>
+          <th scope="col" class="number">Steps/s</th>
+          <th scope="col">Last incident</th>
+          <th scope="col">Last heard of</th>
+        </tr>
+      </thead>
+      <tbody>
+        {jobs.slice(0, 2 * PAGE).map((job) => <JobRow key={job.key} job={job} />)}
+      </tbody>
+    </Table>
+  );
+}
+
+function JobRow({ job }: { job: JobSummary }) {
+  return (
+    <tr class={job.state}>
+      <th scope="row">
+        <a href={write({ page: "job", id: job.key, view: "overview", rank: null })}>{job.name || job.id}</a>
+        <span class="quiet command" title={job.command}>{job.command}</span>
+      </th>
+      <td>
+        <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>
+        {job.state_text.startsWith(`${job.state}: `) && <span class="sentence-line">{job.state_text.slice(job.state.length + 2)}</span>}
+        {job.warnings > 0 && <span class="tag">{plural(job.warnings, "warning")}</span>}
+      </td>
+      <td class="number">{(job.world_size ?? job.ranks).toLocaleString("en")}</td>
+      <td class="number">{job.nodes.toLocaleString("en")}{job.nodes_silent > 0 && <span class="tag">{job.nodes_silent} silent</span>}</td>
+      <td class="number">{job.step < 0 ? "–" : job.step.toLocaleString("en")}</td>
+      <td class="number">{job.steps_per_s ? job.steps_per_s.toFixed(job.steps_per_s < 10 ? 2 : 0) : "–"}</td>
+      <td>
+        {job.incident ? (
+          <a href={write({ page: "incident", id: job.incident.id, view: "overview", rank: null })}>{job.incident.cause}, <When at={job.incident.opened_at} brief /></a>
+        ) : (
+          <span class="quiet">none</span>
+        )}
+      </td>
+      <td><When at={job.last_seen_at} brief /></td>
+    </tr>
+  );
+}
+
+export function HowToConnect() {
+  const token = session.value?.required ? "HANGWATCH_TOKEN=INGEST_TOKEN " : "";
+  const address = location.origin;
+  const run = `${token}hangwatch run --dashboard ${address} -- torchrun --nproc-per-node 8 train.py`;
+  const attach = `hangwatch.attach(model, loader, dashboard="${address}")`;
+  return (
+    <Part title="No job has reported yet">
+      <p>Put <code>hangwatch run</code> before the command that starts your job, on every node. The code stays as it is:</p>
+      <Command text={run} />
+      <p>or, from inside the training script:</p>
+      <Command text={`import hangwatch\n\n${attach}`} />
+      {token && <p class="quiet">INGEST_TOKEN is the dashboard's own token for sending; ask whoever started it.</p>}
+      <p class="quiet">The job appears here by itself, a second or two after its first process has started. No job at hand? <code>hangwatch demo</code> hangs a small one and shows it on a dashboard of its own.</p>
+    </Part>
+  );
+}
+
+function Command({ text }: { text: string }) {
+  return (
+    <div class="command-line">
+      <pre tabIndex={0}>{text}</pre>
+      <Copy text={text} what="the command" />
+    </div>
+  );
+}

@@ -1,0 +1,150 @@
+// Stacks of all ranks, merged: a frame is as wide as it has ranks in it.
+
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { isUser } from "../model/frames";
+import { at as nodeAt, layOut, userOnly, type Box } from "../model/icicle";
+import { speedscope } from "../model/speedscope";
+import { Nothing, Part } from "../parts/bits";
+import { Download } from "../parts/download";
+import type { StackNode } from "../records";
+import type { Scene } from "../scene";
+import { place, plural, ranges, ranks } from "../words";
+import { EvidenceNote } from "./evidence_note";
+import { Thread } from "./rank";
+
+const ROW = 24;
+const MOST_LINKS = 48;
+
+export function StacksView({ scene }: { scene: Scene }) {
+  const ownOnly = useSignal(false);
+  const zoomed = useSignal("");
+  const chosen = useSignal("");
+  const doc = scene.doc.value;
+  const tree = useComputed(() => {
+    const whole = scene.doc.value?.stack_tree ?? [];
+    return ownOnly.value ? userOnly(whole) : whole;
+  });
+  useEffect(() => {
+    chosen.value = whereTheyStand(tree.value, scene.culprits.value);
+  }, [doc, ownOnly.value, scene.culprits.value]);
+  if (!doc?.stack_tree.length) {
+    return (
+      <Nothing>
+        {doc ? "The stacks could not be had; the evidence view says why." : "Stacks are taken when a job stops, or when you ask for them."} <EvidenceNote scene={scene} />
+      </Nothing>
+    );
+  }
+  const root = zoomed.value ? nodeAt(tree.value, zoomed.value) : null;
+  const shown: readonly StackNode[] = root ? [root] : tree.value;
+  const picked = chosen.value ? nodeAt(tree.value, chosen.value) : null;
+  const total = new Set(tree.value.flatMap((node) => node.ranks)).size;
+  const choose = (path: string): void => {
+    chosen.value = chosen.value === path ? "" : path;
+  };
+  return (
+    <Part
+      title="Stacks of all ranks"
+      note={
+        <span class="tools">
+          <EvidenceNote scene={scene} />
+          <label><input type="checkbox" checked={ownOnly.value} onChange={() => { ownOnly.value = !ownOnly.value; zoomed.value = ""; }} /> your code only</label>
+          {scene.speedscope ? (
+            <a class="button" href={scene.speedscope} download>Download for speedscope</a>
+          ) : (
+            <Download name={`hangwatch-${doc.id}.speedscope.json`} text={() => speedscope(doc)}>Download for speedscope</Download>
+          )}
+        </span>
+      }
+    >
+      <p class="quiet">
+        A frame is as wide as the ranks that are in it ({plural(total, "rank")}); the outermost is on top. Where a branch is outlined, ranks stand elsewhere than most.
+      </p>
+      {root && (
+        <p>
+          <button type="button" onClick={() => (zoomed.value = "")}>Whole tree</button> from {root.frame.function}
+        </p>
+      )}
+      <Icicle nodes={shown} prefix={root ? zoomed.value : ""} scene={scene} chosen={chosen.value} total={total} onChoose={choose} />
+      {picked ? (
+        <Chosen node={picked} path={chosen.value} scene={scene} onZoom={() => (zoomed.value = zoomed.value === chosen.value ? "" : chosen.value)} />
+      ) : (
+        <p class="told">Choose a frame to see which ranks are in it, and each rank's own stacks.</p>
+      )}
+    </Part>
+  );
+}
+
+/** The innermost frame of the ranks at fault: chosen at first, for that is what the reader looks for. */
+function whereTheyStand(tree: readonly StackNode[], culprits: ReadonlySet<number>): string {
+  return layOut(tree).find((box) => box.ends.some((rank) => culprits.has(rank)))?.path ?? "";
+}
+
+interface IcicleProps {
+  nodes: readonly StackNode[];
+  prefix: string;
+  scene: Scene;
+  chosen: string;
+  total: number;
+  onChoose: (path: string) => void;
+}
+
+function Icicle({ nodes, prefix, scene, chosen, total, onChoose }: IcicleProps) {
+  const boxes = layOut(nodes);
+  const deepest = Math.max(...boxes.map((box) => box.depth));
+  const path = (box: Box): string => (prefix ? prefix + box.path.replace(/^\/0/, "") : box.path);
+  return (
+    <div class="icicle-room">
+      <div class="icicle" role="group" aria-label="Merged stacks" style={{ height: `${(deepest + 1) * ROW}px` }}>
+        {boxes.map((box) => (
+          <BoxButton key={box.path} box={box} chosen={path(box) === chosen} scene={scene} total={total} onChoose={() => onChoose(path(box))} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function BoxButton({ box, chosen, scene, total, onChoose }: { box: Box; chosen: boolean; scene: Scene; total: number; onChoose: () => void }) {
+  const { frame, ranks: whose } = box.node;
+  const blamed = whose.some((rank) => scene.culprits.value.has(rank)) && whose.length < total;
+  const kind = frame.native ? "native" : isUser(frame) ? "user" : "library";
+  return (
+    <button
+      type="button"
+      class={`box ${kind} ${box.minority ? "minority" : ""} ${blamed ? "blamed" : ""}`}
+      aria-pressed={chosen}
+      aria-label={`${frame.function}, ${place(frame)}, ${ranks(whose)}`}
+      title={`${frame.function}\n${frame.file}${frame.line ? `:${frame.line}` : ""}\n${ranks(whose)}`}
+      style={{ left: `${box.x * 100}%`, width: `${box.width * 100}%`, top: `${box.depth * ROW}px` }}
+      onClick={onChoose}
+    >
+      <span class="f">{frame.function}</span> <span class="p">{place(frame)}</span>
+      {box.ends.length > 0 && <span class="r">{ranges(box.ends)}</span>}
+    </button>
+  );
+}
+
+function Chosen({ node, path, scene, onZoom }: { node: StackNode; path: string; scene: Scene; onZoom: () => void }) {
+  const { frame, ranks: whose } = node;
+  const alone = whose.length === 1 ? scene.doc.value?.ranks.find((rank) => rank.rank === whose[0]) : undefined;
+  return (
+    <div class="chosen">
+      <p>
+        <code>{frame.function}</code> <span class="quiet">{frame.file}{frame.line ? `:${frame.line}` : ""}</span>{" "}
+        {path.split("/").length > 2 && <button type="button" onClick={onZoom}>Zoom to this frame</button>}
+      </p>
+      <p>
+        <strong>{ranks(whose)}</strong> {whose.length > 1 ? "are" : "is"} in it. A rank's own stacks:
+      </p>
+      <ul class="rank-links">
+        {whose.slice(0, MOST_LINKS).map((rank) => (
+          <li key={rank}>
+            <a href={scene.link("ranks", rank)} class={scene.culprits.value.has(rank) ? "fault" : ""}>rank {rank}</a>
+          </li>
+        ))}
+        {whose.length > MOST_LINKS && <li class="quiet">and {whose.length - MOST_LINKS} more</li>}
+      </ul>
+      {alone?.stacks.map((stack) => <Thread key={stack.thread_id} stack={stack} />)}
+    </div>
+  );
+}

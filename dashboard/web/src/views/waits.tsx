@@ -1,0 +1,103 @@
+// Who waits for whom, drawn small, and in sentences below.
+
+import { Nothing } from "../parts/bits";
+import { waitGraph, type WaitEdge, type WaitGraph, type WaitNode } from "../model/waits";
+import type { Scene } from "../scene";
+import { place, ranges, ranks } from "../words";
+
+const BOX = { left: 26, width: 186, right: 130, height: 42, gap: 56 };
+
+export function Waits({ scene }: { scene: Scene }) {
+  const verdict = scene.verdict.value;
+  if (!verdict?.waits.length) {
+    return <Nothing>{verdict ? "No rank waits for another one in this verdict." : "Nobody is stuck: there is nothing to draw."}</Nothing>;
+  }
+  const graph = waitGraph(verdict.waits, verdict.culprits);
+  return (
+    <div class="waits">
+      <Drawing graph={graph} />
+      <ol>
+        {graph.edges.map((edge) => (
+          <li key={`${edge.from} ${edge.what}`}>
+            <a href={scene.link("ranks", graph.nodes[edge.from]!.ranks[0])}>{ranks(graph.nodes[edge.from]!.ranks)}</a>{" "}
+            {sentence(graph, edge)}
+          </li>
+        ))}
+      </ol>
+      {graph.cut > 0 && <p class="quiet">and {graph.cut} further waits</p>}
+    </div>
+  );
+}
+
+function sentence(graph: WaitGraph, edge: WaitEdge): string {
+  const many = graph.nodes[edge.from]!.ranks.length > 1;
+  const whom = edge.to.flatMap((index) => graph.nodes[index]!.ranks);
+  const at = edge.where ? ` (${place(edge.where)})` : "";
+  return `${many ? "wait" : "waits"}${whom.length ? ` for ${ranks(whom)}` : ""} in ${edge.what}${at}`;
+}
+
+/** Boxes below one another; arrows to the next one down, back up on the right, over others on the left. */
+function Drawing({ graph }: { graph: WaitGraph }) {
+  const tall = graph.nodes.length * (BOX.height + BOX.gap) - BOX.gap + 4;
+  const wide = BOX.left + BOX.width + BOX.right;
+  const says = graph.edges.map((edge) => `${ranks(graph.nodes[edge.from]!.ranks)} ${sentence(graph, edge)}`).join("; ");
+  return (
+    <svg class="drawing" viewBox={`0 0 ${wide} ${tall}`} width={wide} height={tall} role="img" aria-label={says}>
+      <defs>
+        <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
+          <path d="M0 0 8 4 0 8Z" />
+        </marker>
+      </defs>
+      {graph.edges.flatMap((edge) => edge.to.map((to) => <Arrow key={`${edge.from}-${to}`} from={edge.from} to={to} what={edge.what} />))}
+      {graph.nodes.map((node, index) => <Box key={node.ranks.join()} node={node} y={top(index)} />)}
+    </svg>
+  );
+}
+
+function top(index: number): number {
+  return 2 + index * (BOX.height + BOX.gap);
+}
+
+function Box({ node, y }: { node: WaitNode; y: number }) {
+  const middle = BOX.left + BOX.width / 2;
+  const name = `${node.ranks.length > 1 ? "ranks" : "rank"} ${ranges(node.ranks)}`;
+  return (
+    <g class={`node ${node.atFault ? "fault" : ""}`}>
+      <rect x={BOX.left} y={y} width={BOX.width} height={BOX.height} rx="5" />
+      <text x={middle} y={y + (node.atFault ? 18 : 26)} class="name">{clip(name, 21)}</text>
+      {node.atFault && <text x={middle} y={y + 33} class="why">at fault</text>}
+    </g>
+  );
+}
+
+function Arrow({ from, to, what }: { from: number; to: number; what: string }) {
+  const [call = what, group = ""] = what.split(/ of (?=group )/);
+  if (to === from + 1) {
+    const x = BOX.left + 26;
+    const y = top(from) + BOX.height;
+    return (
+      <g class="edge">
+        <path d={`M${x} ${y} V${top(to) - 2}`} />
+        <text x={x + 10} y={y + (group ? 22 : 30)}>{clip(call, 26)}</text>
+        <text x={x + 10} y={y + 38}>{clip(group, 26)}</text>
+      </g>
+    );
+  }
+  const back = to < from;
+  const side = back ? BOX.left + BOX.width : BOX.left;
+  const reach = back ? Math.min(18 + 8 * (from - to), 40) : -Math.min(10 + 6 * (to - from), 24);
+  const start = top(from) + BOX.height * 0.5;
+  const end = top(to) + BOX.height * (back ? 0.62 : 0.38);
+  const middle = (start + end) / 2;
+  return (
+    <g class="edge">
+      <path d={`M${side} ${start} C${side + reach} ${start} ${side + reach} ${end} ${side + (back ? 2 : -2)} ${end}`} />
+      {back && <text x={side + reach * 0.75 + 6} y={middle - (group ? 3 : -4)}>{clip(call, 14)}</text>}
+      {back && <text x={side + reach * 0.75 + 6} y={middle + 13}>{clip(group, 14)}</text>}
+    </g>
+  );
+}
+
+function clip(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
