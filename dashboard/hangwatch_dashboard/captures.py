@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from hangwatch import wire
 from hangwatch.records import NodeCapture, NodeCommand
+from hangwatch.report.incident import new_id
 from hangwatch_dashboard import judge, merge
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveCapture, LiveJob
@@ -110,20 +111,22 @@ class Captures:
             log.exception("capture %s could not be judged", row.id)
         try:
             await asyncio.wrap_future(self._store.put_capture(row))
-            if judged is not None and self.judged is not None:
-                await self.judged(job, row, judged)
         except Exception:
-            log.exception("the judgement of capture %s could not be kept", row.id)
-        finally:
-            row = replace(row, document=None, nodes_answered=tuple(sorted(capture.answered)))
-            job.last_capture, job.capture = row, None
-            self._finishing.discard(row.id)
-            self._publish(job, row)
+            log.exception("capture %s could not be kept", row.id)
+        row = replace(row, document=None, nodes_answered=tuple(sorted(capture.answered)))
+        job.last_capture, job.capture = row, None
+        self._finishing.discard(row.id)
+        self._publish(job, row)
+        if judged is not None and self.judged is not None:
+            try:
+                await self.judged(job, row, judged)
+            except Exception:
+                log.exception("the judgement of capture %s could not be kept", row.id)
 
     async def _judge(self, job: LiveJob, capture: LiveCapture) -> judge.Judged:
         parts = await run_in_threadpool(self._store.parts_of, capture.row.id)
         rest = merge.remainder(job, {part.node for part in parts}, self._clock())
-        case = judge.Case(capture.row.id, self._clock(), tuple(parts), wire.dumps(rest))
+        case = judge.Case(new_id(), self._clock(), tuple(parts), wire.dumps(rest))
         started = time.monotonic()
         if self._diagnose is None and case.size > judge.LARGE_BYTES:
             judged = await run_in_threadpool(judge.judge_apart, case)

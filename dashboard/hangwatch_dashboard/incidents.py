@@ -40,18 +40,19 @@ class Incidents:
     async def judged(self, job: LiveJob, capture: CaptureRow, judged: judge.Judged) -> None:
         """Takes note of a judgement of all nodes."""
         judgement = judged.judgement
-        await self._note(job, judgement)
-        if judgement.status not in WORTH_AN_INCIDENT:
-            return
         known = await self._open(job)
+        if judgement.status not in WORTH_AN_INCIDENT:
+            if known is None:
+                await self._note(job, judgement)
+            return
         if known is None:
+            self._believe(job, judgement)
             await self.keep(job, judged.head, judged.document, change="opened")
-        elif known.id in self._local or surer(judgement, known):
+        elif surer(judgement, known) or (known.id in self._local and not surer(known, judgement)):
+            self._believe(job, judgement)
             await self._sharpen(job, known, judged)
 
     async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged) -> None:
-        if known.id in self._local and surer(known, judged.judgement):
-            return  # the node knew more than all of them together do
         self._local.discard(known.id)
         changes: dict[str, Any] = {
             "id": known.id,
@@ -75,7 +76,7 @@ class Incidents:
             return known.id
         if not alone and found.status is not Status.RECOVERED:
             self._local.add(found.id)
-        await self._note(job, Judgement(found.status, found.stage, found.verdict))
+        self._believe(job, Judgement(found.status, found.stage, found.verdict))
         found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
         document = await run_in_threadpool(judge.packed, found)
         new = known is None and await run_in_threadpool(self._store.incident, found.id) is None
@@ -104,16 +105,15 @@ class Incidents:
             closed_at=head.closed_at,
         )
         message = "recovered" if change == "recovered" else "opened"
-        await asyncio.wrap_future(self._store.put_incident(row, message, self._clock() + wait_s))
-        ended = head.closed_at is not None
-        job.incident = "" if ended else head.id
+        job.incident = "" if head.closed_at is not None else head.id
+        due_at = self._clock() + wait_s
+        await asyncio.wrap_future(self._store.put_incident(row, message, due_at, self._run_values(job)))
         job.last_incident = summary
         job.facts_revision += 1
         if change == "opened":
             self._still[job.key] = {
                 beat.rank: beat.progress for _, beat in job.ranked() if beat.still_s >= QUICK_S or beat.blocked
             }
-        await self._note(job, job.judgement)
         self._hub.publish("incident", {"change": change, "incident": summary})
 
     async def close_if_moving(self, job: LiveJob, now: float) -> None:
@@ -151,18 +151,22 @@ class Incidents:
             return None
         return await run_in_threadpool(_read, row.document)
 
-    async def _note(self, job: LiveJob, judgement: Judgement | None) -> None:
+    def _believe(self, job: LiveJob, judgement: Judgement | None) -> None:
         job.judgement, job.judged_at = judgement, self._clock()
         job.facts_revision += 1
-        await asyncio.wrap_future(
-            self._store.put_run(
-                job.key,
-                judgement=pack(wire.encode(judgement)) if judgement else None,
-                judged_at=job.judged_at,
-                open_incident=job.incident or None,
-                changed_at=self._clock(),
-            )
-        )
+
+    async def _note(self, job: LiveJob, judgement: Judgement | None) -> None:
+        self._believe(job, judgement)
+        await asyncio.wrap_future(self._store.put_run(job.key, **self._run_values(job)))
+
+    def _run_values(self, job: LiveJob) -> dict[str, Any]:
+        """What is stored of a run's judgement, for the other processes and for after a restart."""
+        return {
+            "judgement": pack(wire.encode(job.judgement)) if job.judgement else None,
+            "judged_at": job.judged_at,
+            "open_incident": job.incident or None,
+            "changed_at": self._clock(),
+        }
 
 
 def surer(new: Judgement | Incident, known: Judgement | Incident) -> bool:

@@ -23,6 +23,7 @@ from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.watch import Watch
 
 DAY_S = 86_400.0
+STALE_CAPTURE_S = 120.0
 RETENTION_S = 3600.0  # how often old things are deleted
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,9 @@ class Service:
 
     async def start(self) -> None:
         """Loads what was alive, and begins to watch."""
-        await self.registry.load_recent(self.clock())
+        now = self.clock()
+        await asyncio.wrap_future(self.store.fail_captures(now - STALE_CAPTURE_S, now))
+        await self.registry.load_recent(now)
         self._tasks = [asyncio.create_task(work) for work in (self.watch.run(), self._forget())]
 
     async def stop(self) -> None:

@@ -6,7 +6,7 @@ dashboard process among several on one PostgreSQL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
@@ -195,6 +195,11 @@ class Store:
 
         return self.writer.submit(write)
 
+    def fail_captures(self, before: float, now: float) -> Future[Any]:
+        """Ends captures that nobody finishes any more, because the process that would have has gone."""
+        stale = sa.and_(captures.c.state == "asked", captures.c.asked_at < before)
+        return self._submit(sa.update(captures).where(stale).values(state="failed", done_at=now, changed_at=now))
+
     def parts_of(self, capture: str) -> list[PartRow]:
         return self._all(PartRow, select(parts).where(parts.c.capture == capture))
 
@@ -222,13 +227,18 @@ class Store:
 
     # ------------------------------------------------------------ incidents
 
-    def put_incident(self, row: IncidentRow, message: str = "", now: float = 0.0) -> Future[Any]:
-        """Keeps an incident, new or changed, and in the same breath the message that people are to get."""
+    def put_incident(
+        self, row: IncidentRow, message: str = "", due_at: float = 0.0, run: Mapping[str, Any] | None = None
+    ) -> Future[Any]:
+        """Keeps an incident, new or changed, and in the same transaction what it changes of its run, and the message
+        that people are to get."""
 
         def write(connection: Connection) -> None:
             connection.execute(self._upsert(incidents, vars(row)))
+            if run:
+                connection.execute(sa.update(runs).where(runs.c.key == row.run).values(**run))
             if message:
-                values = {"incident": row.id, "kind": message, "due_at": now}
+                values = {"incident": row.id, "kind": message, "due_at": due_at}
                 connection.execute(self._insert(messages).values(**values).on_conflict_do_nothing())
             self._tell(connection)
 

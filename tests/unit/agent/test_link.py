@@ -40,9 +40,9 @@ def _no_long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(courier, "LONGEST_PAUSE_S", 0.05)
 
 
-def link_to(stub: Stub, spool: Path, said: list[str] | None = None, **settings: str) -> Link:
+def link_to(stub: Stub, spool: Path, said: list[str] | None = None, token: str = "") -> Link:
     lines = [] if said is None else said
-    given = Settings(dashboard=stub.address, **settings)
+    given = Settings(dashboard=stub.address, token=token)
     return Link(given, spool, JOB, say=lines.append, node="node-a")
 
 

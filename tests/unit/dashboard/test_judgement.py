@@ -1,0 +1,343 @@
+"""Judgement across nodes: who is asked when, what is shown to the diagnosis, and what becomes of its answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hangwatch.records import (
+    Certainty,
+    Job,
+    Judgement,
+    NodeFacts,
+    RankEvidence,
+    Reading,
+    Snapshot,
+    Stage,
+    Status,
+    Verdict,
+)
+from hangwatch_dashboard import captures, live
+from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
+from tests.unit.dashboard.conftest import Judge
+from tests.unit.dashboard.nodes import Dashboard, FakeNode
+
+Pair = tuple[FakeNode, FakeNode]
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return FakeNode(), FakeNode("node-b", (2, 3))
+
+
+def hang(pair: Pair) -> None:
+    for node in pair:
+        node.still_s, node.blocked = 3.0, True
+
+
+def part_of(node: FakeNode) -> Snapshot:
+    """The evidence that a node would take of the example's job."""
+    whole = uneven_steps_snapshot()
+    ranks = tuple(rank for rank in whole.ranks if rank.rank in node.ranks)
+    return replace(whole, ranks=ranks, nodes=(NodeFacts(host=node.name, ranks=node.ranks),))
+
+
+def asked(dashboard: Dashboard, node: FakeNode) -> str:
+    """The request that the node is told of with the answer to its next batches."""
+    commands: list[dict[str, str]] = dashboard.until(lambda: dashboard.send(node)["commands"])
+    assert [command["kind"] for command in commands] == ["capture"]
+    return commands[0]["request"]
+
+
+def answer(dashboard: Dashboard, *nodes: FakeNode) -> None:
+    """All nodes do what they are asked."""
+    for node in nodes:
+        request = asked(dashboard, node)
+        assert dashboard.post("capture", node.capture(part_of(node), request)).status_code == 200
+
+
+def open_incident(dashboard: Dashboard, pair: Pair) -> dict[str, Any]:
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    answer(dashboard, *pair)
+    (found,) = dashboard.until(lambda: dashboard.get("/incidents")["incidents"])
+    incident: dict[str, Any] = found
+    return incident
+
+
+def test_a_stall_makes_all_nodes_capture_and_one_incident(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    found = open_incident(dashboard, pair)
+    assert (found["cause"], found["status"], found["culprits"]) == ("uneven-steps", "hung", [3])
+    (seen,) = judge.seen
+    assert [rank.rank for rank in seen.ranks] == [0, 1, 2, 3]
+    assert {facts.host for facts in seen.nodes} == {"node-a", "node-b"}
+    job = dashboard.job
+    assert (job["state"], job["open_incident"], job["capture"]["state"]) == ("hung", found["id"], "done")
+    assert job["state_text"].startswith("hung: ")
+    whole = dashboard.get(f"/incidents/{found['id']}")
+    assert (whole["schema"], len(whole["ranks"]), len(whole["stack_tree"]) > 0) == ("hangwatch.incident/1", 4, True)
+
+
+def test_downloads_of_an_incident(dashboard: Dashboard, pair: Pair) -> None:
+    id = open_incident(dashboard, pair)["id"]
+    for ending, kind in (
+        (".html", "text/html"),
+        (".json", "application/json"),
+        (".speedscope.json", "application/json"),
+    ):
+        got = dashboard.client.get(f"/api/v1/incidents/{id}{ending}")
+        assert got.status_code == 200
+        assert got.headers["content-type"].startswith(kind)
+        assert got.headers["content-disposition"] == f'attachment; filename="incident-{id}{ending}"'
+    assert dashboard.client.get("/api/v1/incidents/other.html").status_code == 404
+
+
+def test_a_deleted_incident_is_gone(dashboard: Dashboard, pair: Pair) -> None:
+    id = open_incident(dashboard, pair)["id"]
+    assert dashboard.client.delete(f"/api/v1/incidents/{id}").status_code == 204
+    assert dashboard.get("/incidents")["total"] == 0
+    assert dashboard.job["incident"] is None
+
+
+def test_moving_ranks_close_the_incident(dashboard: Dashboard, pair: Pair) -> None:
+    id = open_incident(dashboard, pair)["id"]
+    for node in pair:
+        node.step, node.still_s, node.blocked = 11, 0.0, False
+        dashboard.send(node)
+    found = dashboard.until(lambda: dashboard.get("/incidents?status=recovered")["incidents"])
+    assert [(one["id"], one["status"]) for one in found] == [(id, "recovered")]
+    assert dashboard.get(f"/incidents/{id}")["closed_at"] is not None
+    assert dashboard.job["state"] == "running"
+
+
+def test_a_job_that_only_waits_has_no_incident(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    judge.says = replace(uneven_steps_judgement(), status=Status.WAITING)
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    answer(dashboard, *pair)
+    dashboard.until(lambda: dashboard.job["state"] == "waiting")
+    assert dashboard.get("/incidents")["total"] == 0
+    for node in pair:
+        node.step, node.still_s, node.blocked = 11, 0.0, False
+        dashboard.send(node)
+    dashboard.until(lambda: dashboard.job["state"] == "running")
+
+
+def test_a_surer_verdict_replaces_the_first_one_under_the_same_name(
+    dashboard: Dashboard, pair: Pair, judge: Judge
+) -> None:
+    sure = judge.says
+    judge.says = verdict(Certainty.UNDETERMINED)
+    first = open_incident(dashboard, pair)
+    judge.says = sure
+    assert dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures").status_code == 202
+    answer(dashboard, *pair)
+    dashboard.until(lambda: dashboard.get("/incidents")["incidents"][0]["certainty"] == "proven")
+    (found,) = dashboard.get("/incidents")["incidents"]
+    assert (found["id"], found["cause"], found["opened_at"]) == (first["id"], "uneven-steps", first["opened_at"])
+    judge.says = verdict(Certainty.UNDETERMINED)
+    dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures")
+    answer(dashboard, *pair)
+    dashboard.until(lambda: len(judge.seen) == 3)
+    assert dashboard.get("/incidents")["incidents"][0]["certainty"] == "proven"
+
+
+def verdict(certainty: Certainty) -> Judgement:
+    return Judgement(Status.HUNG, Stage.STEP, Verdict("undetermined", certainty, "Nobody knows."))
+
+
+def test_a_node_that_falls_silent_is_evidence(
+    dashboard: Dashboard, pair: Pair, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hangwatch_dashboard.notice.SILENT_AFTER_S", 1.0)
+    monkeypatch.setattr("hangwatch_dashboard.merge.SILENT_AFTER_S", 1.0)
+    monkeypatch.setattr(captures, "SILENT_S", 0.8)
+    for node in pair:
+        dashboard.send(node)
+    request = asked(dashboard, pair[0])  # only this one goes on sending
+    dashboard.post("capture", pair[0].capture(part_of(pair[0]), request))
+    (seen,) = dashboard.until(lambda: judge.seen)
+    facts = {node.host: node for node in seen.nodes}
+    assert facts["node-b"].silent_s >= 1.0
+    assert facts["node-a"].silent_s == 0.0
+    assert [rank.rank for rank in seen.ranks] == [0, 1, 2, 3]
+    silent = seen.ranks[3]
+    assert (silent.host, silent.stacks) == ("node-b", ())
+    assert silent.reading is not None
+    assert silent.reading.progress.step == 10
+    assert silent.reading.heads[0].members == (0, 1, 2, 3)
+    assert any("node-b did not answer" in note.detail for note in seen.notes)
+
+
+def test_a_node_that_does_not_answer_is_not_waited_for_for_ever(
+    dashboard: Dashboard, pair: Pair, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captures, "DEADLINE_S", 1.0)
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    answer(dashboard, pair[0])
+    dashboard.until(lambda: dashboard.send(pair[1]) and judge.seen)
+    assert [rank.rank for rank in judge.seen[0].ranks] == [0, 1, 2, 3]
+
+
+def test_clocks_of_nodes_are_corrected(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    pair[1].clock_offset = 100.0
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    moment = time.time()
+    for node in pair:
+        request = asked(dashboard, node)
+        at = moment + node.clock_offset
+        ranks = tuple(RankEvidence(rank, reading=reading(rank, node, at)) for rank in node.ranks)
+        dashboard.post("capture", node.capture(Snapshot(JOB, at, ranks, nodes=(NodeFacts(node.name),)), request))
+    (seen,) = dashboard.until(lambda: judge.seen)
+    taken = [rank.reading.taken_at for rank in seen.ranks if rank.reading]
+    assert max(taken) - min(taken) < 1.0
+    assert abs({facts.host: facts.clock_offset_s for facts in seen.nodes}["node-b"] - 100.0) < 1.0
+
+
+JOB = Job("10.0.0.1:29500", "resnet", 4)
+
+
+def reading(rank: int, node: FakeNode, at: float) -> Reading:
+    identity = node.greeting(at).ranks[rank % 2]
+    return Reading(identity, at)
+
+
+def test_a_job_on_one_node_is_judged_by_its_watchdog(dashboard: Dashboard, judge: Judge) -> None:
+    node = FakeNode(ranks=(0, 1, 2, 3), still_s=10.0, blocked=True)
+    dashboard.send(node)
+    time.sleep(1.2)
+    assert dashboard.send(node)["commands"] == []
+    kept = dashboard.post("incident", node.incident(uneven_steps())).json()
+    assert kept == {"accepted": True, "incident": "3f2a"}
+    assert judge.seen == []
+    assert dashboard.job["state"] == "hung"
+    assert dashboard.get("/incidents/3f2a")["verdict"]["cause"] == "uneven-steps"
+    ended = replace(uneven_steps(), status=Status.RECOVERED, closed_at=uneven_steps().opened_at + 60)
+    dashboard.post("incident", node.incident(ended))
+    assert [one["status"] for one in dashboard.get("/incidents")["incidents"]] == ["recovered"]
+    assert dashboard.job["open_incident"] is None
+
+
+def test_incidents_of_two_nodes_are_one(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    local = replace(uneven_steps(), verdict=verdict(Certainty.LIKELY).verdict)
+    dashboard.post("incident", pair[0].incident(replace(local, id="aaaa")))
+    dashboard.post("incident", pair[1].incident(replace(local, id="bbbb")))
+    assert [one["id"] for one in dashboard.get("/incidents")["incidents"]] == ["aaaa"]
+    answer(dashboard, *pair)
+    dashboard.until(lambda: judge.seen)
+    dashboard.until(lambda: dashboard.get("/incidents")["incidents"][0]["cause"] == "uneven-steps")
+    assert dashboard.get("/incidents")["total"] == 1
+
+
+def test_an_old_incident_of_a_node_is_not_a_second_one(dashboard: Dashboard, pair: Pair) -> None:
+    known = open_incident(dashboard, pair)
+    for node in pair:
+        node.step, node.still_s, node.blocked = 11, 0.0, False
+        dashboard.send(node)
+    dashboard.until(lambda: dashboard.job["open_incident"] is None)
+    late = replace(uneven_steps(), id="late", opened_at=known["opened_at"] + 5)
+    assert dashboard.post("incident", pair[0].incident(late)).json()["incident"] is None
+    assert dashboard.get("/incidents")["total"] == 1
+
+
+def test_a_capture_on_demand(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    judge.says = replace(uneven_steps_judgement(), status=Status.WAITING)
+    for node in pair:
+        dashboard.send(node)
+    made = dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures").json()
+    assert (made["state"], made["nodes_asked"], made["nodes_answered"]) == ("asked", ["node-a", "node-b"], [])
+    answer(dashboard, *pair)
+    done = dashboard.until(lambda: (one := dashboard.get(f"/captures/{made['id']}"))["state"] == "done" and one)
+    assert done["document"]["verdict"]["cause"] == "uneven-steps"
+    assert dashboard.client.get(f"/api/v1/captures/{made['id']}.speedscope.json").status_code == 200
+    assert dashboard.get("/incidents")["total"] == 0
+
+
+def test_evidence_that_upsets_the_diagnosis_stops_nothing(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    def upset(snapshot: Snapshot) -> Judgement:
+        raise RecursionError("deep")
+
+    dashboard.service.captures._diagnose = upset
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    answer(dashboard, *pair)
+    dashboard.until(lambda: dashboard.job["capture"]["state"] == "failed")
+    assert dashboard.send(pair[0])["accepted"] > 0
+
+
+def test_a_run_is_as_it_was_after_a_restart(dashboard: Dashboard, pair: Pair) -> None:
+    found = open_incident(dashboard, pair)
+    before = dashboard.job
+    for key in list(dashboard.service.registry.jobs):
+        dashboard.service.registry.forget(key)
+    after = dashboard.job
+    for name in ("key", "state", "open_incident", "judgement", "ranks", "groups", "world_size"):
+        assert after[name] == before[name], name
+    for node in pair:
+        assert dashboard.send(node)["accepted"] >= 0, "no hello is needed"
+    assert dashboard.job["open_incident"] == found["id"]
+
+
+def events_of(dashboard: Dashboard, job: str, act: Callable[[], None]) -> list[tuple[str, Any]]:
+    """What a stream gives from its start until `act` is over and a moment more."""
+    service = dashboard.service
+    portal = dashboard.client.portal
+    assert portal is not None
+    got: list[tuple[str, Any]] = []
+
+    async def read() -> None:
+        from hangwatch_dashboard.routes.events import first_events
+
+        found = await service.registry.load(job) if job else None
+        async for chunk in service.hub.stream(job, first_events(service, found), dict):
+            name, data = chunk.decode().rstrip("\n").split("\ndata: ", 1)
+            got.append((name.removeprefix("event: "), json.loads(data)))
+
+    task = portal.start_task_soon(read)
+    dashboard.until(lambda: got)
+    act()
+    time.sleep(1.2)
+    portal.call(service.hub.close)
+    task.result(5)
+    return got
+
+
+def test_the_live_stream_tells_everything(dashboard: Dashboard, pair: Pair) -> None:
+    for node in pair:
+        dashboard.send(node)
+    key = dashboard.job["key"]
+    got = events_of(dashboard, key, lambda: void(open_incident(dashboard, pair)))
+    names = [name for name, _ in got]
+    assert names[:5] == ["hello", "jobs", "job", "ranks", "collectives"]
+    assert {"capture", "incident", "job", "ranks"} <= set(names[5:])
+    (opened,) = [data for name, data in got if name == "incident"]
+    assert (opened["change"], opened["incident"]["job"]) == ("opened", key)
+    states = [data["state"] for name, data in got if name == "capture"]
+    assert states[:4] == ["asked", "asked", "asked", "done"]
+    last = [data for name, data in got if name == "job"][-1]
+    assert (last["state"], last["judgement"]["status"]) == ("hung", "hung")
+
+
+def void(_ignored: object) -> None:
+    pass
+
+
+def test_silence_is_a_state(dashboard: Dashboard, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOST_AFTER_S", 0.3)
+    dashboard.send(pair[0])
+    dashboard.until(lambda: dashboard.job["state"] == "silent")

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hangwatch import wire
+from hangwatch.records import Snapshot, Status
+from hangwatch_dashboard.clocks import ClockEstimate, shifted
+from hangwatch_dashboard.judge import Case, judge, judge_apart, packed
+from hangwatch_dashboard.merge import Interner, Part, merged
+from hangwatch_dashboard.store.rows import PartRow
+from hangwatch_dashboard.store.text import pack
+from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
+from tests.unit.dashboard.nodes import FakeNode
+
+
+def split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:
+    """The snapshot as two nodes would have taken it."""
+    hosts = sorted({rank.host for rank in snapshot.ranks})
+    halves = [
+        dataclasses.replace(
+            snapshot,
+            ranks=tuple(rank for rank in snapshot.ranks if rank.host == host),
+            nodes=tuple(node for node in snapshot.nodes if node.host == host),
+            launchers=(),
+        )
+        for host in hosts
+    ]
+    return halves[0], halves[1]
+
+
+def test_parts_become_the_whole_again() -> None:
+    whole = dataclasses.replace(uneven_steps_snapshot(), launchers=())
+    first, second = split(whole)
+    rest = dataclasses.replace(whole, ranks=(), nodes=(), divergences=(), warnings=(), notes=(), last_progress_at=0.0)
+    found = merged([Part("b", second), Part("a", first)], rest)
+    assert found.ranks == whole.ranks
+    assert {node.host: node for node in found.nodes} == {node.host: node for node in whole.nodes}
+    assert found.divergences == whole.divergences
+    assert found.last_progress_at == whole.last_progress_at
+
+
+def test_every_time_is_shifted_and_nothing_else() -> None:
+    snapshot = uneven_steps_snapshot()
+    moved = shifted(snapshot, 100.0)
+    assert moved.taken_at == snapshot.taken_at - 100.0
+    reading, before = moved.ranks[0].reading, snapshot.ranks[0].reading
+    assert reading is not None
+    assert before is not None
+    assert reading.progress.at == before.progress.at - 100.0
+    assert reading.steps[0].at == before.steps[0].at - 100.0
+    assert reading.progress.batch == before.progress.batch
+    back = shifted(moved, -100.0)
+    assert wire.encode(back)["ranks"][0]["stacks"] == wire.encode(snapshot)["ranks"][0]["stacks"]
+
+
+def test_a_small_difference_is_left_alone() -> None:
+    snapshot = uneven_steps_snapshot()
+    assert shifted(snapshot, 0.01) is snapshot
+
+
+def test_the_interner_changes_nothing_but_identity() -> None:
+    snapshot = uneven_steps_snapshot(8, 3, 4)
+    twin = wire.loads(Snapshot, wire.dumps(snapshot))
+    found = Interner().snapshot(twin)
+    assert found == snapshot
+    assert found.ranks[0].stacks[0].frames is found.ranks[1].stacks[0].frames
+
+
+@given(st.floats(-1000, 1000), st.lists(st.floats(0.0, 0.5), min_size=1, max_size=80))
+def test_the_clock_is_off_by_the_shortest_way_at_most(offset: float, ways: list[float]) -> None:
+    clock = ClockEstimate()
+    for second, way in enumerate(ways):
+        clock.update(second + offset, second + way)
+    assert abs(clock.offset - (offset - min(ways[-64:]))) < 1e-6
+
+
+def case() -> Case:
+    node = FakeNode()
+    rows = [
+        PartRow("c", f"n{index}", 0.0, 0.0, pack(wire.encode(node.capture(part, "c"))))
+        for index, part in enumerate(split(uneven_steps_snapshot()))
+    ]
+    rest = dataclasses.replace(uneven_steps_snapshot(), ranks=(), nodes=())
+    return Case("3f2a", 1795203003.1, tuple(rows), wire.dumps(rest))
+
+
+def test_a_case_is_judged_into_a_document() -> None:
+    judged = judge(case(), lambda snapshot: uneven_steps_judgement())
+    assert (judged.head.id, judged.head.status, judged.head.ranks) == ("3f2a", Status.HUNG, ())
+    assert judged.document[:2] == packed(uneven_steps())[:2]
+
+
+def test_a_case_is_judged_alike_in_a_process_of_its_own() -> None:
+    here, there = judge(case()), judge_apart(case())
+    assert there == here
+    assert here.judgement.verdict.cause == "uneven-steps"
