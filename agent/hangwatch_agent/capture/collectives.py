@@ -27,21 +27,24 @@ class Request:
 
     answer_path: Path
     before: Mark | None
-    asked_at: float
+    asked_at: float  # seconds since 1970, as files are dated
+    began: float  # of the monotonic clock
     failure: str = ""
 
 
 def ask(board_path: Path, pid: int, request: Callable[[Path, int], None] | None) -> Request:
     """Asks the rank of a board. Never raises."""
     path = board_path.parent / f"collectives-{pid}.json"
-    before, now = _mark(path), time.monotonic()
-    if request is None:
-        return Request(path, before, now, "the rank cannot be asked")
+    before, failure = _mark(path), ""
+    asked_at, began = time.time(), time.monotonic()
     try:
-        request(board_path, pid)
+        if request is None:
+            failure = "the rank cannot be asked"
+        else:
+            request(board_path, pid)
     except (OSError, ValueError) as error:
-        return Request(path, before, now, f"the rank cannot be asked: {error}")
-    return Request(path, before, now)
+        failure = f"the rank cannot be asked: {error}"
+    return Request(path, before, asked_at, began, failure)
 
 
 def answer(
@@ -52,14 +55,16 @@ def answer(
     while not failure:
         if (mark := _mark(request.answer_path)) is not None and mark != request.before:
             try:
-                return _complete(_load(request.answer_path), reading), _note(request, rank)
+                took = max(mark[0] / 1e9 - request.asked_at, 0.0)
+                return _complete(_load(request.answer_path), reading), CaptureNote("collectives", True, "", took, rank)
             except (OSError, wire.WireError) as error:
                 failure = f"the answer cannot be read: {error}"
-        elif time.monotonic() - request.asked_at > WAIT_S:
+        elif time.monotonic() - request.began > WAIT_S:
             failure = f"no answer within {WAIT_S:g} s: the rank is frozen, or a C call holds its interpreter lock"
         else:
             sleep(POLL_S)
-    return from_board(reading), _note(request, rank, f"{failure}; taken from the board, without call sites")
+    detail = f"{failure}; taken from the board, without call sites"
+    return from_board(reading), CaptureNote("collectives", False, detail, time.monotonic() - request.began, rank)
 
 
 def left_behind(board_path: Path, pid: int, reading: Reading) -> Collectives:
@@ -91,7 +96,3 @@ def _mark(path: Path) -> Mark | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ino, found.st_size
-
-
-def _note(request: Request, rank: int | None, failure: str = "") -> CaptureNote:
-    return CaptureNote("collectives", not failure, failure, time.monotonic() - request.asked_at, rank)

@@ -42,7 +42,7 @@ def ask_faulthandler(
     except (OSError, ValueError) as error:
         return Dump(pid, failure=f"no faulthandler: {error}")
     text = _written(path, size, sleep)
-    stacks = tuple(parse(text))
+    stacks = tuple(sorted(parse(text), key=lambda stack: not stack.main))
     failure = "" if stacks else f"faulthandler wrote nothing within {WAIT_S:g} s: the rank is stopped"
     return Dump(pid, stacks, failure, time.monotonic() - began)
 

@@ -29,6 +29,9 @@ def script(tmp_path: Path) -> Iterator[Script]:
         path = tmp_path / f"script{len(started)}.py"
         path.write_text(textwrap.dedent(code))
         options = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL, "start_new_session": True, **options}
+        # Nothing of ours runs in it, and coverage would add a thread.
+        environment = options.pop("env", os.environ)
+        options["env"] = {name: value for name, value in environment.items() if not name.startswith("COVERAGE_")}
         process = subprocess.Popen([*prefix, sys.executable, str(path), *arguments], text=True, **options)
         started.append(process)
         if process.stdout is not None:
