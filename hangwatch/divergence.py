@@ -192,7 +192,7 @@ def sides(counts: Mapping[int, int], norms: Mapping[int, int | None]) -> tuple[t
 
     The measure is what most ranks did in this step; where no majority exists, what the ranks usually do.
     """
-    (first, times), *others = Counter(counts.values()).most_common()
+    first, times = Counter(counts.values()).most_common(1)[0]
     norm: int | None = first if 2 * times > len(counts) else None
     if norm is None:
         known = {value for value in norms.values() if value is not None}
@@ -221,6 +221,41 @@ def first_divergence(readings: Iterable[Reading], now: float = 0.0) -> tuple[Div
             if divergence is not None:
                 found.append(divergence)
     return tuple(sorted(found, key=lambda divergence: divergence.step))
+
+
+def unfinished(readings: Mapping[int, Reading], key: GroupKey, issued: Mapping[int, int]) -> Divergence | None:
+    """The divergence that shows in the oldest step that somebody is still in; `issued` are the counts of this moment.
+
+    Some have finished that step, others are in it. Those in it can issue still more, but have issued more already than
+    one who is through with it: then the numbers of this step differ, whatever comes.
+    """
+    if len(readings) < 2:
+        return None
+    named = _named(readings)
+    oldest = min(step_key(reading.steps[-1], named) for reading in readings.values())
+    counts, inside, entry = {}, set(), None
+    for rank, reading in readings.items():
+        begun = _find(reading.steps, oldest, named)
+        if begun is None:
+            continue
+        last = begun is reading.steps[-1]
+        after = issued[rank] if last else _after(reading.steps, begun).issued.get(key[0], 0)
+        counts[rank] = after - begun.issued.get(key[0], 0)
+        entry = begun
+        if last:
+            inside.add(rank)
+    through = [rank for rank in counts if rank not in inside]
+    if entry is None or not through or not inside:
+        return None
+    if max(counts[rank] for rank in inside) <= min(counts[rank] for rank in through):
+        return None
+    short, more = sides(counts, {rank: usual(readings[rank].steps, key[0]) for rank in counts})
+    short = tuple(rank for rank in short if rank not in inside)  # who is still inside may issue the rest
+    return Divergence(key[0], key[1], entry.step, entry.epoch, entry.batch, counts, short, more)
+
+
+def _after(steps: Sequence[StepEntry], begun: StepEntry) -> StepEntry:
+    return steps[next(index for index, entry in enumerate(steps) if entry is begun) + 1]
 
 
 def _same_at_both_ends(name: str, readings: Mapping[int, Reading]) -> bool:

@@ -6,6 +6,7 @@ ranks often share one). What a rank says about a group that it is no member of, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from itertools import pairwise
 from .divergence import DivergenceWatch, first_divergence
 from .records import Collective, GroupHead, RankEvidence, StepEntry
 
-__all__ = ["DivergenceWatch", "Group", "GroupKey", "Ledger", "Step", "first_divergence", "is_point_to_point"]
+__all__ = ["DivergenceWatch", "Group", "GroupKey", "Ledger", "Step", "family", "first_divergence", "is_point_to_point"]
 
 GroupKey = tuple[str, tuple[int, ...]]
 
@@ -124,7 +125,14 @@ class Ledger:
 
     def call(self, rank: int, name: str, seq: int) -> Collective | None:
         """What `rank` issued as number `seq` of the group that it calls `name`, where that is still recorded."""
-        return self.calls(rank).get((name, seq))
+        if rank in self._calls:
+            return self._calls[rank].get((name, seq))
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return None
+        ring = entry.reading.calls if entry.reading is not None else ()
+        found = [_backwards(calls, name, seq) for calls in (entry.collectives.recent, self.open_calls(rank), ring)]
+        return next((call for call in found if call is not None), None)
 
     def calls(self, rank: int) -> dict[tuple[str, int], Collective]:
         """All recorded collectives of `rank` by (group name, number), without point-to-point calls."""
@@ -158,6 +166,18 @@ class Ledger:
         heads = {group.name: max(group.heads[rank].issued, 0) for group in self.groups_of(rank)}
         yield _step(entries[-1], heads, complete=False)
 
+    def span(self, rank: int, name: str, step: int) -> tuple[int, int] | None:
+        """The numbers (first - 1, last) of the collectives that `rank` issued in the group `name` in its step `step`."""
+        entry = self.evidence.get(rank)
+        steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
+        index = bisect_left(steps, step, key=lambda each: each.step)
+        if index == len(steps) or steps[index].step != step:
+            return None
+        if index + 1 < len(steps):
+            return steps[index].issued.get(name, 0), steps[index + 1].issued.get(name, 0)
+        group = self.group(rank, name)
+        return None if group is None else (steps[index].issued.get(name, 0), group.issued(rank) or 0)
+
     def usual(self, rank: int, name: str) -> int | None:
         """How many collectives `rank` usually issues in the group `name` in one step; None where there is no rule."""
         counts = Counter(step.counts.get(name, 0) for step in self.steps(rank) if step.complete)
@@ -187,6 +207,41 @@ def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
         if not is_point_to_point(call):
             found.setdefault((call.group, call.seq), call)
     return found
+
+
+def _backwards(calls: tuple[Collective, ...], name: str, seq: int) -> Collective | None:
+    """The newest entry of that number; the search ends where the group's numbers have become smaller."""
+    for call in reversed(calls):
+        if call.group == name and not is_point_to_point(call):
+            if call.seq == seq:
+                return call
+            if call.seq < seq:
+                return None
+    return None
+
+
+def family(op: str) -> str:
+    """What kind of collective an operation's name means, whichever of torch's spellings it has; "" where unknown."""
+    bare = op.rpartition(":")[2].lower().replace("_", "").replace(" ", "")
+    if "barrier" in bare:
+        return "barrier"
+    return next((kind for spelling, kind in _FAMILIES if spelling in bare), "")
+
+
+_FAMILIES = (
+    ("gradients", "all_reduce"),
+    ("buffers", "broadcast"),
+    ("reducescatter", "reduce_scatter"),
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("alltoall", "all_to_all"),
+    ("broadcast", "broadcast"),
+    ("scatter", "scatter"),
+    ("gather", "gather"),
+    ("reduce", "reduce"),
+    ("send", "send"),
+    ("recv", "recv"),
+)
 
 
 def is_point_to_point(call: Collective) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -83,6 +83,7 @@ class Activity:
     frame: Frame | None = None
     within: frozenset[Within] = frozenset()
     block: str = ""  # "except", "finally" or "with" around the user's line, where the source could be read
+    in_loop: bool | None = None  # one of the user's lines stands in a loop, where the source could be read
     thread: str = ""
     thread_id: int = 0
     main: bool = False
@@ -175,6 +176,7 @@ def activity(stack: ThreadStack) -> Activity:
         frame=told.frame,
         within=told.within,
         block=stack.block or ("with" if Within.EXIT_BLOCK in told.within else ""),
+        in_loop=stack.in_loop,
         thread=stack.name,
         thread_id=stack.thread_id,
         main=stack.main,
@@ -423,19 +425,61 @@ _BY_NAME: dict[str, tuple[Within, ...]] = {
 # ------------------------------------------------------------------------------------------ the user's source
 
 
-def block_of(source: str, line: int) -> str:
-    """The innermost "except", "finally" or "with" block of a Python source that holds `line`; "" for none.
+def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> ThreadStack:
+    """`stack` with what the user's source says of its frames: the block around the innermost, and whether any is in a loop.
 
-    For whoever has the file at hand: a wait below `except` or `finally` often hides the error that is the cause.
+    `source_of` gives the text of a file, or None; it should remember what it has read, since ranks share their files.
     """
+    own = [frame for frame in stack.frames if not frame.native and origin(frame.file) == "user"]
+    trees = {file: _tree(source_of(file)) for file in {frame.file for frame in own}}
+    known = [(tree, frame.line) for frame in own if (tree := trees[frame.file]) is not None]
+    if not known:
+        return stack
+    block = next((found for tree, line in known if (found := block_of(tree, line))), "")
+    return replace(stack, block=block, in_loop=any(in_loop(tree, line) for tree, line in known))
+
+
+def _tree(source: str | None) -> ast.Module | None:
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return ""
+        return None if source is None else _parsed(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def in_loop(tree: ast.Module, line: int) -> bool:
+    """`line` stands in the body of a for or while statement of its function."""
+    spans = [(body[0].lineno, _last(body), loop) for body, loop in _bodies(tree)]
+    around = [(first, loop) for first, last, loop in spans if first <= line <= last]
+    functions = [first for first, loop in around if not loop]
+    return any(loop and first >= max(functions, default=0) for first, loop in around)
+
+
+def _bodies(tree: ast.Module) -> Iterator[tuple[list[ast.stmt], bool]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.While | ast.AsyncFor):
+            yield node.body, True
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.body, False
+
+
+def _last(body: list[ast.stmt]) -> int:
+    return max(part.end_lineno or part.lineno for part in body)
+
+
+def block_of(tree: ast.Module, line: int) -> str:
+    """The innermost "except" or "finally" block that holds `line` in its function; "" for none.
+
+    A wait below them often hides the error that is the cause.
+    """
     best, innermost = "", -1
     for node in ast.walk(tree):
         for kind, body in _blocks(node):
-            first, last = body[0].lineno, max(part.end_lineno or part.lineno for part in body)
+            first, last = body[0].lineno, _last(body)
             if first <= line <= last and first > innermost:
                 best, innermost = kind, first
     return best

@@ -21,10 +21,13 @@ What must be true for a proof, and how it is ensured:
 5. *Nobody from outside helps.* A thread other than the main one could issue the missing collective. A rank whose other
    threads stand in collectives too, or run user code that has issued collectives, counts as able to move.
 
+6. *A wrong partner never becomes the right one.* A member that has issued another kind of operation under the number
+   waited for can never issue the right one under it. On gloo the two never meet, since its messages carry the number
+   and the kind; so there such a member is held to arrive never, whatever it does. Elsewhere no proof rests on this.
+
 Asynchronous work (NCCL) does not break this: a process that has queued collectives and runs on is not blocked, so it is
-able to move, whatever its queue looks like; it takes part in a proof only once its thread blocks. Nor do equal numbers
-with different contents: ranks that meet in one number count as arrived, so a mismatch proves nothing here by itself
-(the rules of the diagnosis judge it). A proof says that the job is dead, never by itself who is to blame.
+able to move, whatever its queue looks like; it takes part in a proof only once its thread blocks. A proof says that the
+job is dead, never by itself who is to blame.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ class Need:
 
     absent: tuple[int, ...]
     every: bool = True
+    never: tuple[int, ...] = ()  # members that have issued something else under this number: nothing releases the rank
     group: str = ""
     members: tuple[int, ...] = ()
     seq: int = 0
@@ -70,6 +74,7 @@ class WaitGraph:
         for need in waiting:
             holding = [rank for rank in need.absent if rank in held]
             blocked[need] = len(holding) if need.every else int(len(holding) == len(need.absent) > 0)
+            blocked[need] += len(need.never)
             if blocked[need] == 0:
                 ready.append(need)
             for rank in holding:
@@ -79,7 +84,7 @@ class WaitGraph:
             for rank in waiting.pop(need, ()):
                 held.discard(rank)
                 for watcher in watchers.get(rank, ()):
-                    blocked[watcher] -= 1 if watcher.every else blocked[watcher]
+                    blocked[watcher] -= 1 if watcher.every else blocked[watcher] - len(watcher.never)
                     if blocked[watcher] == 0 and watcher in waiting:
                         ready.append(watcher)
         return frozenset(rank for ranks in waiting.values() for rank in ranks)
@@ -98,7 +103,7 @@ class WaitGraph:
             if need is None or need in seen:
                 continue
             seen.add(need)
-            for absent in need.absent:
+            for absent in (*need.absent, *need.never):
                 if absent not in before:
                     before[absent] = rank
                     queue.append(absent)

@@ -7,7 +7,7 @@ before any counting, an earlier step before a later one, a cause inside the rank
 from __future__ import annotations
 
 from ..records import Judgement, Snapshot
-from . import code, data, exit, processes, start, steps
+from . import code, data, exit, loops, processes, start, steps
 from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
@@ -22,7 +22,7 @@ ORDER: tuple[Rule, ...] = (
     *data.RULES,
     *exit.RULES,
     *steps.WITHIN,
-    *steps.BETWEEN,
+    *loops.RULES,
     *code.RULES,
 )
 

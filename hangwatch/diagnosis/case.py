@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..ledger import Group, Ledger
+from ..divergence import first_divergence, unfinished
+from ..ledger import Group, Ledger, family
 from ..records import (
+    Certainty,
     Collective,
     Culprit,
+    Divergence,
     Frame,
     LoaderFacts,
     Phase,
@@ -267,7 +270,7 @@ class Case:
         """What releases `rank`; None where one of the candidates lacks nobody who is known to be absent."""
         needs = [self._collective_need(group, seq, op) for group, seq in candidates]
         if len(needs) == 1:
-            return needs[0] if needs[0].absent else None
+            return needs[0] if needs[0].absent or needs[0].never else None
         if not all(need.absent for need in needs):
             return None
         everyone = tuple(sorted({rank for need in needs for rank in need.absent}))
@@ -275,14 +278,27 @@ class Case:
 
     def _collective_need(self, group: Group, seq: int, op: str) -> Need:
         """One shared Need for all ranks at one number of one group with one kind of operation."""
-        every = needs_everybody(op)
-        key = (group.key, seq, every)
+        every, kind = needs_everybody(op), family(op)
+        key = (group.key, seq, kind or every)
         if key not in self._needs:
             absent = tuple(sorted(group.behind(seq)))
             if not every and group.silent:  # one who has said nothing may be the only one that is needed
                 absent = ()
-            self._needs[key] = Need(absent, every, group.name, group.members, seq, op)
+            never = self._wrong_partners(group, seq, kind) if every else ()
+            self._needs[key] = Need(absent, every, never, group.name, group.members, seq, op)
         return self._needs[key]
+
+    def _wrong_partners(self, group: Group, seq: int, kind: str) -> tuple[int, ...]:
+        """Members that have issued another kind of operation under this number, where the backend tells them apart."""
+        if not kind or not all(head.backend == "gloo" for head in group.heads.values()):
+            return ()
+        kinds = ((rank, self.kind_at(rank, group, seq)) for issued, rank in group.order if issued >= seq)
+        return tuple(sorted(rank for rank, other in kinds if other and other != kind))
+
+    def kind_at(self, rank: int, group: Group, seq: int) -> str:
+        """The kind of operation that `rank` issued as number `seq` of `group`; "" where nobody knows."""
+        call = self.ledger.call(rank, group.name, seq)
+        return family(call.op) if call is not None else ""
 
     def _certain(self, view: RankView) -> bool:
         """The rank's words and samples bear a proof: see the conditions 1 and 5 in hangwatch.waitgraph."""
@@ -340,6 +356,34 @@ class Case:
     def deadlocked(self) -> frozenset[int]:
         """Ranks of which it is proven that they can never go on."""
         return self.graph.deadlocked()
+
+    @cached_property
+    def proven(self) -> bool:
+        """Nobody who lives and has not ended its training can ever go on."""
+        lost = self.deadlocked | self.gone
+        return bool(self.deadlocked) and all(view.rank in lost or view.over for view in self)
+
+    def certainty(self) -> Certainty:
+        """How sure a cause is that the ledgers show: proven where the graph proves that the job is dead."""
+        return Certainty.PROVEN if self.proven else Certainty.LIKELY
+
+    @cached_property
+    def divergences(self) -> tuple[Divergence, ...]:
+        """The first step of each group in which ranks issued different numbers, as remembered and as the rings show it."""
+        readings = [view.reading for view in self if view.reading is not None]
+        found = [*self.snapshot.divergences, *first_divergence(readings), *self._unfinished()]
+        return tuple(sorted(found, key=lambda divergence: divergence.step))
+
+    def _unfinished(self) -> Iterator[Divergence]:
+        for group in self.ledger.groups.values():
+            readings = {
+                rank: reading
+                for rank in group.heads
+                if (reading := self.ranks[rank].reading) is not None and reading.steps and not self.ranks[rank].dead
+            }
+            found = unfinished(readings, group.key, {rank: group.issued(rank) or 0 for rank in readings})
+            if found is not None:
+                yield found
 
     # -------------------------------------------------------------- the whole job
 

@@ -1,101 +1,370 @@
-"""Ledgers that differ: within a step, between epochs, at the ends of loops."""
+"""Ledgers that differ within a step: who skipped a collective, and who made one that nobody else makes.
+
+Numbers alone cannot tell the two apart: both leave one rank with fewer and one with more. What tells them apart is the
+majority, what a rank did in its own earlier steps, and whether the call site in which a rank stands has ever been used.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
 
-from ..records import Certainty, LoaderFacts, StepName
+from ..records import Certainty, Divergence, Frame, Phase, StepName
+from ..stacks import Within
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
+from .loops import first_uneven, has_left_loop
+from .sites import Site, Sites, site
 
 
-def uneven_steps(case: Case) -> Finding | None:
-    """Ranks drew different numbers of batches in the same epoch, and those that ran short have left the loop."""
-    return _uneven_now(case) or _uneven_before(case)
+class Left(StrEnum):
+    """How somebody left the common path."""
+
+    SKIPPED = "skipped"  # too few calls
+    EXTRA = "extra"  # calls that nobody else makes
+    UNKNOWN = "unknown"
 
 
-def _uneven_now(case: Case) -> Finding | None:
-    """The epoch in which some loaders are exhausted while others still draw."""
-    loaders = {view.rank: view.loader for view in case if view.loader is not None}
-    short = {rank: loader for rank, loader in loaders.items() if loader.exhausted}
-    longer = {
-        rank: loader
-        for rank, loader in loaders.items()
-        if not loader.exhausted and not loader.left and _goes_beyond(loader, short.values())
-    }
-    if not short or not longer:
-        return None
-    epoch = next(iter(longer.values())).epoch
-    return _uneven(case, epoch, {rank: loader.drawn for rank, loader in short.items()}, longer)
+@dataclass(frozen=True)
+class Parting:
+    """The first step in which the ranks' ledgers part: who left the path there, and how.
+
+    `sure` is true where a majority of the ranks says so. `call` names the calls in question where they are known.
+    """
+
+    divergence: Divergence
+    how: Left
+    who: tuple[int, ...] = ()
+    sure: bool = False
+    call: str = ""
+
+    @property
+    def step(self) -> StepName:
+        return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
 
 
-def _goes_beyond(loader: LoaderFacts, short: object) -> bool:
-    return all(
-        other.epoch == loader.epoch and other.drawn < loader.drawn
-        for other in short  # type: ignore[attr-defined]
-    )
-
-
-def _uneven_before(case: Case) -> Finding | None:
-    """The first finished epoch whose numbers of batches differ, however long ago."""
-    loaders = {view.rank: view.loader for view in case if view.loader is not None}
-    if len(loaders) < 2:
-        return None
-    drawn = {rank: _drawn(loader) for rank, loader in loaders.items()}
-    epochs = sorted({epoch for counts in drawn.values() for epoch in counts})
-    for epoch in epochs:
-        counts = {rank: counts[epoch] for rank, counts in drawn.items() if epoch in counts}
-        if len(counts) >= 2 and len(set(counts.values())) > 1:
-            most = max(counts.values())
-            short = {rank: count for rank, count in counts.items() if count < most}
-            longer = {rank: loaders[rank] for rank, count in counts.items() if count == most}
-            return _uneven(case, epoch, short, longer, most)
+def parting(case: Case) -> Parting | None:
+    """Where the ledgers part for the first time, unless the end of a loop explains it."""
+    uneven = first_uneven(case)
+    for divergence in case.divergences:
+        if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
+            continue
+        if not _left_loop(case, divergence):
+            return _judged(case, divergence)
     return None
 
 
-def _drawn(loader: LoaderFacts) -> dict[int, int]:
-    """Batches of each finished epoch that was drawn to its end."""
-    first = loader.epoch + (1 if loader.exhausted and loader.drawn_per_epoch[-1:] == (loader.drawn,) else 0)
-    first -= len(loader.drawn_per_epoch)
-    pairs = zip(
-        loader.drawn_per_epoch, loader.exhausted_per_epoch or [True] * len(loader.drawn_per_epoch), strict=False
-    )
-    return {max(first, 0) + index: count for index, (count, exhausted) in enumerate(pairs) if exhausted}
+def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:
+    """It happened before the step that the short ranks lacked."""
+    if divergence.epoch is None or divergence.batch is None:
+        return False
+    return (divergence.epoch, divergence.batch) < (epoch, batch - 1)
 
 
-def _uneven(
-    case: Case, epoch: int, short: dict[int, int], longer: dict[int, LoaderFacts], most: int | None = None
-) -> Finding:
-    culprits = sorted(short)
-    count = Counter(short.values()).most_common(1)[0][0]
-    total = most if most is not None else max((loader.length or 0, loader.drawn) for loader in longer.values())[0]
-    total = total or max(loader.drawn for loader in longer.values())
-    first = case.ranks[culprits[0]]
+def _left_loop(case: Case, divergence: Divergence) -> bool:
+    """The surplus is the call in which ranks stand now, behind a loop that they have left."""
+    most = max(divergence.counts.values())
+    longest = [case.ranks[rank] for rank, count in divergence.counts.items() if count == most and rank in case.ranks]
+    last = [view for view in longest if view.step.step == divergence.step]
+    return bool(last) and len(last) == len(longest) and all(has_left_loop(case, view) for view in last)
+
+
+def _judged(case: Case, divergence: Divergence) -> Parting:
+    counts = Counter(divergence.counts.values())
+    (norm, times) = counts.most_common(1)[0]
+    short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
+    more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
+    ends = (min(divergence.counts.items(), key=_count), max(divergence.counts.items(), key=_count))
+    by_sites, call = _by_sites(case, divergence, ends[0][0], ends[1][0])
+    if 2 * times > counts.total():
+        how = Left.SKIPPED if short else Left.EXTRA
+        return Parting(divergence, how, short or more, sure=True, call=call)
+    if by_sites is Left.UNKNOWN:
+        return _by_habit(divergence)
+    count = ends[0][1] if by_sites is Left.SKIPPED else ends[1][1]
+    who = tuple(sorted(rank for rank, issued in divergence.counts.items() if issued == count))
+    return Parting(divergence, by_sites, who if len(set(counts)) == 2 else (), call=call)
+
+
+def _count(item: tuple[int, int]) -> int:
+    return item[1]
+
+
+def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str]:
+    """What the call sites of that step say: did one leave out what was always called, or one call what never was?"""
+    sites = Sites(case)
+    theirs = sites.inside(long, divergence.group, divergence.step)
+    mine = sites.inside(short, divergence.group, divergence.step)
+    if theirs is None or not theirs[0] or not theirs[1]:
+        return Left.UNKNOWN, ""
+    surplus = theirs[0] - (mine[0] if mine is not None else Counter())
+    known = theirs[1] | (mine[1] if mine is not None else set())
+    call = _named(surplus) if mine is not None and (mine[0] or not divergence.counts[short]) else ""
+    used = [place in known for place in surplus]
+    if used and all(used):
+        return Left.SKIPPED, call
+    return (Left.EXTRA if used and not any(used) else Left.UNKNOWN), call
+
+
+def _by_habit(divergence: Divergence) -> Parting:
+    """What the ranks usually did until then, as the watch has remembered it."""
+    if divergence.short and not divergence.more:
+        return Parting(divergence, Left.SKIPPED, divergence.short)
+    if divergence.more and not divergence.short:
+        return Parting(divergence, Left.EXTRA, divergence.more)
+    return Parting(divergence, Left.UNKNOWN)
+
+
+def _named(places: Counter[Site]) -> str:
+    """`all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`, or "" for a mixture."""
+    if len(places) != 1:
+        return ""
+    (kind, lines), times = next(iter(places.items()))
+    name = f"{kind or 'a collective'} ({words.place(Frame(lines[0][0], lines[0][1], ''))})"
+    return name if times == 1 else f"{times} calls of {name}"
+
+
+# ------------------------------------------------------------------------------------------ cadence of gradients
+
+
+def gradient_sync_mismatch(case: Case) -> Finding | None:
+    """Ranks synchronise their gradients every so many batches, and not the same number of them."""
+    cadences = {view.rank: found for view in case if (found := cadence(case, view.rank)) is not None}
+    if len(set(cadences.values())) < 2 or len(cadences) < len(case.ranks) or not case.blocked:
+        return None
+    counts = Counter(cadences.values())
+    usual, times = counts.most_common(1)[0]
+    odd = [rank for rank, found in cadences.items() if found != usual] if 2 * times > len(cadences) else []
+    by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
+    first = next((d for d in case.divergences), None)
+    sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
     return Finding(
-        "uneven-steps",
-        Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} ran out of data: drew {count} of"
-        f" {words.plural(max(total, count + 1), 'batch')} in epoch {epoch}{_left(first)}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
-        victims=tuple(rank for rank in case.blocked if rank not in short),
-        step=StepName(epoch, count, None),
-        evidence=_counts(short, longer),
+        "gradient-sync-mismatch",
+        case.certainty() if odd else Certainty.LIKELY,
+        f"The ranks synchronise their gradients at different intervals: {words.listed(sides)}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        step=StepName(first.epoch, first.batch, first.step) if first is not None else StepName(),
+        evidence=tuple(
+            f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step of the last"
+            f" {len(case.ledger.steps(ranks[0]))}"
+            for found, ranks in by_cadence.items()
+        ),
+        awaited=tuple(case.ranks),
     )
 
 
-def _left(view: RankView) -> str:
-    return f" and {'has left the loop'}{words.at(view.where)}" if view.where is not None else ""
+def cadence(case: Case, rank: int) -> int | None:
+    """Every how many steps `rank` issues most collectives of its busiest group; None where there is no such rule."""
+    steps = [step for step in case.ledger.steps(rank) if step.complete]
+    names: Counter[str] = Counter()
+    for step in steps:
+        names.update(step.counts)
+    if not names:
+        return None
+    name = names.most_common(1)[0][0]
+    least = min(step.counts.get(name, 0) for step in steps)
+    at = [step.step for step in steps if step.counts.get(name, 0) > least]
+    if not at:
+        return 1 if len(steps) >= 4 and least > 0 else None
+    gaps = Counter(after - before for before, after in pairwise(at))
+    if gaps.total() < 2:
+        return None
+    gap, times = gaps.most_common(1)[0]
+    return gap if 5 * times >= 4 * gaps.total() else None
 
 
-def _counts(short: dict[int, int], longer: dict[int, LoaderFacts]) -> tuple[str, ...]:
-    few = [
-        f"rank {rank} drew {words.plural(count, 'batch')}, then its loader was exhausted"
-        for rank, count in short.items()
+def _th(number: int) -> str:
+    return {1: "st", 2: "nd", 3: "rd"}.get(number if number < 20 else number % 10, "th")
+
+
+# ------------------------------------------------------------------------------------------ alone in a collective
+
+
+def rank_zero_only(case: Case) -> Finding | None:
+    """One rank called a collective that the others never call."""
+    found = parting(case)
+    if found is not None:
+        if found.how is not Left.EXTRA or len(found.who) != 1:
+            return None
+        return _rank_zero_only(case, case.ranks[found.who[0]], found)
+    lone = _alone_now(case)
+    return _rank_zero_only(case, lone, None) if lone is not None else None
+
+
+def _alone_now(case: Case) -> RankView | None:
+    """The one rank that waits at a call site that no rank has ever used, in a loop that it has not left."""
+    sites, ranks = Sites(case), list(case.blocked)
+    uneven = first_uneven(case)
+    short = uneven.short if uneven is not None else ()
+    loners = [
+        rank
+        for rank in ranks
+        if rank not in short and not sites.regular(rank) and not sites.shared(rank, _without(ranks, rank))
     ]
-    many = [f"rank {rank} has drawn {words.plural(loader.drawn, 'batch')}" for rank, loader in longer.items()]
-    return (*few[: words.SHOWN], *many[: words.SHOWN])
+    if len(loners) > 1:
+        loners = [rank for rank in loners if guarded(case.ranks[rank])]
+    if len(loners) != 1 or has_left_loop(case, case.ranks[loners[0]]):
+        return None
+    lone = case.ranks[loners[0]]
+    others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
+    if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
+        return None
+    known = len(others) > 1 or sites.regular(others[0].rank)
+    return lone if known or guarded(lone) else None
 
 
-WITHIN: tuple[Rule, ...] = ()
-BETWEEN: tuple[Rule, ...] = (uneven_steps,)
+def _without(ranks: list[int], rank: int) -> list[int]:
+    return [other for other in ranks if other != rank]
+
+
+def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
+    """The others are steps behind, so that they may still come to the lone rank's place."""
+    at = lone.step.step
+    return at is not None and any(other.step.step is not None and other.step.step < at for other in others)
+
+
+def guarded(view: RankView) -> bool:
+    """It evaluates or saves: what people do on one rank."""
+    evaluates = view.phase is Phase.EVAL and Within.BUFFERS in view.now.within
+    return evaluates or Within.CHECKPOINT in view.now.within
+
+
+def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Finding:
+    others = tuple(rank for rank in case.blocked if rank != lone.rank)
+    inside = found is None or found.divergence.step == lone.step.step
+    call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
+    does = "is alone in" if inside else "called"
+    sites = Sites(case)
+    evidence = [] if found is None else [counted(case, found)]
+    if inside and lone.rank in case.blocked and not sites.shared(lone.rank, list(others)):
+        evidence.append(f"no other rank has ever called a collective at {words.place(lone.where)}")
+    tail = f"; {case.name(others)} {words.verb(len(others), 'waits', 'wait')} elsewhere" if others else ""
+    buffers = Within.BUFFERS in lone.now.within
+    when = f" in {words.step(found.step)}" if found is not None and not inside else ""
+    return Finding(
+        "rank-zero-only-collective",
+        case.certainty() if found is not None and found.sure else Certainty.LIKELY,
+        f"{words.ranks([lone.rank], capital=True)} {does} {call or 'a collective'}{when}, which the other ranks never call"
+        f"{tail}{words.at(case.usual_place(others)) if others else ''}.",
+        fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
+        culprits=(lone.culprit(),),
+        victims=others,
+        step=found.step if found is not None else lone.step,
+        evidence=tuple(evidence),
+        awaited=(lone.rank,),
+    )
+
+
+def _call_name(case: Case, view: RankView) -> str:
+    if Within.BUFFERS in view.now.within:
+        return "the model's forward, which broadcasts its buffers,"
+    blocked = case.blocked.get(view.rank)
+    return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
+
+
+def counted(case: Case, found: Parting) -> str:
+    """`in epoch 1, batch 12 (step 212), rank 3 issued 2 and ranks 0-2 issued 3 collectives in group 0`."""
+    by_count: dict[int, list[int]] = {}
+    for rank, count in sorted(found.divergence.counts.items()):
+        by_count.setdefault(count, []).append(rank)
+    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sorted(by_count.items())[:4]]
+    return f"in {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"
+
+
+# ------------------------------------------------------------------------------------------ skipped
+
+
+def skipped_collective(case: Case) -> Finding | None:
+    """In one step a rank issued fewer collectives than its peers."""
+    found = parting(case)
+    if found is None:
+        return _skipped_by_site(case)
+    if not case.blocked:
+        return None
+    if found.how is not Left.SKIPPED or not found.who:
+        return _somebody_differs(case, found)
+    one = len(found.who) == 1
+    what = f"skipped {found.call}" if found.call else f"issued fewer collectives than the others ({_difference(found)})"
+    return Finding(
+        "skipped-collective",
+        case.certainty() if found.sure or found.call else Certainty.LIKELY,
+        f"{case.name(found.who, capital=True)} {what} in {words.step(found.step)}; since then"
+        f" {'its' if one else 'their'} calls meet the wrong partners.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in found.who if rank in case.ranks),
+        step=found.step,
+        evidence=(counted(case, found), *_now(case.ranks.get(found.who[0]))),
+        awaited=found.who,
+    )
+
+
+def _difference(found: Parting) -> str:
+    return f"{found.divergence.counts[found.who[0]]} instead of {max(found.divergence.counts.values())}"
+
+
+def _now(view: RankView | None) -> tuple[str, ...]:
+    if view is None or view.where is None:
+        return ()
+    return (f"rank {view.rank} is now at {words.place(view.where)}, in {words.step(view.step) or 'an unknown step'}",)
+
+
+def _somebody_differs(case: Case, found: Parting) -> Finding | None:
+    """The ledgers part, and nothing says which side left the path: blame nobody."""
+    if not case.blocked:
+        return None
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"The ranks' collectives part: {counted(case, found)}; which side is wrong cannot be told.",
+        victims=tuple(case.blocked),
+        step=found.step,
+        evidence=(counted(case, found),),
+        awaited=tuple(case.ranks),
+    )
+
+
+def _skipped_by_site(case: Case) -> Finding | None:
+    """All are in the same step with equal numbers, but one rank stands one call further along the usual order."""
+    sites = Sites(case)
+    places = {rank: place for rank in case.blocked if (place := sites.now(rank)) is not None}
+    if len(places) < 2 or len(set(places.values())) != 2 or len({case.ranks[rank].step for rank in places}) != 1:
+        return None
+    (usual, times), (other, _) = Counter(places.values()).most_common()
+    if 2 * times <= len(places):
+        usual, other = _earlier_first(case, usual, other)
+    ahead = tuple(sorted(rank for rank, place in places.items() if place == other))
+    if not usual or not all(_follows(case, rank, usual, other) for rank in ahead):
+        return None
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(ahead, capital=True)} skipped {usual[0] or 'the call'}"
+        f" ({words.place(Frame(*usual[1][0], ''))}) in {words.step(case.ranks[ahead[0]].step) or 'this step'} and"
+        f" {words.verb(len(ahead), 'is', 'are')} in the next call already{words.at(case.ranks[ahead[0]].where)}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in ahead),
+        step=case.ranks[ahead[0]].step,
+        evidence=(f"in earlier steps every rank called {words.place(Frame(*usual[1][0], ''))} before"
+                  f" {words.place(Frame(*other[1][0], ''))}",),
+        awaited=ahead,
+    )  # fmt: skip
+
+
+def _earlier_first(case: Case, one: Site, other: Site) -> tuple[Site, Site]:
+    """The two sites in the order in which an earlier step of some rank had them."""
+    rank = next(iter(case.blocked))
+    return (other, one) if _follows(case, rank, other, one) else (one, other)
+
+
+def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
+    """In the recorded past of `rank`, each call at `later` came right after one at `earlier`."""
+    blocked = case.blocked[rank]
+    current = (blocked.group.name, blocked.seq) if blocked.group is not None else None
+    order = [site(call) for key, call in case.ledger.calls(rank).items() if key != current]
+    before = [order[index - 1] for index, place in enumerate(order) if place == later and index > 0]
+    return len(before) >= 2 and all(place == earlier for place in before)
+
+
+WITHIN: tuple[Rule, ...] = (gradient_sync_mismatch, rank_zero_only, skipped_collective)
