@@ -44,9 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(own: list[str], command: list[str]) -> int:
     try:
-        arguments = parser(own[0] if own and own[0] in SUBCOMMANDS else None).parse_args(own)
+        found = parser(own[0] if own and own[0] in SUBCOMMANDS else None)
+        arguments, strangers = found.parse_known_args(own)
+        if strangers and own[0] != "run":
+            found.error(f"unrecognized arguments: {' '.join(strangers)}")
     except SystemExit as exit:  # --help, --version, and usage errors, which argparse has printed
         return exit.code if isinstance(exit.code, int) else USAGE
+    if strangers:
+        raise HangwatchError(f"put the command behind --: hangwatch run [options] -- {' '.join(strangers)}")
     arguments.command = command
     code: int = arguments.run(arguments)
     return code

@@ -10,12 +10,8 @@ HELP = "print an incident again, or write it in another form"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="an incident-*.json (default: the newest one)"
-    )
-    parser.add_argument(
-        "--report-dir", metavar="DIR", help="where to look for the newest one (hangwatch-reports)"
-    )
+    parser.add_argument("file", nargs="?", metavar="FILE", help="an incident-*.json (default: the newest one)")
+    parser.add_argument("--report-dir", metavar="DIR", help="where to look for the newest one (hangwatch-reports)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="OUT", help="write it as one HTML file; - is standard output")
     form.add_argument("--json", metavar="OUT", help="write it as JSON; - is standard output")
@@ -30,15 +26,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         from hangwatch.report import html
 
-        _put(arguments.html, html.render(incident))
+        put(arguments.html, html.render(incident))
     elif arguments.json:
         from hangwatch import wire
 
-        _put(arguments.json, wire.dumps(incident, indent=1) + "\n")
+        put(arguments.json, wire.dumps(incident, indent=1) + "\n")
     elif arguments.speedscope:
         from hangwatch.report import speedscope
 
-        _put(arguments.speedscope, speedscope.render(incident))
+        put(arguments.speedscope, speedscope.render(incident))
     else:
         beside = path.with_suffix(".html")
         terminal.show(incident, sys.stdout, report=str(beside if beside.exists() else path))
@@ -56,7 +52,8 @@ def _newest(report_dir: str | None) -> Path:
     return path
 
 
-def _put(out: str, text: str) -> None:
+def put(out: str, text: str) -> None:
+    """Write text to the file `out`, or to standard output for "-". Raises ReportError."""
     from hangwatch.report import files
 
     if out == "-":

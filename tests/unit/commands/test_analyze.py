@@ -1,0 +1,259 @@
+"""hangwatch analyze: whatever is left of a hang, put together."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangwatch import diagnosis, wire
+from hangwatch.commands import main
+from hangwatch.commands.evidence_files import Pile, kinds, snapshots, sort_out
+from hangwatch.records import Identity, Incident, Judgement, Snapshot
+from hangwatch.report import files
+from hangwatch_agent import board
+from tests import examples
+
+Capture = pytest.CaptureFixture[str]
+
+
+def _part(host: str) -> Incident:
+    """What the watchdog of one node has written."""
+    whole = examples.uneven_steps()
+    own = tuple(rank for rank in whole.ranks if rank.host == host)
+    nodes = tuple(node for node in whole.nodes if node.host == host)
+    return replace(whole, id=host, ranks=own, nodes=nodes)
+
+
+def _dump(path: Path, last: str = "gloo:all_reduce", ranks: str = "[0, 1, 2, 3]") -> Path:
+    entry = {
+        "pg_id": 0,
+        "process_group": ["0", "default_pg"],
+        "collective_seq_id": 501,
+        "p2p_seq_id": 0,
+        "profiling_name": last,
+        "time_created_ns": 1_000_000_000_000,
+        "input_sizes": [[10]],
+        "input_dtypes": ["Float"],
+        "retired": False,
+        "is_p2p": False,
+    }
+    path.write_text(json.dumps({"pg_config": {"": {"ranks": ranks}}, "entries": [entry]}))
+    os.utime(path, (1010.0, 1010.0))
+    return path
+
+
+def _board(
+    path: Path, rank: int, *, job: str = "vision-7c1e", started_at: float = 0.0, ticked_at: float = 1000.0
+) -> Path:
+    identity = Identity(rank, 4, rank, "node-a", os.getpid(), started_at, job)
+    writer = board.BoardWriter.create(path, wire.encode(identity))
+    writer.words[board.W_TICKER_AT] = int(ticked_at * 1e9)
+    writer.words[board.W_MOVED_AT] = int((ticked_at - 30) * 1e9)
+    writer.words[board.W_DRAWS] = 10 + rank
+    return path
+
+
+def _only(pile: Pile) -> Snapshot:
+    (snapshot,) = snapshots(pile)
+    return snapshot
+
+
+def test_reports_of_several_nodes_are_merged(tmp_path: Path) -> None:
+    for host in ("node-a", "node-b"):
+        files.write(_part(host), tmp_path)
+    pile = sort_out([tmp_path])
+    assert pile.problems == []
+    assert kinds(pile) == "2 reports"
+    assert _only(pile).ranks == examples.uneven_steps_snapshot().ranks
+
+
+def test_the_html_file_stands_for_the_report_beside_it(tmp_path: Path) -> None:
+    written = files.write(examples.uneven_steps(), tmp_path)
+    assert written.html_path is not None
+    assert kinds(sort_out([written.html_path])) == "1 report"
+
+
+def test_boards_tell_of_ranks_that_are_gone(tmp_path: Path) -> None:
+    # GIVEN the boards of two ranks of four, one of which fell silent 20 s before the other
+    _board(tmp_path / "rank-1.board", 1)
+    _board(tmp_path / "rank-0.board", 0, ticked_at=980.0)
+    # WHEN they are put together
+    pile = sort_out([tmp_path])
+    snapshot = _only(pile)
+    # THEN they are judged as of the moment when the last one was alive, and nothing is claimed of their processes
+    assert (pile.problems, kinds(pile)) == ([], "2 boards")
+    assert (snapshot.taken_at, snapshot.last_progress_at, snapshot.job.world_size) == (1000.0, 970.0, 4)
+    assert [(rank.rank, rank.still_s, rank.process) for rank in snapshot.ranks] == [(0, 50.0, None), (1, 30.0, None)]
+    assert [rank.reading.progress.draws for rank in snapshot.ranks if rank.reading] == [10, 11]
+    (note,) = snapshot.notes
+    assert (note.rank, note.ok) == (0, False)
+    assert "fell silent 20 s before the last one" in note.detail
+
+
+def test_of_two_boards_of_a_rank_the_newer_counts(tmp_path: Path) -> None:
+    old = _board(tmp_path / "a.board", 0, started_at=1.0)
+    new = _board(tmp_path / "b.board", 0, started_at=2.0)
+    pile = sort_out([old, new])
+    assert len(_only(pile).ranks) == 1
+    assert pile.problems == [f"left out {old}: {new} is a newer board of rank 0"]
+
+
+def test_dumps_of_the_flight_recorder(tmp_path: Path) -> None:
+    for rank in (0, 1, 3):
+        _dump(tmp_path / f"trace_{rank}.json")
+    pile = sort_out([tmp_path])
+    snapshot = _only(pile)
+    assert kinds(pile) == "3 dumps"
+    assert pile.problems == ["no dump of rank 2: what they did is not known"]
+    assert [rank.rank for rank in snapshot.ranks] == [0, 1, 2, 3]
+    assert [len(rank.collectives.recent) for rank in snapshot.ranks] == [1, 1, 0, 1]
+    assert snapshot.ranks[0].still_s == pytest.approx(10.0)
+
+
+def test_a_dump_completes_a_report(tmp_path: Path) -> None:
+    # GIVEN a report without the flight recorder's list for rank 0, without ranks 2 and 3, and dumps of ranks 0 and 2
+    part = _part("node-a")
+    poor = replace(part.ranks[0], collectives=replace(part.ranks[0].collectives, recent=(), source="board"))
+    written = files.write(replace(part, ranks=(poor, part.ranks[1])), tmp_path).json_path
+    assert written is not None
+    pile = sort_out([written, _dump(tmp_path / "fr0.json"), _dump(tmp_path / "fr2.json")])
+    # WHEN they are put together
+    snapshot = _only(pile)
+    # THEN the ranks that the report knows have their list, or keep the one they have
+    assert [rank.rank for rank in snapshot.ranks] == [0, 1, 2, 3]
+    assert [len(rank.collectives.recent) for rank in snapshot.ranks] == [1, 8, 1, 0]
+    assert snapshot.ranks[0].stacks == part.ranks[0].stacks
+    assert not snapshot.sampled_twice
+
+
+def test_a_board_completes_a_report_under_another_name(tmp_path: Path) -> None:
+    part = replace(_part("node-a"), ranks=_part("node-a").ranks[:1])
+    written = files.write(part, tmp_path).json_path
+    assert written is not None
+    snapshot = _only(sort_out([written, _board(tmp_path / "x.board", 3, job="other")]))
+    assert [rank.rank for rank in snapshot.ranks] == [0, 3]
+
+
+def test_files_of_several_jobs_are_kept_apart(tmp_path: Path) -> None:
+    pile = sort_out(
+        [_board(tmp_path / "a", 0, job="a"), _board(tmp_path / "b", 0, job="b"), _dump(tmp_path / "fr0.json")]
+    )
+    assert [snapshot.job.id for snapshot in snapshots(pile)] == ["a", "b", "dumps"]
+
+
+def _whole(path: Path) -> bytes:
+    written = files.write(examples.uneven_steps(), path).json_path
+    assert written is not None
+    return written.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("notes.txt", lambda path: b"hello", "neither an incident report, nor a board, nor a flight-recorder dump"),
+        ("cut.json", lambda path: _whole(path)[:3000], "cut off before anything of use"),
+        ("new.json", lambda path: _whole(path).replace(b"incident/1", b"incident/9"), "it has format 9"),
+        ("rank-0.board", lambda path: b"HANGWTCH" + b"\0" * 100, ""),
+        ("dump.json", lambda path: b'{"entries": []}', "a dump says its rank by a number at the end of its name"),
+        ("dump0.json", lambda path: b'{"entries": [1]}', "it has not the shape of a dump"),
+        ("dump1", lambda path: pickle.dumps({"entries": []}), "it is a pickle, which is not read from strangers"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    name: str, content: Callable[[Path], bytes], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content(tmp_path / "reports"))
+    pile = sort_out([path])
+    (problem,) = pile.problems
+    assert problem.startswith(f"left out {path}: {reason}")
+    assert snapshots(pile) == []
+
+
+def test_a_folder_may_hold_other_things(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch")
+    (tmp_path / "deeper").mkdir()
+    assert sort_out([tmp_path]).problems == []
+
+
+def test_files_that_are_not_there_or_too_much_are_named(tmp_path: Path) -> None:
+    first, second = _dump(tmp_path / "a_0.json"), _dump(tmp_path / "b_0.json")
+    pile = sort_out([first, second, tmp_path / "none"])
+    assert pile.problems == [
+        f"left out {second}: {first} is a dump of rank 0 too; that one is used",
+        f"left out {tmp_path / 'none'}: no such file or directory",
+    ]
+
+
+def test_a_large_file_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(1 << 30)
+    assert sort_out([tmp_path / "large"]).problems[0].endswith("larger than 512 MiB")
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot]:
+    """The snapshots that were judged; the judgement is the example's."""
+    seen: list[Snapshot] = []
+
+    def diagnose(snapshot: Snapshot, **options: Any) -> Judgement:
+        seen.append(snapshot)
+        return examples.uneven_steps_judgement()
+
+    monkeypatch.setattr(diagnosis, "diagnose", diagnose)
+    return seen
+
+
+def test_the_whole_is_judged_anew(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
+    for host in ("node-a", "node-b"):
+        files.write(_part(host), tmp_path)
+    assert main(["analyze", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("hangwatch: from 2 reports:\n\nhangwatch: HUNG, proven, 3.1 s after the last step\n")
+    assert [len(snapshot.ranks) for snapshot in judged] == [4]
+
+
+def test_the_merged_report_is_written(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
+    written = files.write(examples.uneven_steps(), tmp_path).json_path
+    assert main(["analyze", str(written), "--json", str(tmp_path / "m.json"), "--html", str(tmp_path / "m.html")]) == 0
+    assert "HUNG" in capsys.readouterr().out
+    merged = files.read(tmp_path / "m.json")
+    assert merged == replace(examples.uneven_steps(), updated_at=merged.updated_at)
+    assert (tmp_path / "m.html").read_text().startswith("<!doctype html>")
+    assert main(["analyze", str(written), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "3f2a"
+
+
+def test_problems_go_to_stderr_and_do_not_stop_the_rest(
+    tmp_path: Path, judged: list[Snapshot], capsys: Capture
+) -> None:
+    written = files.write(examples.uneven_steps(), tmp_path).json_path
+    assert main(["analyze", str(written), str(tmp_path / "none\x1b")]) == 0
+    assert capsys.readouterr().err == f"hangwatch: left out {tmp_path}/none\\x1b: no such file or directory\n"
+
+
+def test_nothing_of_use_is_an_error(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
+    assert main(["analyze", str(tmp_path)]) == 2
+    assert "none of these files can be used" in capsys.readouterr().err
+    boards = [str(_board(tmp_path / job, 0, job=job)) for job in ("a", "b")]
+    assert main(["analyze", *boards, "--json", "-"]) == 2
+    assert "these files are of 2 jobs" in capsys.readouterr().err
+    assert judged == []
+
+
+def test_the_real_judgement_takes_every_kind(tmp_path: Path, capsys: Capture) -> None:
+    files.write(examples.uneven_steps(), tmp_path / "reports")
+    _board(tmp_path / "rank-0.board", 0, job="a")
+    _board(tmp_path / "rank-1.board", 1, job="a")
+    for rank in range(4):
+        _dump(tmp_path / f"trace_{rank}.json", "gloo:barrier" if rank == 2 else "gloo:all_reduce")
+    for given in (["reports"], ["rank-0.board", "rank-1.board"], [f"trace_{rank}.json" for rank in range(4)]):
+        assert main(["analyze", *(str(tmp_path / name) for name in given)]) == 0
+        assert "\n\nhangwatch: " in capsys.readouterr().out

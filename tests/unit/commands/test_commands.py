@@ -1,0 +1,131 @@
+"""The front door: subcommands, errors, exit codes, and that everything is documented."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hangwatch import commands
+from hangwatch.commands import main, parser, report, run
+from hangwatch.errors import HangwatchError
+from hangwatch.report import files
+from hangwatch.settings import SettingsError
+from hangwatch.wire import WireError
+from tests import examples
+
+DOCS = Path(__file__).parents[3] / "docs" / "commands.md"
+
+
+def _subcommands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    (action,) = parser()._subparsers._group_actions  # type: ignore[union-attr]
+    assert isinstance(action.choices, dict)
+    yield from action.choices.items()
+
+
+def test_every_subcommand_and_option_is_documented() -> None:
+    docs = DOCS.read_text()
+    for name, subcommand in _subcommands():
+        _, there, section = docs.partition(f"\n## hangwatch {name}\n")
+        assert there, f"docs/commands.md has no section on hangwatch {name}"
+        section = section.partition("\n## ")[0]
+        for action in subcommand._actions:
+            for option in action.option_strings:
+                said = f"| `{option}`" in section or f"| `{option} " in section
+                assert said or option in ("-h", "--help"), f"docs/commands.md does not explain {name} {option}"
+
+
+def test_no_option_is_documented_that_is_not_there() -> None:
+    known = {option for _, sub in _subcommands() for action in sub._actions for option in action.option_strings}
+    for line in DOCS.read_text().splitlines():
+        if line.startswith("| `--"):
+            assert line.removeprefix("| `").replace("`", " ").split()[0] in known
+
+
+def test_help_names_the_subcommands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for name, _ in _subcommands():
+        assert f"\n    {name}" in out
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("hangwatch ")
+
+
+@pytest.mark.parametrize("argv", [[], ["nonsense"], ["report", "--nonsense"], ["report", "a", "b"]])
+def test_wrong_usage_is_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert "usage: hangwatch" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error", [HangwatchError("do\x1b this"), SettingsError("do\x1b this"), WireError("do\x1b this")]
+)
+def test_errors_that_a_user_can_mend_are_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: argparse.Namespace) -> int:
+        raise error
+
+    monkeypatch.setattr(report, "run", fail)
+    assert main(["report"]) == 2
+    assert capsys.readouterr().err == "hangwatch: do\\x1b this\n"
+
+
+def test_ctrl_c_is_what_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(arguments: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "run", interrupted)
+    assert main(["report"]) == 130
+
+
+def test_the_command_behind_two_dashes_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[argparse.Namespace] = []
+
+    def note(arguments: argparse.Namespace) -> int:
+        seen.append(arguments)
+        return 7
+
+    monkeypatch.setattr(run, "run", note)
+    assert main(["run", "--job", "a", "--", "torchrun", "--job", "b", "--", "-x"]) == 7
+    assert seen[0].job == "a"
+    assert seen[0].command == ["torchrun", "--job", "b", "--", "-x"]
+
+
+def test_a_command_without_dashes_is_told_how(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "torchrun", "train.py"]) == 2
+    expected = "hangwatch: put the command behind --: hangwatch run [options] -- torchrun train.py\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_only_the_wanted_subcommand_is_imported() -> None:
+    code = (
+        "import sys; from hangwatch.commands import main; main(['report', '--help']);"
+        "sys.exit(any('hangwatch.commands.' + n in sys.modules for n in ('run', 'doctor', 'dashboard', 'demo')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    # GIVEN a report, and a pipe that nobody reads any more
+    path = files.write(examples.uneven_steps(), tmp_path).json_path
+    reading, writing = os.pipe()
+    os.close(reading)
+    # WHEN the report is printed into it
+    code = "import sys; from hangwatch.commands import main; sys.exit(main(['report', '--html', '-', sys.argv[1]]))"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    # THEN the command ends as one that SIGPIPE has ended, and says nothing
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_list_of_names_is_the_files() -> None:
+    assert {name for name, _ in _subcommands()} <= set(commands.SUBCOMMANDS)

@@ -1,0 +1,69 @@
+"""hangwatch report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hangwatch.commands import main
+from hangwatch.report import files, terminal
+from tests import examples
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = files.write(examples.uneven_steps(), tmp_path / "reports").json_path
+    assert path is not None
+    return path
+
+
+def test_an_incident_is_printed_again(report: Path, capsys: Capture) -> None:
+    assert main(["report", str(report)]) == 0
+    expected = terminal.render(examples.uneven_steps(), 100, False, str(report.with_suffix(".html")))
+    assert capsys.readouterr().out == expected
+
+
+def test_without_html_beside_it_the_json_is_named(report: Path, capsys: Capture) -> None:
+    report.with_suffix(".html").unlink()
+    assert main(["report", str(report)]) == 0
+    assert f"  report  {report}\n" in capsys.readouterr().out
+
+
+def test_the_newest_needs_no_name(report: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    assert main(["report", "--report-dir", str(report.parent)]) == 0
+    assert "Rank 3 ran out of data" in capsys.readouterr().out
+    monkeypatch.setenv("HANGWATCH_REPORT_DIR", str(report.parent))
+    assert main(["report"]) == 0
+
+
+def test_no_report_is_said(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["report", "--report-dir", str(tmp_path)]) == 2
+    expected = f"hangwatch: no incident in {tmp_path}; name a file, or the place with --report-dir\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_other_forms(report: Path, tmp_path: Path, capsys: Capture) -> None:
+    for form in ("html", "json", "speedscope"):
+        out = tmp_path / f"out.{form}"
+        assert main(["report", str(report), f"--{form}", str(out)]) == 0
+        assert capsys.readouterr().out == f"hangwatch: wrote {out}\n"
+    assert files.read(tmp_path / "out.json") == examples.uneven_steps()
+    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+    assert json.loads((tmp_path / "out.speedscope").read_text())["exporter"] == "hangwatch"
+    assert main(["report", str(report), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "3f2a"
+
+
+def test_a_spoiled_report_is_named(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "x.json").write_text('{"schema": ')
+    assert main(["report", str(tmp_path / "x.json")]) == 2
+    assert "x.json is cut off or not JSON" in capsys.readouterr().err
+
+
+def test_an_unwritable_place_is_named(report: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["report", str(report), "--html", str(tmp_path / "none" / "x.html")]) == 2
+    assert "cannot write" in capsys.readouterr().err
