@@ -167,7 +167,7 @@ class Ledger:
         yield _step(entries[-1], heads, complete=False)
 
     def span(self, rank: int, name: str, step: int) -> tuple[int, int] | None:
-        """The numbers (first - 1, last) of the collectives that `rank` issued in the group `name` in its step `step`."""
+        """The numbers (first - 1, last) of what `rank` issued in the group `name` in its step `step`."""
         entry = self.evidence.get(rank)
         steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
         index = bisect_left(steps, step, key=lambda each: each.step)

@@ -92,6 +92,7 @@ class ThreadStack:
     main: bool = False
     source: str = "py-spy"
     block: str = ""  # "except" or "finally": the block around the user's innermost line, where its source could be read
+    handler: str = ""  # function of a frame that the source registers as a signal handler
     in_loop: bool | None = None  # whether one of the user's lines stands in a loop, where the source could be read
 
 

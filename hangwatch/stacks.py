@@ -83,6 +83,7 @@ class Activity:
     frame: Frame | None = None
     within: frozenset[Within] = frozenset()
     block: str = ""  # "except", "finally" or "with" around the user's line, where the source could be read
+    handler: str = ""  # a signal handler that stands above what it interrupted, where the source could be read
     in_loop: bool | None = None  # one of the user's lines stands in a loop, where the source could be read
     thread: str = ""
     thread_id: int = 0
@@ -177,6 +178,7 @@ def activity(stack: ThreadStack) -> Activity:
         within=told.within,
         block=stack.block or ("with" if Within.EXIT_BLOCK in told.within else ""),
         in_loop=stack.in_loop,
+        handler=stack.handler,
         thread=stack.name,
         thread_id=stack.thread_id,
         main=stack.main,
@@ -426,7 +428,7 @@ _BY_NAME: dict[str, tuple[Within, ...]] = {
 
 
 def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> ThreadStack:
-    """`stack` with what the user's source says of its frames: the block around the innermost, and whether any is in a loop.
+    """`stack` with what the user's source says of its frames: the block around them, and whether any is in a loop.
 
     `source_of` gives the text of a file, or None; it should remember what it has read, since ranks share their files.
     """
@@ -436,7 +438,23 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     if not known:
         return stack
     block = next((found for tree, line in known if (found := block_of(tree, line))), "")
-    return replace(stack, block=block, in_loop=any(in_loop(tree, line) for tree, line in known))
+    handlers = {name for tree in trees.values() if tree is not None for name in handlers_of(tree)}
+    handler = next((name for frame in own[:-1] if (name := name_of(frame.function)) in handlers), "")
+    return replace(stack, block=block, in_loop=any(in_loop(tree, line) for tree, line in known), handler=handler)
+
+
+def handlers_of(tree: ast.Module) -> Iterator[str]:
+    """Names of functions that a source passes to `signal.signal` or `add_signal_handler`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or len(node.args) < 2:
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        handler = node.args[1]
+        if called in ("signal", "add_signal_handler"):
+            if isinstance(handler, ast.Attribute):
+                yield handler.attr
+            elif isinstance(handler, ast.Name):
+                yield handler.id
 
 
 def _tree(source: str | None) -> ast.Module | None:

@@ -7,7 +7,7 @@ before any counting, an earlier step before a later one, a cause inside the rank
 from __future__ import annotations
 
 from ..records import Judgement, Snapshot
-from . import code, data, exit, loops, processes, start, steps
+from . import code, collectives, data, exceptions, exit, loops, outside, processes, start, steps
 from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
@@ -15,15 +15,21 @@ from .verdict import judged, undetermined
 __all__ = ["ORDER", "Case", "Finding", "diagnose"]
 
 ORDER: tuple[Rule, ...] = (
+    *collectives.GONE,
     *processes.GONE,
     *start.GONE,
     *data.GONE,
+    *exceptions.RULES,
     *start.RULES,
     *data.RULES,
     *exit.RULES,
+    *code.SIGNALS,
+    *collectives.FIRST,
     *steps.WITHIN,
     *loops.RULES,
+    *collectives.RULES,
     *code.RULES,
+    *outside.RULES,
 )
 
 

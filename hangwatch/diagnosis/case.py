@@ -22,6 +22,7 @@ from ..records import (
     Snapshot,
     StepName,
     ThreadStack,
+    Wait,
 )
 from ..stacks import POINT_TO_POINT, Activity, Doing, activity
 from ..waitgraph import Need, WaitGraph
@@ -369,7 +370,7 @@ class Case:
 
     @cached_property
     def divergences(self) -> tuple[Divergence, ...]:
-        """The first step of each group in which ranks issued different numbers, as remembered and as the rings show it."""
+        """Each group's first step with different numbers of collectives, as remembered and as the rings show it."""
         readings = [view.reading for view in self if view.reading is not None]
         found = [*self.snapshot.divergences, *first_divergence(readings), *self._unfinished()]
         return tuple(sorted(found, key=lambda divergence: divergence.step))
@@ -395,10 +396,17 @@ class Case:
 
     def awaited(self) -> frozenset[int]:
         """Ranks that somebody waits for and that do not wait in a collective themselves: the ends of all waits."""
-        found: set[int] = set()
-        for need in {id(entry.need): entry.need for entry in self.blocked.values() if entry.need is not None}.values():
-            found.update(rank for rank in need.absent if rank not in self.blocked)
-        return frozenset(found)
+        needs = {id(entry.need): entry.need for entry in self.blocked.values() if entry.need is not None}
+        if (
+            not needs and not self.ledger.groups
+        ):  # no counts at all: whoever is in no collective keeps the others waiting
+            return frozenset(view.rank for view in self if self.blocked and view.rank not in self.blocked)
+        return frozenset(rank for need in needs.values() for rank in need.absent if rank not in self.blocked)
+
+    def wait(self, rank: int, awaited: tuple[int, ...]) -> Wait:
+        """The edge of the wait-for graph from `rank` to `awaited`, in words."""
+        entry = self.blocked.get(rank)
+        return Wait(rank, awaited, what(entry) if entry else "", entry.where if entry else None)
 
     def victims(self, culprits: Iterable[int]) -> tuple[int, ...]:
         """Ranks that stand in a collective and are not among `culprits`."""
@@ -422,12 +430,27 @@ class Case:
         steps = Counter(self.ranks[rank].step for rank in ranks if rank in self.ranks)
         return steps.most_common(1)[0][0] if steps else StepName()
 
+    def wait_words(self, ranks: Iterable[int]) -> str:
+        """`ranks 0-2 wait`, `rank 3 waits`."""
+        found = list(ranks)
+        return f"{self.name(found)} {words.verb(len(found), 'waits', 'wait')}"
+
     def name(self, ranks: Iterable[int], *, capital: bool = False) -> str:
         """The ranks in words: "all ranks", "ranks 0-2"."""
         found = set(ranks)
         if len(found) > 1 and len(found) == self.size:
             return "All ranks" if capital else "all ranks"
         return words.ranks(found, capital=capital)
+
+
+def what(entry: Blocked) -> str:
+    """`all_reduce 12 of group 0`, as far as it is known."""
+    name = {"gradients": "the gradients' all_reduce", "buffers": "the broadcast of buffers", "": "a collective"}
+    op = name.get(entry.op, entry.op)
+    if entry.call is not None and entry.call.op in POINT_TO_POINT:
+        return op
+    number = f" {entry.seq}" if entry.seq else ""
+    return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
 
 
 def needs_everybody(op: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..records import Certainty, Status
 from ..stacks import Doing, Within
 from . import words
-from .case import Case, RankView
+from .case import IDLE_CPU_S, OLD_WORDS_S, Case, RankView
 from .finding import Finding, Rule
 
 IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
@@ -20,9 +20,7 @@ def user_code_blocked(case: Case) -> Finding | None:
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]
-    waiting = (
-        f"{case.name(victims)} {words.verb(len(victims), 'waits', 'wait')} for {words.verb(len(stuck), 'it', 'them')}"
-    )
+    waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}"
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
@@ -38,11 +36,16 @@ def user_code_blocked(case: Case) -> Finding | None:
     )
 
 
-def _status(case: Case, stuck: list[RankView]) -> Status | None:
-    """A loop that burns the processor looks like work for as long as the patience lasts."""
-    if all(case.stalled([view.rank]) and not view.writing for view in stuck):
-        return Status.HUNG
-    return Status.WAITING
+def _status(case: Case, stuck: list[RankView]) -> Status:
+    """Once patience has run out, only bytes that still move, or a child that computes, count as work."""
+    if not all(case.stalled([view.rank]) for view in stuck):
+        return Status.WAITING
+    alive = any(view.writing or view.evidence.moved or _child_works(view) for view in stuck)
+    return Status.WAITING if alive else Status.HUNG
+
+
+def _child_works(view: RankView) -> bool:
+    return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in view.evidence.children)
 
 
 def how_stuck(view: RankView) -> str:
@@ -76,9 +79,137 @@ def _evidence(case: Case, view: RankView) -> list[str]:
     return found
 
 
-def training(view: RankView) -> bool:
-    """It stands inside torch's own machinery for forward, backward or the optimizer."""
-    return bool(view.now.within & {Within.BACKWARD, Within.FORWARD, Within.OPTIMIZER})
+# ------------------------------------------------------------------------------------------ special kinds of code
 
 
-RULES: tuple[Rule, ...] = (user_code_blocked,)
+def signal_handler_deadlock(case: Case) -> Finding | None:
+    """A signal handler waits above the code that it interrupted."""
+    waiting = [view for view in case if view.main.handler and not view.works and view.main.doing in HANDLER_WAITS]
+    if not waiting:
+        return None
+    view = waiting[0]
+    culprits = [other.rank for other in waiting]
+    victims = case.victims(culprits)
+    tail = f"; {case.wait_words(victims)} for it" if victims else ""
+    return Finding(
+        "signal-handler-deadlock",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'stands', 'stand')} in the signal handler"
+        f" {view.main.handler}{words.at(view.where)}, which waits for what the interrupted code holds{tail}.",
+        culprits=tuple(other.culprit() for other in waiting),
+        victims=victims,
+        step=view.step,
+        evidence=(
+            f"{view.main.handler} is registered with signal.signal and stands above the code that it interrupted",
+        ),
+        awaited=tuple(culprits),
+    )
+
+
+HANDLER_WAITS = frozenset({Doing.CODE, Doing.LOCK, Doing.COLLECTIVE, Doing.JOIN_CHILD, Doing.PIPE, Doing.SOCKET})
+
+
+def gil_held(case: Case) -> Finding | None:
+    """A rank's main thread is in a C call that owns the interpreter lock, so that not even its ticker runs."""
+    holders = [view for view in case if not (view.dead or view.stopped) and holds_lock(view)]
+    holders = [view for view in holders if not case.blocked or view.rank in case.awaited()]
+    if not holders:
+        return None
+    view = holders[0]
+    culprits = [other.rank for other in holders]
+    victims = case.victims(culprits)
+    native = next((frame for frame in view.evidence.main_stack if frame.native), None)
+    inside = f" in {native.function}" if native is not None else ""
+    tail = f"; {case.wait_words(victims)} for it" if victims else ""
+    return Finding(
+        "gil-held",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} in a C call that holds the"
+        f" interpreter lock{inside}{words.at(view.where)}{tail}.",
+        culprits=tuple(other.culprit() for other in holders),
+        victims=victims,
+        step=view.step,
+        evidence=(
+            f"no thread of rank {view.rank} has run for {words.duration(silence(view))}",
+            "its main thread owns the interpreter lock",
+        ),
+        status=Status.HUNG if case.stalled(culprits) else Status.WAITING,
+    )
+
+
+def silence(view: RankView) -> float:
+    """For how long the rank's own ticker thread has not run."""
+    return 0.0 if view.reading is None else view.reading.taken_at - view.reading.ticker_at
+
+
+def holds_lock(view: RankView) -> bool:
+    """The main thread owns the interpreter lock, and the ticker has not run for a while."""
+    owner = any(stack.main and stack.owns_gil for stack in view.evidence.stacks)
+    return owner and silence(view) > OLD_WORDS_S
+
+
+def slow_checkpoint(case: Case) -> Finding | None:
+    """The others wait for ranks that read or write a checkpoint."""
+    savers = [view for view in _awaited(case) if _saves(view)]
+    if not savers:
+        return None
+    culprits = [view.rank for view in savers]
+    victims = case.victims(culprits)
+    view = savers[0]
+    file = view.evidence.process.blocked_on if view.evidence.process is not None else None
+    path = f" {file.path}" + (f" ({file.filesystem})" if file.filesystem else "") if file is not None else ""
+    bytes_moved = sum(
+        other.evidence.process.io_delta_bytes or 0 for other in savers if other.evidence.process is not None
+    )
+    moving = any(other.works for other in savers)
+    state = f"still moving data ({bytes_moved >> 20} MiB in the last second)" if moving else "not moving any data"
+    return Finding(
+        "slow-checkpoint",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
+        f"{path}{words.at(view.where)}, {state}; {case.wait_words(victims)}.",
+        fix="" if moving else "look at the file system that the checkpoint is on",
+        culprits=tuple(other.culprit() for other in savers),
+        victims=victims,
+        step=view.step,
+        evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}, {state}",),
+        status=_status(case, savers),
+    )
+
+
+def _saves(view: RankView) -> bool:
+    return view.now.doing is Doing.CHECKPOINT or (Within.CHECKPOINT in view.now.within and not view.now.in_collective)
+
+
+def compile_skew(case: Case) -> Finding | None:
+    """The others wait for ranks that compile."""
+    compilers = [view for view in _awaited(case) if view.now.doing is Doing.COMPILE or _compiles(view)]
+    if not compilers:
+        return None
+    culprits = [view.rank for view in compilers]
+    victims = case.victims(culprits)
+    view = compilers[0]
+    return Finding(
+        "compile-skew",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} still {words.verb(len(culprits), 'compiles', 'compile')}"
+        f"{words.at(view.where)}; {case.wait_words(victims)} for it.",
+        culprits=tuple(other.culprit() for other in compilers),
+        victims=victims,
+        step=view.step,
+        evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}",),
+        status=_status(case, compilers),
+    )
+
+
+def _compiles(view: RankView) -> bool:
+    """It waits for a compiler that it has started."""
+    return Within.COMPILE in view.now.within and view.now.doing in (Doing.JOIN_CHILD, Doing.LOCK, Doing.SOCKET)
+
+
+def _awaited(case: Case) -> list[RankView]:
+    return [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]
+
+
+SIGNALS: tuple[Rule, ...] = (signal_handler_deadlock,)
+RULES: tuple[Rule, ...] = (gil_held, slow_checkpoint, compile_skew, user_code_blocked)

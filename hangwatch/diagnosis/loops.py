@@ -67,7 +67,7 @@ def _lost(loader: LoaderFacts) -> int:
 def first_uneven(case: Case) -> Uneven | None:
     """The first epoch that ended on some ranks with fewer batches than others have drawn in it."""
     loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}
-    table = {rank: drawn_by_epoch(loader) for rank, loader in loaders.items() if loader is not None}
+    table = {rank: drawn_by_epoch(loader) for rank, loader in loaders.items()}
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         most = max(entry.count for entry in drawn.values())
@@ -162,10 +162,11 @@ def early_exit(case: Case) -> Finding | None:
         return None
     one = len(left) == 1
     where = case.usual_place(left)
+    count = words.plural(uneven.drawn[left[0]].count, "batch")
     return Finding(
         "early-exit",
         case.certainty(),
-        f"{case.name(left, capital=True)} left the training loop after {words.plural(uneven.drawn[left[0]].count, 'batch')}"
+        f"{case.name(left, capital=True)} left the training loop after {count}"
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
         f"{_now_at(case, left[0], where)}; the others went on.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),

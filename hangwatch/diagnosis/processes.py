@@ -21,6 +21,8 @@ ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 def rank_died(case: Case) -> Finding | None:
     """A rank's process is gone, and not because its training had ended."""
     dead = [view for view in case if view.dead and not view.finished]
+    if any(_fatal(view) and not _is_consequence(view) for view in case):
+        return None  # an error of its own came before its end
     first = _first(dead)
     if first is None:
         return None
@@ -31,7 +33,7 @@ def rank_died(case: Case) -> Finding | None:
     where = words.at(first.where)
     summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) died: {how}{where}"
     if waiting:
-        summary += f"; {case.name(waiting)} {words.verb(len(waiting), 'waits', 'wait')} for it"
+        summary += f"; {case.wait_words(waiting)} for it"
     evidence = [f"pid {first.pid} of rank {first.rank} is {'a zombie' if first.state == 'Z' else 'gone'}: {how}"]
     evidence += _out_of_memory(case, first)
     if first.evidence.crash_trace:

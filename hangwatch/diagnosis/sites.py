@@ -65,7 +65,7 @@ class Sites:
         return self._known[rank]
 
     def inside(self, rank: int, group: str, step: int) -> tuple[Counter[Site], set[Site]] | None:
-        """The sites of one group that `rank` used in one step, and those that it used before; None where not recorded."""
+        """The sites of one group that `rank` used in one step, and those that it used before, where recorded."""
         span = self.case.ledger.span(rank, group, step)
         if span is None:
             return None

@@ -242,14 +242,15 @@ def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Findin
     evidence = [] if found is None else [counted(case, found)]
     if inside and lone.rank in case.blocked and not sites.shared(lone.rank, list(others)):
         evidence.append(f"no other rank has ever called a collective at {words.place(lone.where)}")
-    tail = f"; {case.name(others)} {words.verb(len(others), 'waits', 'wait')} elsewhere" if others else ""
+    tail = f"; {case.wait_words(others)} elsewhere" if others else ""
     buffers = Within.BUFFERS in lone.now.within
+    where = words.at(case.usual_place(others)) if others else ""
     when = f" in {words.step(found.step)}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
         case.certainty() if found is not None and found.sure else Certainty.LIKELY,
-        f"{words.ranks([lone.rank], capital=True)} {does} {call or 'a collective'}{when}, which the other ranks never call"
-        f"{tail}{words.at(case.usual_place(others)) if others else ''}.",
+        f"{words.ranks([lone.rank], capital=True)} {does} {call or 'a collective'}{when},"
+        f" which the other ranks never call{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
         culprits=(lone.culprit(),),
         victims=others,
@@ -336,8 +337,9 @@ def _skipped_by_site(case: Case) -> Finding | None:
     if 2 * times <= len(places):
         usual, other = _earlier_first(case, usual, other)
     ahead = tuple(sorted(rank for rank, place in places.items() if place == other))
-    if not usual or not all(_follows(case, rank, usual, other) for rank in ahead):
+    if not all(_follows(case, rank, usual, other) for rank in ahead):
         return None
+    first, second = words.place(Frame(*usual[1][0], "")), words.place(Frame(*other[1][0], ""))
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
@@ -346,10 +348,9 @@ def _skipped_by_site(case: Case) -> Finding | None:
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already{words.at(case.ranks[ahead[0]].where)}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in ahead),
         step=case.ranks[ahead[0]].step,
-        evidence=(f"in earlier steps every rank called {words.place(Frame(*usual[1][0], ''))} before"
-                  f" {words.place(Frame(*other[1][0], ''))}",),
+        evidence=(f"in earlier steps every rank called {first} before {second}",),
         awaited=ahead,
-    )  # fmt: skip
+    )
 
 
 def _earlier_first(case: Case, one: Site, other: Site) -> tuple[Site, Site]:

@@ -66,7 +66,7 @@ def chain(case: Case, culprits: list[int], victims: tuple[int, ...]) -> tuple[Wa
     for victim in victims:
         path = case.graph.chain(victim, culprits)
         if path:
-            return tuple(_wait(case, rank, (following,)) for rank, following in pairwise(path))
+            return tuple(case.wait(rank, (following,)) for rank, following in pairwise(path))
     return ()
 
 
@@ -80,21 +80,8 @@ def _merged(case: Case, victims: list[int], culprits: list[int]) -> tuple[Wait, 
     for rank in victims:
         need = case.blocked[rank].need
         if need is not None and id(need) not in seen:
-            seen[id(need)] = _wait(case, rank, tuple(sorted(set(need.absent) & set(culprits))))
+            seen[id(need)] = case.wait(rank, tuple(sorted(set(need.absent) & set(culprits))))
     return tuple(seen.values())
-
-
-def _wait(case: Case, rank: int, awaited: tuple[int, ...]) -> Wait:
-    entry = case.blocked.get(rank)
-    return Wait(rank, awaited, what(entry) if entry else "", entry.where if entry else None)
-
-
-def what(entry: Blocked) -> str:
-    """`all_reduce 12 of group 0`, as far as it is known."""
-    name = {"gradients": "the gradients' all_reduce", "buffers": "the broadcast of buffers", "": "a collective"}
-    op = name.get(entry.op, entry.op)
-    number = f" {entry.seq}" if entry.seq else ""
-    return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
 
 
 def who_waits(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:

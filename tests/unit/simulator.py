@@ -309,7 +309,7 @@ class World:
     def _reading(self, rank: int, heads: tuple[GroupHead, ...], steps_kept: int) -> Reading:
         me = self.ranks[rank]
         last = me.steps[-1] if me.steps else None
-        loaders = ()
+        loaders: tuple[LoaderFacts, ...] = ()
         if me.epoch >= 0:
             counts, exhausted = zip(*me.per_epoch, strict=True) if me.per_epoch else ((), ())
             loaders = (

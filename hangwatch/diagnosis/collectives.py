@@ -1,0 +1,238 @@
+"""All have come, but they do not fit: different calls under one number, circles over groups, threads and peers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ledger import Group, family
+from ..records import Certainty, Collective, Frame, Status, StepName
+from ..stacks import POINT_TO_POINT, Activity, user_frame
+from . import words
+from .case import Blocked, Case, RankView, what
+from .finding import Finding, Rule
+from .loops import first_uneven
+
+# Kinds in which every member must bring the same number of elements.
+SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
+_SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
+
+
+# ------------------------------------------------------------------------------------------ different calls
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a call must share with its partners."""
+
+    kind: str
+    dtype: str = ""
+    elements: int | None = None
+
+    def __str__(self) -> str:
+        size = "" if self.elements is None else f" of {words.plural(self.elements, 'element')}"
+        return f"{self.kind}{size}{f' ({self.dtype})' if self.dtype else ''}"
+
+
+def shape(call: Collective) -> Shape:
+    """What `call` must share with its partners, as far as it was recorded."""
+    kind = family(call.op)
+    dtype = call.dtypes[0].lower().removeprefix("torch.") if call.dtypes and kind in SAME_SIZE else ""
+    elements = sum(math.prod(size) for size in call.sizes) if call.sizes and kind in SAME_SIZE else None
+    return Shape(kind, _SHORT_DTYPE.get(dtype, dtype), elements)
+
+
+def collective_mismatch(case: Case) -> Finding | None:
+    """Members of a group met under one number with different operations, types or sizes."""
+    for group, seq in _meetings(case):
+        calls = {rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None}
+        if len(differing(calls)) > 1:
+            return _mismatch(case, group, seq, calls)
+    return None
+
+
+def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
+    """Numbers at which ranks wait, or at which ranks have ended; each once."""
+    seen = {}
+    for entry in case.blocked.values():
+        if entry.group is not None and entry.seq:
+            seen[entry.group.key, entry.seq] = entry.group
+    for view in case:
+        if view.dead or _raised(view):
+            seen.update(
+                {(group.key, group.issued(view.rank) or 0): group for group in case.ledger.groups_of(view.rank)}
+            )
+    for (_, seq), group in seen.items():
+        if seq > 0:
+            yield group, seq
+
+
+def _raised(view: RankView) -> bool:
+    return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
+
+
+def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
+    """Ranks by what they called; what is not known of one counts as equal to any."""
+    by_shape: dict[Shape, list[int]] = {}
+    for rank, call in calls.items():
+        by_shape.setdefault(shape(call), []).append(rank)
+    kinds = {one.kind for one in by_shape if one.kind}
+    if len(kinds) > 1:
+        return {one: ranks for one, ranks in by_shape.items() if one.kind}
+    complete = {one: ranks for one, ranks in by_shape.items() if one.elements is not None and one.dtype}
+    return complete if len(complete) > 1 else {}
+
+
+def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
+    sides = differing(calls)
+    odd = _odd_ones(sides)
+    texts = [
+        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}{words.at(_where(case, ranks[0], calls))}"
+        for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
+    ]
+    ended = [rank for rank in calls if rank in case.ranks and (case.ranks[rank].dead or _raised(case.ranks[rank]))]
+    step = next((case.ranks[rank].step for rank in odd or calls if rank in case.ranks), StepName())
+    details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
+    return Finding(
+        "collective-mismatch",
+        Certainty.PROVEN if not ended and case.deadlocked else Certainty.LIKELY,
+        f"The ranks call different collectives at the same point: {words.listed(texts)}.",
+        culprits=tuple(case.ranks[rank].culprit(_where(case, rank, calls)) for rank in odd),
+        victims=tuple(rank for rank in calls if rank not in odd),
+        step=step,
+        evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
+        details=details,
+        status=Status.FAILED if ended else None,
+        awaited=tuple(calls),
+    )
+
+
+def _odd_ones(sides: dict[Shape, list[int]]) -> list[int]:
+    """Who differs from more than half; nobody where there is no such half."""
+    largest = max(sides.values(), key=len)
+    total = sum(len(ranks) for ranks in sides.values())
+    if 2 * len(largest) <= total:
+        return []
+    return sorted(rank for ranks in sides.values() if ranks is not largest for rank in ranks)
+
+
+def _where(case: Case, rank: int, calls: dict[int, Collective]) -> Frame | None:
+    view = case.ranks.get(rank)
+    return user_frame(calls[rank].frames) or (view.where if view is not None else None)
+
+
+# ------------------------------------------------------------------------------------------ circles
+
+
+def point_to_point_deadlock(case: Case) -> Finding | None:
+    """A circle of waits with a send or receive in it, or a receive whose sender waits elsewhere for good."""
+    circle = case.graph.cycle(case.deadlocked)
+    entries = [case.blocked[rank] for rank in circle]
+    if not any(_is_peer(entry) for entry in entries):
+        return None
+    return _circle(case, "point-to-point-deadlock", entries)
+
+
+def _is_peer(entry: Blocked) -> bool:
+    return entry.activity.op in POINT_TO_POINT or (entry.call is not None and entry.call.op in POINT_TO_POINT)
+
+
+def group_order_cycle(case: Case) -> Finding | None:
+    """A circle of waits over different groups."""
+    circle = case.graph.cycle(case.deadlocked)
+    entries = [case.blocked[rank] for rank in circle]
+    groups = {entry.group.key for entry in entries if entry.group is not None}
+    if len(groups) < 2:
+        return None
+    return _circle(case, "group-order-cycle", entries)
+
+
+def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
+    following = [*entries[1:], entries[0]]
+    edges = [
+        f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
+        for entry, other in zip(entries, following, strict=True)
+    ]
+    waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
+    kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
+    odd = _minority(case, entries) if cause == "group-order-cycle" else []
+    return Finding(
+        cause,
+        Certainty.PROVEN,
+        f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
+        f" {'; '.join(edges[:3])}{'; ...' if len(edges) > 3 else ''}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        victims=tuple(rank for rank in case.deadlocked if rank not in odd),
+        step=case.ranks[entries[0].rank].step,
+        evidence=tuple(edges[: words.SHOWN]),
+        waits=waits,
+    )
+
+
+def _minority(case: Case, entries: list[Blocked]) -> list[int]:
+    """The rank that uses the groups in another order than all others: alone in its group's call, if one is."""
+    counts = Counter(entry.group.key for entry in case.blocked.values() if entry.group is not None)
+    (usual, times), *_ = counts.most_common(1)
+    odd = sorted(rank for rank, entry in case.blocked.items() if entry.group is not None and entry.group.key != usual)
+    return odd if times >= 2 and len(odd) == 1 and len(entries) == 2 else []
+
+
+# ------------------------------------------------------------------------------------------ threads
+
+
+def concurrent_collectives(case: Case) -> Finding | None:
+    """Two threads of one rank stand in collectives of the same group."""
+    if first_uneven(case) is not None:
+        return None
+    found = {view.rank: threads for view in case if len(threads := threads_in_one_group(case, view)) > 1}
+    if not found:
+        return None
+    rank, threads = next(iter(found.items()))
+    named = [f"thread {thread.thread!r} in {thread.call or thread.op}{words.at(thread.where)}" for thread in threads]
+    return Finding(
+        "concurrent-collectives",
+        Certainty.LIKELY,
+        f"Two threads of {words.ranks([rank])} are in collectives of one process group, whose order then differs from"
+        f" rank to rank: {words.listed(named)}.",
+        culprits=tuple(case.ranks[each].culprit(_background(threads).where) for each, threads in found.items()),
+        victims=tuple(each for each in case.blocked if each not in found),
+        step=case.ranks[rank].step,
+        evidence=tuple(
+            f"rank {each}: {words.listed([f'{thread.thread} in {thread.call or thread.op}' for thread in threads])}"
+            for each, threads in list(found.items())[: words.SHOWN]
+        ),
+    )
+
+
+def _background(threads: list[Activity]) -> Activity:
+    return next((thread for thread in threads if not thread.main), threads[0])
+
+
+def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
+    """The threads of a rank that stand in collectives of one group; those in groups of their own are left out."""
+    inside = [thread for thread in view.threads if thread.in_collective and thread.op not in POINT_TO_POINT]
+    if len(inside) < 2:
+        return []
+    groups = {call.thread_name: call.group for call in case.ledger.open_calls(view.rank) if call.thread_name}
+    default = {group.name for group, _, _ in case.ledger.outstanding(view.rank)}
+    names = [groups.get(thread.thread, next(iter(default)) if len(default) == 1 else "") for thread in inside]
+    shared = Counter(name for name in names if name)
+    name, times = shared.most_common(1)[0] if shared else ("", 0)
+    return [thread for thread, group in zip(inside, names, strict=True) if group == name] if times > 1 else []
+
+
+FIRST: tuple[Rule, ...] = (concurrent_collectives,)
+RULES: tuple[Rule, ...] = (collective_mismatch, point_to_point_deadlock, group_order_cycle)
+
+
+def aborted_by_mismatch(case: Case) -> Finding | None:
+    """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes)."""
+    if not any((view.dead and not view.finished) or _raised(view) for view in case):
+        return None
+    found = collective_mismatch(case)
+    return found if found is not None and found.status is Status.FAILED else None
+
+
+GONE: tuple[Rule, ...] = (aborted_by_mismatch,)
