@@ -155,6 +155,8 @@ class ProcessFacts:
     unreadable: tuple[str, ...] = ()  # facts that could not be had, each with its reason
     io_bytes: int | None = None  # bytes read + written by system calls since its start
     unusual_threads: tuple[ThreadFacts, ...] = ()  # threads that are neither sleeping nor running: D, T, t, Z
+    waits_for: int | None = None  # the child that its main thread waits for (wait4, waitid); None for any or no child
+    private_wait: bool = False  # the main thread waits, without a timeout, for what only this process's threads can give
 
 
 @dataclass(frozen=True)
@@ -471,6 +473,34 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class Pipe:
+    """Who holds the ends of a pipe that somebody is blocked on, among the processes that may be looked into."""
+
+    path: str  # "pipe:[123]", or the path of a FIFO
+    readers: tuple[int, ...] = ()
+    writers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A process that its environment calls a rank, whether it ever became one or not.
+
+    `ended_at` is None while it lives; `exit_code` is negative for a signal, None where nobody told. `board` says that
+    a board of it was seen.
+    """
+
+    rank: int
+    pid: int
+    started_at: float
+    world_size: int | None = None
+    command: str = ""  # redacted
+    environment: dict[str, str] = field(default_factory=dict)  # the distributed settings only; redacted
+    ended_at: float | None = None
+    exit_code: int | None = None
+    board: bool = False
+
+
+@dataclass(frozen=True)
 class NodeFacts:
     """One machine of the job. `clock_offset_s` is its clock minus the judge's, where several nodes are judged."""
 
@@ -487,6 +517,7 @@ class NodeFacts:
     master_listener: ProcessFacts | None = None  # who listens on MASTER_PORT, on the master's node
     master_resolves: bool | None = None
     addresses: tuple[str, ...] = ()
+    pipes: tuple[Pipe, ...] = ()  # those that somebody is blocked on
 
 
 @dataclass(frozen=True)
@@ -519,6 +550,7 @@ class Snapshot:
 
     `ranks` are those known by a board or a process; ranks of `job.world_size` that are not in it never came.
     `divergences` are remembered from the running job. `sampled_twice` is false where only one sample could be taken.
+    `launched` are the processes that were started as ranks; `start_patience_s` is how long ranks may take to come.
     """
 
     job: Job
@@ -532,6 +564,8 @@ class Snapshot:
     notes: tuple[CaptureNote, ...] = ()
     last_progress_at: float = 0.0
     sampled_twice: bool = True
+    launched: tuple[Launched, ...] = ()
+    start_patience_s: float = 30.0
 
 
 # ---------------------------------------------------------------- judgement
@@ -683,6 +717,8 @@ class Incident:
     taken_at: float = 0.0  # when the evidence was taken
     last_progress_at: float = 0.0
     sampled_twice: bool = True
+    launched: tuple[Launched, ...] = ()
+    start_patience_s: float = 30.0
 
 
 # ---------------------------------------------------------------- between a node and the dashboard

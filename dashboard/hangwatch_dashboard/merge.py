@@ -51,6 +51,7 @@ def merged(parts: Sequence[Part], rest: Snapshot) -> Snapshot:
         notes=_joined(everything, "notes"),
         last_progress_at=max((snapshot.last_progress_at for snapshot in everything), default=0.0),
         sampled_twice=all(snapshot.sampled_twice for snapshot in snapshots),
+        launched=_joined(everything, "launched"),
     )
 
 

@@ -78,6 +78,8 @@ def incident(
         taken_at=snapshot.taken_at,
         last_progress_at=snapshot.last_progress_at,
         sampled_twice=snapshot.sampled_twice,
+        launched=snapshot.launched,
+        start_patience_s=snapshot.start_patience_s,
     )
 
 
@@ -135,6 +137,8 @@ def snapshot_of(incidents: Sequence[Incident]) -> Snapshot:
         notes=_distinct(incident.capture for incident in kept),
         last_progress_at=max(incident.last_progress_at for incident in kept),
         sampled_twice=all(incident.sampled_twice for incident in kept),
+        launched=_distinct(incident.launched for incident in kept),
+        start_patience_s=max(incident.start_patience_s for incident in kept),
     )
 
 

@@ -24,6 +24,8 @@ export interface ThreadStack {
   main: boolean;
   source: string;
   block: string;
+  handler: string;
+  in_loop: boolean | null;
 }
 
 export interface OpenFile {
@@ -73,6 +75,8 @@ export interface ProcessFacts {
   unreadable: string[];
   io_bytes: number | null;
   unusual_threads: ThreadFacts[];
+  waits_for: number | null;
+  private_wait: boolean;
 }
 
 export interface ProcessEvidence {
@@ -286,6 +290,24 @@ export interface Divergence {
   seen_at: number;
 }
 
+export interface Pipe {
+  path: string;
+  readers: number[];
+  writers: number[];
+}
+
+export interface Launched {
+  rank: number;
+  pid: number;
+  started_at: number;
+  world_size: number | null;
+  command: string;
+  environment: Record<string, string>;
+  ended_at: number | null;
+  exit_code: number | null;
+  board: boolean;
+}
+
 export interface NodeFacts {
   host: string;
   ranks: number[];
@@ -300,6 +322,7 @@ export interface NodeFacts {
   master_listener: ProcessFacts | null;
   master_resolves: boolean | null;
   addresses: string[];
+  pipes: Pipe[];
 }
 
 export interface Job {
@@ -332,6 +355,8 @@ export interface Snapshot {
   notes: CaptureNote[];
   last_progress_at: number;
   sampled_twice: boolean;
+  launched: Launched[];
+  start_patience_s: number;
 }
 
 export interface Culprit {
@@ -446,6 +471,8 @@ export interface Incident {
   taken_at: number;
   last_progress_at: number;
   sampled_twice: boolean;
+  launched: Launched[];
+  start_patience_s: number;
 }
 
 export interface GroupMembers {
