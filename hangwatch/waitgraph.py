@@ -10,8 +10,11 @@ What must be true for a proof, and how it is ensured:
    without a frame of their own, where native frames, or no use of the processor, show it), both samples of its stack
    agree, and none of its counters moved between them. Whatever else a rank may be doing, it counts as able to move.
 2. *The wait needs the absent.* all_reduce, all_gather, reduce_scatter, all_to_all and barrier cannot complete on
-   anybody before every member has issued them. Rooted operations need less: there a rank is held to wait for *any* of
-   the absent (it is released as soon as one of them is), or for the root alone where the root is known and absent.
+   anybody before every member has issued them. Of rooted operations only two waits are used: a receiver's wait for an
+   absent root (broadcast, scatter), and the root's wait for absent members (reduce, gather); all others may complete by
+   themselves. Where a rank may be waiting for one of several collectives, it is held to wait for *any* of the absent:
+   it is released as soon as one of them is. Point-to-point calls wait for their peer, unless it is in, or has
+   recorded, a call that could serve them.
 3. *The absent are absent.* A member has not arrived where it has issued fewer collectives in this very group (same
    name and members) than the number waited for. A member that has said nothing, that speaks in contradictions, or whose
    words are old, counts as able to move.

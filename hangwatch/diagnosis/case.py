@@ -32,6 +32,8 @@ IDLE_CPU_S = 0.1  # CPU time between two samples (about a second apart) below wh
 QUIET_IO = 64 * 1024
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root, and nobody can say for whom the root waits
+TO_ROOT = ("reduce", "gather")  # the root waits for everybody, the others perhaps for nobody
 SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "gradients", "parametercheck")
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
@@ -252,7 +254,8 @@ class Case:
             return Blocked(view.rank, now)
         group, seq = candidates[0]
         call = self.ledger.call(view.rank, group.name, seq)
-        need = self._need(candidates, call.op if call and now.op in ("", "gradients") else now.op)
+        op = call.op if call is not None and now.op in ("", "gradients") else now.op
+        need = self._need(view.rank, candidates, op, call.peer if call is not None else None)
         return Blocked(view.rank, now, group, seq, need, call, certain=need is not None and self._certain(view))
 
     def _candidates(self, view: RankView) -> list[tuple[Group, int]]:
@@ -267,27 +270,34 @@ class Case:
             return [(outstanding[0][0], outstanding[0][2])]
         return [(group, lowest) for group, lowest, _ in outstanding]
 
-    def _need(self, candidates: list[tuple[Group, int]], op: str) -> Need | None:
-        """What releases `rank`; None where one of the candidates lacks nobody who is known to be absent."""
-        needs = [self._collective_need(group, seq, op) for group, seq in candidates]
+    def _need(self, rank: int, candidates: list[tuple[Group, int]], op: str, root: int | None) -> Need | None:
+        """What releases `rank`; None where it may be waiting for something that nobody is known to keep from it."""
+        needs = [self._collective_need(rank, group, seq, op, root) for group, seq in candidates]
         if len(needs) == 1:
-            return needs[0] if needs[0].absent or needs[0].never else None
-        if not all(need.absent for need in needs):
+            return needs[0]
+        known = [need for need in needs if need is not None and need.absent]
+        if len(known) < len(needs):
             return None
-        everyone = tuple(sorted({rank for need in needs for rank in need.absent}))
-        return Need(everyone, every=False, group=needs[0].group, members=needs[0].members, seq=needs[0].seq, op=op)
+        everyone = tuple(sorted({rank for need in known for rank in need.absent}))
+        return Need(everyone, False, group=known[0].group, members=known[0].members, seq=known[0].seq, op=op)
 
-    def _collective_need(self, group: Group, seq: int, op: str) -> Need:
-        """One shared Need for all ranks at one number of one group with one kind of operation."""
-        every, kind = needs_everybody(op), family(op)
-        key = (group.key, seq, kind or every)
+    def _collective_need(self, rank: int, group: Group, seq: int, op: str, root: int | None) -> Need | None:
+        """One shared Need for all ranks that wait for the same members at one number of one group."""
+        kind = family(op)
+        if op == "buffers" and root is None:
+            root = group.members[0]
+        if kind in FROM_ROOT and (root is None or root == rank):
+            return None
+        if not needs_everybody(op) and kind not in FROM_ROOT and (kind not in TO_ROOT or root != rank):
+            return None
+        key = (group.key, seq, kind, root if kind in FROM_ROOT else None)
         if key not in self._needs:
-            absent = tuple(sorted(group.behind(seq)))
-            if not every and group.silent:  # one who has said nothing may be the only one that is needed
-                absent = ()
-            never = self._wrong_partners(group, seq, kind) if every else ()
-            self._needs[key] = Need(absent, every, never, group.name, group.members, seq, op)
-        return self._needs[key]
+            absent, never = tuple(sorted(group.behind(seq))), self._wrong_partners(group, seq, kind)
+            if kind in FROM_ROOT:
+                absent, never = _only(root, absent), _only(root, never)
+            self._needs[key] = Need(absent, True, never, group.name, group.members, seq, op)
+        need = self._needs[key]
+        return need if need.absent or need.never else None
 
     def _wrong_partners(self, group: Group, seq: int, kind: str) -> tuple[int, ...]:
         """Members that have issued another kind of operation under this number, where the backend tells them apart."""
@@ -460,6 +470,10 @@ def needs_everybody(op: str) -> bool:
 
 def _same_thread(call: Collective, now: Activity) -> bool:
     return not call.thread_name or not now.thread or call.thread_name == now.thread
+
+
+def _only(rank: int | None, ranks: tuple[int, ...]) -> tuple[int, ...]:
+    return (rank,) if rank is not None and rank in ranks else ()
 
 
 def _same_tag(one: Collective, other: Collective) -> bool:

@@ -150,6 +150,7 @@ def group_order_cycle(case: Case) -> Finding | None:
 
 
 def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
+    """That the ranks are dead is proven; who should have come first is not: all of the circle take part alike."""
     following = [*entries[1:], entries[0]]
     edges = [
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
@@ -157,26 +158,17 @@ def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
     ]
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
-    odd = _minority(case, entries) if cause == "group-order-cycle" else []
     return Finding(
         cause,
-        Certainty.PROVEN,
+        Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
         f" {'; '.join(edges[:3])}{'; ...' if len(edges) > 3 else ''}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
-        victims=tuple(rank for rank in case.deadlocked if rank not in odd),
+        culprits=tuple(case.ranks[entry.rank].culprit() for entry in entries),
+        victims=tuple(sorted(case.deadlocked - {entry.rank for entry in entries})),
         step=case.ranks[entries[0].rank].step,
         evidence=tuple(edges[: words.SHOWN]),
         waits=waits,
     )
-
-
-def _minority(case: Case, entries: list[Blocked]) -> list[int]:
-    """The rank that uses the groups in another order than all others: alone in its group's call, if one is."""
-    counts = Counter(entry.group.key for entry in case.blocked.values() if entry.group is not None)
-    (usual, times), *_ = counts.most_common(1)
-    odd = sorted(rank for rank, entry in case.blocked.items() if entry.group is not None and entry.group.key != usual)
-    return odd if times >= 2 and len(odd) == 1 and len(entries) == 2 else []
 
 
 # ------------------------------------------------------------------------------------------ threads

@@ -213,8 +213,10 @@ def _alone_now(case: Case) -> RankView | None:
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
     if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
         return None
-    known = len(others) > 1 or sites.regular(others[0].rank)
-    return lone if known or guarded(lone) else None
+    if any(view.rank not in case.blocked for view in case if not view.dead):
+        return None  # somebody has yet to come from his own code
+    usual = [other for other in others if sites.regular(other.rank)]
+    return lone if 2 * len(usual) > len(others) or guarded(lone) else None
 
 
 def _without(ranks: list[int], rank: int) -> list[int]:
