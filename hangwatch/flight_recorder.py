@@ -19,16 +19,6 @@ from hangwatch.records import Collective, Collectives, Frame, GroupHead, RankEvi
 
 MOST_ENTRIES = 100_000
 _DEFAULT_GROUP = "default_pg"
-_DTYPES = {
-    "Float": "float32",
-    "Double": "float64",
-    "Half": "float16",
-    "Long": "int64",
-    "Int": "int32",
-    "Short": "int16",
-    "Char": "int8",
-    "Byte": "uint8",
-}
 
 
 class DumpError(HangwatchError):
@@ -163,7 +153,7 @@ def _collective(entry: Mapping[str, Any], rank: int, members: Mapping[str, tuple
         seq=int(entry["p2p_seq_id"] if entry.get("is_p2p") else entry["collective_seq_id"]),
         op=operation,
         sizes=tuple(tuple(map(int, size)) for size in entry["input_sizes"]),
-        dtypes=tuple(_DTYPES.get(kind, kind.lower()) for kind in map(str, entry.get("input_dtypes", ()))),
+        dtypes=tuple(map(str, entry.get("input_dtypes", ()))),
         retired=_retired(entry),
         peer=order[peer] if peer is not None and peer < len(order) else peer,
         thread_name=str(entry.get("thread_name", "")),

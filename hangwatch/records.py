@@ -608,6 +608,7 @@ class Wait:
     awaited: tuple[int, ...]
     what: str  # "all_reduce 12 of group 0", "batch from loader worker 3", ...
     where: Frame | None = None
+    also: tuple[int, ...] = ()  # further ranks that wait alike, so that thousands need one edge
 
 
 @dataclass(frozen=True)

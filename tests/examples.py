@@ -61,7 +61,7 @@ BARRIER = Frame(SCRIPT, 88, "main")
 _TRAIN = Frame(SCRIPT, 86, "main")
 _OUTERMOST = (Frame(SCRIPT, 96, "<module>"),)
 BACKWARD_STACK = (
-    Frame("libtorch_cpu.so", 0, "c10d::ProcessGroupNCCL::WorkNCCL::synchronizeInternal", native=True),
+    Frame("libtorch_cpu.so", 0, "c10d::ProcessGroupGloo::AsyncWork::wait", native=True),
     Frame("libtorch_cpu.so", 0, "c10d::Reducer::finalize_backward", native=True),
     Frame(f"{SITE}/autograd/graph.py", 865, "_engine_run_backward"),
     Frame(f"{SITE}/autograd/__init__.py", 364, "backward"),
@@ -121,7 +121,7 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
             Alternative("early-exit", Certainty.UNDETERMINED, f"the loader of rank {culprit} is exhausted, not left"),
         ),
         waits=(
-            *(Wait(rank, (culprit,), f"all_reduce {2 * short + 1} of group 0", BACKWARD) for rank in victims),
+            Wait(victims[0], (culprit,), f"all_reduce {2 * short + 1} of group 0", BACKWARD, victims[1:]),
             Wait(culprit, victims, f"barrier {2 * short + 1} of group 0", BARRIER),
         ),
     )
@@ -310,7 +310,7 @@ def _loader(rank: int, world_size: int, short: bool, drawn: int) -> LoaderFacts:
 def _heads(world_size: int, short: bool) -> tuple[GroupHead, ...]:
     issued = 2 * (BATCHES - 1) + (1 if short else 2)
     members = tuple(range(world_size))
-    return (GroupHead("0", members, "default_pg", "nccl", issued, 2 * (BATCHES - 1)),)
+    return (GroupHead("0", members, "default_pg", "gloo", issued, 2 * (BATCHES - 1)),)
 
 
 @cache
@@ -356,7 +356,7 @@ def _process(pid: int, host: str, per_node: int, rank: int, children: tuple[int,
         descriptor_limit=1024,
         children=children,
         standard_pipes=(OpenFile(1, "pipe:[88121]"), OpenFile(2, "pipe:[88121]")),
-        environment={"RANK": str(rank), "MASTER_ADDR": "node-a", "NCCL_DEBUG": "WARN"},
+        environment={"RANK": str(rank), "MASTER_ADDR": "node-a", "OMP_NUM_THREADS": "1"},
     )
 
 
@@ -381,8 +381,8 @@ def _node(first: int, world_size: int, per_node: int) -> NodeFacts:
             index,
             f"GPU-{rank:08x}-51c2",
             "NVIDIA H200",
-            utilization_percent=100,
-            power_w=118.0 + index,
+            utilization_percent=0,
+            power_w=78.0 + index,
             power_limit_w=700.0,
             memory_used=31 * GIB,
             memory_total=141 * GIB,

@@ -23,6 +23,7 @@ from hangwatch.records import (
     Snapshot,
     Status,
     Verdict,
+    Wait,
 )
 from hangwatch.report import words
 
@@ -64,7 +65,7 @@ def incident(
         stage=judgement.stage,
         job=snapshot.job,
         verdict=judgement.verdict,
-        ranks=tuple(report_of(rank, judgement.verdict) for rank in snapshot.ranks),
+        ranks=_reports(snapshot.ranks, judgement.verdict),
         stack_tree=stack_tree.of_ranks(snapshot.ranks),
         nodes=snapshot.nodes,
         launchers=snapshot.launchers,
@@ -96,11 +97,24 @@ _SHARED = tuple(
 
 def report_of(rank: RankEvidence, verdict: Verdict) -> RankReport:
     """One rank as the report shows it."""
+    return _report(rank, [edge for edge in verdict.waits if rank.rank in words.waiting(edge, verdict)])
+
+
+def _reports(ranks: Iterable[RankEvidence], verdict: Verdict) -> tuple[RankReport, ...]:
+    """All ranks; thousands of them share few edges, which are gone through once."""
+    edges: dict[int, list[Wait]] = {}
+    for edge in verdict.waits:
+        for rank in words.waiting(edge, verdict):
+            edges.setdefault(rank, []).append(edge)
+    return tuple(_report(rank, edges.get(rank.rank, ())) for rank in ranks)
+
+
+def _report(rank: RankEvidence, waits: Iterable[Wait]) -> RankReport:
     reading = rank.reading
     return RankReport(
         phase=str(reading.phase) if reading else "unknown",
         progress=reading.progress if reading else None,
-        waiting_for="; ".join(words.wait(edge) for edge in verdict.waits if edge.rank == rank.rank),
+        waiting_for="; ".join(map(words.wait, waits)),
         loader=reading.loaders if reading else (),
         exception=reading.exception if reading else None,
         reading=replace(reading, progress=Progress(), loaders=(), exception=None) if reading else None,

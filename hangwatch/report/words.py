@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from hangwatch.records import Certainty, Culprit, Frame, Incident, Stage, Status, Wait
+from hangwatch.records import Certainty, Culprit, Frame, Incident, Stage, Status, Verdict, Wait
 
 MOST_RUNS = 8  # longer lists of ranks are cut: nobody reads them
 NO_VERDICT = "no cause can be named from this evidence"
@@ -121,6 +121,14 @@ def wait(edge: Wait) -> str:
     return f"{whom}in {edge.what}{at}" if whom else f"{edge.what}{at}"
 
 
+def waiting(edge: Wait, verdict: Verdict) -> tuple[int, ...]:
+    """The ranks that an edge speaks for. A lone edge that starts at a victim speaks for all victims."""
+    if edge.also or edge.rank not in verdict.victims:
+        return (edge.rank, *edge.also)
+    alone = not any(other.rank in verdict.victims for other in verdict.waits if other is not edge)
+    return verdict.victims if alone else (edge.rank,)
+
+
 def headline(incident: Incident) -> str:
     """HUNG, proven, 3.1 s after the last step"""
     if incident.status is Status.RECOVERED:
@@ -146,9 +154,10 @@ def _since(incident: Incident) -> str:
 
 def missing_evidence(incident: Incident) -> str:
     """Which evidence could not be had and why: "stacks of rank 1 (not allowed), gpu (no driver)"."""
+    uses_gpus = any(rank.gpu is not None for rank in incident.ranks)  # where nobody does, none is missed
     lost: dict[tuple[str, str], list[int]] = {}
     for note in incident.capture:
-        if not note.ok:
+        if not note.ok and (note.source != "gpu" or uses_gpus):
             lost.setdefault((note.source, note.detail), []).extend([] if note.rank is None else [note.rank])
     return ", ".join(
         source + (f" of {ranks(whose)}" if whose else "") + (f" ({detail})" if detail else "")

@@ -71,7 +71,7 @@ def test_a_gloo_dump() -> None:
         seq=1,
         op="all_reduce",
         sizes=((10, 2),),
-        dtypes=("float32",),
+        dtypes=("Float",),
         retired=True,
         thread_name="python",
         frames=(

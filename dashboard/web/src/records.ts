@@ -384,6 +384,7 @@ export interface Wait {
   awaited: number[];
   what: string;
   where: Frame | null;
+  also: number[];
 }
 
 export interface Verdict {

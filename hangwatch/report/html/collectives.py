@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hangwatch.records import Collective, GroupHead, Incident
 from hangwatch.report import words
 from hangwatch.report.html.markup import ROWS, Child, Html, join, table, tag
-from hangwatch.report.html.ranks import user_frame
+from hangwatch.report.html.ranks import own_frame
 
 LAST = 12  # numbers of a group that are shown
 GROUPS = 32
@@ -86,7 +86,7 @@ def _call(call: Collective) -> str:
 
 
 def _sites(calls: list[Collective]) -> Html | None:
-    found = dict.fromkeys(words.place(own) for call in calls if (own := user_frame(call.frames)))
+    found = dict.fromkeys(words.place(own) for call in calls if (own := own_frame(call.frames)))
     return tag("code", ", ".join(list(found)[:4])) if found else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from hangwatch import stacks
 from hangwatch.records import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait
 from hangwatch.report import words
 from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
@@ -96,7 +97,7 @@ def _row(rank: RankReport, role: str) -> tuple[Child, ...]:
 
 def _where(rank: RankReport) -> Html | None:
     main = next((stack.frames for stack in rank.stacks if stack.main), ())
-    own = user_frame(main)
+    own = own_frame(main)
     return tag("code", f"{words.place(own)} {own.function}", title=f"{own.file}:{own.line}") if own else None
 
 
@@ -104,26 +105,22 @@ def _times(times: StepTimes) -> str:
     """1.4 s (12 % data)"""
     if not times.steps or times.total_s <= 0:
         return ""
-    return f"{words.duration(times.total_s / times.steps)} ({100 * times.data_s / times.total_s:.0f} % data)"
+    each = times.total_s / times.steps
+    said = words.duration(each) if each >= 1 else f"{each * 1000:.0f} ms"
+    return f"{said} ({100 * times.data_s / times.total_s:.0f} % data)"
 
 
-def user_frame(frames: Iterable[Frame]) -> Frame | None:
-    """The innermost frame of the user's own code, else the innermost one."""
-    frames = tuple(frames)
-    return next((frame for frame in frames if not of_library(frame)), frames[0] if frames else None)
-
-
-def of_library(frame: Frame) -> bool:
-    """Whether a frame is Python's or a package's rather than the user's."""
-    foreign = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen")
-    return frame.native or not frame.file or any(part in frame.file for part in foreign)
+def own_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The innermost frame of the user's code or of a package, else the innermost one."""
+    return stacks.user_frame(frames) or next(iter(frames), None)
 
 
 def waits(incident: Incident) -> Html:
     """The chain of waits: ranks that wait alike share a line."""
     alike: dict[tuple[tuple[int, ...], str, Frame | None], list[int]] = {}
     for edge in incident.verdict.waits:
-        alike.setdefault((edge.awaited, edge.what, edge.where), []).append(edge.rank)
+        ranks = words.waiting(edge, incident.verdict)
+        alike.setdefault((edge.awaited, edge.what, edge.where), []).extend(ranks)
     parts = roles(incident)
     lines = (
         _edge(ranks, Wait(ranks[0], awaited, what, where), parts) for (awaited, what, where), ranks in alike.items()

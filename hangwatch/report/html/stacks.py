@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hangwatch import stacks
 from hangwatch.records import Frame, Incident, RankReport, StackNode, ThreadStack
 from hangwatch.report import words
 from hangwatch.report.html.markup import Html, details, join, tag
-from hangwatch.report.html.ranks import of_library, roles, user_frame
+from hangwatch.report.html.ranks import own_frame, roles
 
 BRANCHES = 200
 FRAMES = 6000  # of single threads; the JSON file has them all
@@ -48,14 +49,18 @@ def _whose(ranks: tuple[int, ...], ended: set[int]) -> str:
     return f"{words.ranks(ranks)}{count}{some}"
 
 
+def _of_user(frame: Frame) -> bool:
+    return not frame.native and stacks.origin(frame.file) == "user"
+
+
 def _has_own(node: StackNode) -> bool:
     """Whether the user's code goes on in this branch; then its line there is the one to look at."""
-    return not of_library(node.frame) or any(map(_has_own, node.children))
+    return _of_user(node.frame) or any(map(_has_own, node.children))
 
 
 def _frames(frames: list[Frame], innermost: bool, own_line: bool = True) -> Html:
     """Outermost first. The last one is where the ranks are; the user's innermost line is what they want to see."""
-    own = user_frame(frames[::-1]) if own_line else None
+    own = own_frame(tuple(frames[::-1])) if own_line else None
     items = (
         tag(
             "li",
@@ -69,7 +74,7 @@ def _frames(frames: list[Frame], innermost: bool, own_line: bool = True) -> Html
 
 
 def _kind(frame: Frame, own: bool, innermost: bool) -> str:
-    kinds = ("library" if of_library(frame) else "own", "here" if own else "", "innermost" if innermost else "")
+    kinds = ("own" if _of_user(frame) else "library", "here" if own else "", "innermost" if innermost else "")
     return " ".join(kind for kind in kinds if kind)
 
 

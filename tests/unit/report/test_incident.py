@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hangwatch import wire
+from hangwatch.diagnosis import diagnose
 from hangwatch.records import Incident, Judgement, RankEvidence, Snapshot, Status
 from hangwatch.report.incident import evidence_of, incident, new_id, recovered, report_of, snapshot_of
 from tests import examples
@@ -35,6 +36,13 @@ def test_who_waits_for_whom_is_said_in_words() -> None:
     made = examples.uneven_steps()
     assert made.ranks[0].waiting_for == "rank 3, in all_reduce 501 of group 0 (train.py:71)"
     assert made.ranks[3].waiting_for == "ranks 0-2, in barrier 501 of group 0 (train.py:88)"
+
+
+def test_the_example_is_what_the_diagnosis_says_of_its_evidence() -> None:
+    found, told = diagnose(examples.uneven_steps_snapshot()), examples.uneven_steps_judgement()
+    assert (found.status, found.stage) == (told.status, told.stage)
+    assert (found.verdict.cause, found.verdict.certainty) == (told.verdict.cause, told.verdict.certainty)
+    assert (found.verdict.culprits, found.verdict.victims) == (told.verdict.culprits, told.verdict.victims)
 
 
 def test_the_time_to_detection_counts_from_the_last_progress() -> None:
