@@ -10,9 +10,10 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from hangwatch.records import CaptureNote, Collectives, Reading
-from hangwatch_agent.capture import collectives, locks, procfs, sample, tree, workers
+from hangwatch.records import CaptureNote, Collectives, Pipe, Reading
+from hangwatch_agent.capture import collectives, locks, pipes, procfs, sample, tree, workers
 from hangwatch_agent.capture.assemble import Seen
 from hangwatch_agent.capture.means import CaptureResult, Means, Target
 from hangwatch_agent.capture.node import Place, node_facts
@@ -77,6 +78,7 @@ class _Capture:
             facts, notes = node.result()
         self.notes.extend(notes)
         self._note_stacks(second)
+        facts = replace(facts, pipes=self._pipes(second))
         seen = Seen(self.living, self.members, first, second, readings, rings, facts, self.means)
         return self._result(seen)
 
@@ -124,6 +126,12 @@ class _Capture:
         ranks = tuple(sorted(each.rank for each in self.targets if each.rank is not None))
         pid = next(iter(self.living), os.getpid())
         return Place(self.host, ranks, pid, settings, self.means.oom_kills_before)
+
+    def _pipes(self, second: Sample) -> tuple[Pipe, ...]:
+        """The idle among helpers and workers are blocked on pipes too, which says nothing."""
+        idlers = {each.pid for each in self.members if each.role in (*_WITHOUT_STACKS, "loader-worker")}
+        blocked = pipes.awaited(facts for pid, facts in second.facts.items() if pid not in idlers)
+        return pipes.ends(blocked, self.means.proc)
 
     def _note_stacks(self, second: Sample) -> None:
         roles = {member.pid: member for member in self.members}

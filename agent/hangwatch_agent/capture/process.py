@@ -112,6 +112,8 @@ class _Look:
                 wait_channel=self._try("wait channel", self._wait_channel),
                 system_call=call.name if call else None,
                 blocked_on=self._blocked_on(call) if call else None,
+                waits_for=system_calls.awaited_child(call) if call else None,
+                private_wait=call is not None and system_calls.waits_privately(call),
                 descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),
                 descriptor_limit=self._try("descriptor limit", lambda: descriptors.limit(pid, proc)),
                 sockets=self._try("sockets", lambda: sockets.sockets_of(pid, proc, tables=tcp)) or (),

@@ -89,6 +89,32 @@ def descriptor(call: SystemCall, pid: int, proc: Path = PROC) -> int | None:
     return None
 
 
+_P_PID = 1  # of waitid(2)
+_FUTEX_WAITS = frozenset([0, 6, 9])  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET of futex(2)
+_FUTEX_PRIVATE = 128
+_FUTEX_COMMAND = 127
+
+
+def awaited_child(call: SystemCall) -> int | None:
+    """The one child that a wait4 or waitid is for; None for any child, and for other calls."""
+    if call.name == "wait4" and call.arguments:
+        return _as_int(call.arguments[0]) or None
+    if call.name == "waitid" and len(call.arguments) > 1 and call.arguments[0] == _P_PID:
+        return _as_int(call.arguments[1]) or None
+    return None
+
+
+def waits_privately(call: SystemCall) -> bool:
+    """Whether a futex call waits without a timeout for what only threads of the same process can give.
+
+    Locks of threading are such; those of multiprocessing are shared between processes, and say so in the call.
+    """
+    if call.name != "futex" or len(call.arguments) < 4:
+        return False
+    command = call.arguments[1]
+    return bool(command & _FUTEX_PRIVATE) and command & _FUTEX_COMMAND in _FUTEX_WAITS and call.arguments[3] == 0
+
+
 def path(call: SystemCall, pid: int, proc: Path = PROC) -> str | None:
     """The path that a call like openat was given, from the memory of the process."""
     if (index := _PATH_ARGUMENT.get(call.name)) is None:

@@ -243,3 +243,25 @@ def test_another_users_process_is_named_unreadable() -> None:
     refused = {what.partition(":")[0] for what in facts.unreadable}
     assert {"system call", "io", "environment", "descriptors"} <= refused
     assert all("denied" in what or "not permitted" in what for what in facts.unreadable)
+
+
+def test_a_private_lock_and_a_shared_one(script: Script) -> None:
+    code = "import threading, multiprocessing as mp\nlock = {}.Lock()\nlock.acquire()\n"
+    code += "print('ready', flush=True)\nlock.acquire()"
+    private, shared = script(code.format("threading")), script(code.format("mp"))
+    assert until(private.pid, lambda facts: facts.private_wait).private_wait
+    facts = until(shared.pid, lambda facts: facts.system_call == "futex")
+    assert (facts.system_call, facts.private_wait) == ("futex", False)
+
+
+def test_the_child_that_a_launcher_waits_for(script: Script) -> None:
+    process = script(
+        """
+        import subprocess
+        first, second = (subprocess.Popen(["sleep", "100"], stdout=subprocess.DEVNULL) for _ in range(2))
+        print("ready", flush=True)
+        first.wait()
+        """
+    )
+    facts = until(process.pid, lambda facts: facts.waits_for is not None)
+    assert facts.waits_for == min(facts.children)

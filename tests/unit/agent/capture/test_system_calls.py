@@ -55,3 +55,35 @@ def test_memory_as_the_arguments_point_to_it(tmp_path: Path) -> None:
     assert system_calls.descriptor(SystemCall("poll", (16, 2)), 1, tmp_path) == 9
     assert system_calls.descriptor(SystemCall("select", (10, 64, 0)), 1, tmp_path) == 6
     assert system_calls.path(SystemCall("openat", (0, 4090)), 1, tmp_path) == "/data/across-two-pages"
+
+
+@pytest.mark.parametrize(
+    ("call", "child"),
+    [
+        (SystemCall("wait4", (4711, 0, 0, 0)), 4711),
+        (SystemCall("wait4", (0xFFFFFFFF, 0, 0, 0)), None),  # -1: any child
+        (SystemCall("wait4", (0, 0, 0, 0)), None),  # any child of the group
+        (SystemCall("waitid", (1, 4711, 0, 0)), 4711),
+        (SystemCall("waitid", (0, 4711, 0, 0)), None),
+        (SystemCall("read", (3,)), None),
+        (SystemCall("wait4"), None),
+    ],
+)
+def test_the_child_that_is_waited_for(call: SystemCall, child: int | None) -> None:
+    assert system_calls.awaited_child(call) == child
+
+
+@pytest.mark.parametrize(
+    ("arguments", "private"),
+    [
+        ((4096, 0x189, 0, 0), True),  # a lock of threading: private, without a timeout
+        ((4096, 0x80, 2, 0), True),
+        ((4096, 0x189, 0, 8192), False),  # with a timeout
+        ((4096, 0x109, 0, 0), False),  # shared between processes
+        ((4096, 0x81, 1, 0), False),  # a wake
+        ((4096,), False),
+    ],
+)
+def test_waits_that_only_the_process_itself_can_end(arguments: tuple[int, ...], private: bool) -> None:
+    assert system_calls.waits_privately(SystemCall("futex", arguments)) is private
+    assert not system_calls.waits_privately(SystemCall("read", arguments))
