@@ -19,6 +19,7 @@ from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.guard import Guard, refusal
 from hangwatch_dashboard.judge import Diagnose
+from hangwatch_dashboard.notify import Notifier
 from hangwatch_dashboard.page import Page
 from hangwatch_dashboard.routes import captures, events, incidents, ingest, jobs, system
 from hangwatch_dashboard.schema import record_schemas
@@ -28,13 +29,20 @@ from hangwatch_dashboard.store.writer import StoreBusyError
 log = logging.getLogger(__name__)
 
 
-def create_app(config: Config, *, clock: Callable[[], float] = time.time, diagnose: Diagnose | None = None) -> FastAPI:
+def create_app(
+    config: Config,
+    *,
+    clock: Callable[[], float] = time.time,
+    diagnose: Diagnose | None = None,
+    notifier: Notifier | None = None,
+) -> FastAPI:
     """The dashboard as an ASGI application; `app.state.service` is the service while it runs.
 
     Args:
         config: checked here.
         clock: seconds since 1970.
         diagnose: replaces hangwatch's own diagnosis, for tests.
+        notifier: replaces apprise, for tests.
 
     Raises:
         ConfigError: what `config.check` refuses.
@@ -43,7 +51,7 @@ def create_app(config: Config, *, clock: Callable[[], float] = time.time, diagno
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = Service(config, clock=clock, diagnose=diagnose)
+        app.state.service = Service(config, clock=clock, diagnose=diagnose, notifier=notifier)
         await app.state.service.start()
         try:
             yield

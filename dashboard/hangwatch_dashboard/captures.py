@@ -85,6 +85,12 @@ class Captures:
         capture.answered.add(part.node)
         self._publish(job, capture.row)
 
+    async def stop(self) -> None:
+        """Lets go of what is being judged; it is judged again by whoever goes on with the job."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def tick(self, job: LiveJob, now: float) -> None:
         """Finishes the capture under way if every node that can has answered, or time is up."""
         capture = job.capture

@@ -12,6 +12,7 @@ import uvicorn
 
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config, ConfigError
+from hangwatch_dashboard.notify import apprise_notifier
 from hangwatch_dashboard.store.engine import StoreError, connect, lock_file, migrate, url_of
 
 GRACE_S = 5
@@ -38,6 +39,8 @@ def serve(config: Config) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config.check()
+    if config.notify:
+        apprise_notifier(config.notify)
     prepare(config)
     app = create_app(config)
     app.state.config = config

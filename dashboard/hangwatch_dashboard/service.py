@@ -18,7 +18,9 @@ from hangwatch_dashboard.ingest import Ingest
 from hangwatch_dashboard.judge import Diagnose
 from hangwatch_dashboard.limits import Rate
 from hangwatch_dashboard.metrics import Meters
+from hangwatch_dashboard.notify import Messenger, Notifier, apprise_notifier
 from hangwatch_dashboard.registry import Registry
+from hangwatch_dashboard.replica import Replica
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.watch import Watch
 
@@ -30,12 +32,23 @@ log = logging.getLogger(__name__)
 
 
 class Service:
-    """One dashboard process. `clock` gives seconds since 1970; `diagnose` replaces hangwatch's own diagnosis."""
+    """One dashboard process.
+
+    `clock` gives seconds since 1970; `diagnose` replaces hangwatch's own diagnosis, `notifier` apprise. Raises
+    StoreError for a database that cannot be used, ConfigError for addresses that nobody can be notified at.
+    """
 
     def __init__(
-        self, config: Config, *, clock: Callable[[], float] = time.time, diagnose: Diagnose | None = None
+        self,
+        config: Config,
+        *,
+        clock: Callable[[], float] = time.time,
+        diagnose: Diagnose | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self.config, self.clock = config, clock
+        if notifier is None and config.notify:
+            notifier = apprise_notifier(config.notify)
         self.store = Store(config.database or default_database(), process=secrets.token_hex(6))
         self.meters = Meters()
         self.hub = Hub(config.limits.streams)
@@ -47,6 +60,8 @@ class Service:
             self.store, self.registry, self.captures, self.incidents, config.limits, self.meters, clock
         )
         self.watch = Watch(self.store, self.registry, self.captures, self.incidents, self.hub, clock)
+        self.replica = Replica(self.store, self.registry, self.captures, self.hub, clock)
+        self.messenger = Messenger(self.store, notifier, config.url, clock) if notifier else None
         # Large bodies wait for each other: a hundred at once would be gigabytes.
         self.large_bodies = asyncio.Semaphore(8)
         self.capture_rate = Rate(config.limits.captures_per_minute / 60, burst=5)
@@ -58,7 +73,12 @@ class Service:
         now = self.clock()
         await asyncio.wrap_future(self.store.fail_captures(now - STALE_CAPTURE_S, now))
         await self.registry.load_recent(now)
-        self._tasks = [asyncio.create_task(work) for work in (self.watch.run(), self._forget())]
+        work = [self.watch.run(), self._forget()]
+        if self.store.is_postgresql:
+            work.append(self.replica.run())
+        if self.messenger is not None:
+            work.append(self.messenger.run())
+        self._tasks = [asyncio.create_task(each) for each in work]
 
     async def stop(self) -> None:
         """Ends the streams and the watch, and writes what is queued."""
@@ -66,6 +86,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.captures.stop()
         await run_in_threadpool(self.store.close)
 
     async def _forget(self) -> None:

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -74,7 +75,10 @@ def migrate(engine: Engine, revision: str = "head") -> None:
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
-        command.upgrade(configuration(connection), revision)
+        try:
+            command.upgrade(configuration(connection), revision)
+        except CommandError as error:
+            raise StoreError(f"the database is of a newer hangwatch, or not one of its own: {error}") from error
 
 
 def configuration(connection: Connection) -> Config:

@@ -33,7 +33,11 @@ class Store:
         self.process = process
         self._lock = engines.lock_file(self.url)
         self.engine = engines.connect(self.url)
-        engines.migrate(self.engine)
+        try:
+            engines.migrate(self.engine)
+        except BaseException:
+            self._let_go()
+            raise
         self._insert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
         self._node_upsert = self._make_node_upsert()
         self.writer = Writer(self.engine, self._write_nodes)
@@ -44,6 +48,9 @@ class Store:
 
     def close(self) -> None:
         self.writer.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.engine.dispose()
         if self._lock is not None:
             self._lock.close()
@@ -158,7 +165,7 @@ class Store:
             for table in (captures, incidents, nodes):
                 connection.execute(sa.delete(table).where(table.c.run == key))
             connection.execute(sa.delete(runs).where(runs.c.key == key))
-            self._tell(connection)
+            self._tell(connection, f"gone {key}")
 
         return self.writer.submit(write)
 
@@ -322,11 +329,11 @@ class Store:
     def _submit(self, statement: Any) -> Future[Any]:
         return self.writer.submit(lambda connection: connection.execute(statement).rowcount)
 
-    def _tell(self, connection: Connection) -> None:
+    def _tell(self, connection: Connection, what: str = "") -> None:
         """Tells the other dashboard processes, when this transaction is committed, that there is something new."""
         if self.is_postgresql:
             notify = sa.text("SELECT pg_notify(:channel, :process)")
-            connection.execute(notify, {"channel": CHANNEL, "process": self.process})
+            connection.execute(notify, {"channel": CHANNEL, "process": f"{self.process} {what}"})
 
     def _upsert(self, table: sa.Table, values: dict[str, Any]) -> Any:
         key = [column.name for column in table.primary_key]

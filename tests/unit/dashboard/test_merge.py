@@ -13,7 +13,7 @@ from hangwatch_dashboard.merge import Interner, Part, merged
 from hangwatch_dashboard.store.rows import PartRow
 from hangwatch_dashboard.store.text import pack
 from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
-from tests.unit.dashboard.nodes import FakeNode
+from tests.nodes import FakeNode
 
 
 def split(snapshot: Snapshot) -> tuple[Snapshot, Snapshot]:

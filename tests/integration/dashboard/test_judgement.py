@@ -24,8 +24,8 @@ from hangwatch.records import (
 )
 from hangwatch_dashboard import captures, live
 from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
-from tests.unit.dashboard.conftest import Judge
-from tests.unit.dashboard.nodes import Dashboard, FakeNode
+from tests.integration.dashboard.conftest import Judge
+from tests.nodes import Dashboard, FakeNode
 
 Pair = tuple[FakeNode, FakeNode]
 

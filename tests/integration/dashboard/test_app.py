@@ -9,7 +9,7 @@ import pytest
 
 from hangwatch.records import Phase
 from hangwatch_dashboard.config import Config
-from tests.unit.dashboard.nodes import JSON, Dashboard, FakeNode, body
+from tests.nodes import JSON, Dashboard, FakeNode, body
 
 DOCS = Path(__file__).parents[3] / "docs" / "api.md"
 

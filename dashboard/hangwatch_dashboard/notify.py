@@ -1,0 +1,136 @@
+"""Tells people: one message an incident, one more when it recovers, by whatever apprise can reach.
+
+Messages wait in the store, so a restart loses none and several dashboards send none twice. They are sent by a worker
+of their own: a dead notifier delays only its own messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.concurrency import run_in_threadpool
+
+from hangwatch import wire
+from hangwatch.records import Incident
+from hangwatch.report import words
+from hangwatch_dashboard.config import ConfigError
+from hangwatch_dashboard.store.rows import IncidentRow, MessageRow
+from hangwatch_dashboard.store.store import Store
+
+POLL_S = 1.0
+SENDING_S = 120.0  # a message is ours for so long; then another process may try
+MOST_ATTEMPTS = 8
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
+LONGEST = 1500  # characters of a hostile sentence
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Message:
+    """What people read."""
+
+    title: str
+    body: str
+
+
+class Notifier(Protocol):
+    """Sends a message. Returns whether it went out; may block, may raise."""
+
+    def __call__(self, message: Message) -> bool: ...
+
+
+def message_of(incident: Incident, url: str) -> Message:
+    """The sentence, the culprit, the fix and a link."""
+    verdict = incident.verdict
+    name = _plain(incident.job.name or incident.job.id, 100)
+    parts = [
+        _plain(verdict.summary or words.NO_VERDICT),
+        f"fix: {_plain(verdict.fix)}" if verdict.fix else "",
+        f"who: {_plain(words.culprits(verdict.culprits))}" if verdict.culprits else "",
+        f"more: {url}/incidents/{incident.id}",
+    ]
+    return Message(f"{name}: {words.headline(incident)}", "\n".join(filter(None, parts)))
+
+
+def _plain(text: str, most: int = LONGEST) -> str:
+    """One printable line in which nothing calls everybody: "@here" and "<!channel>" come from hostile ranks, too."""
+    line = words.clipped(text, most)
+    return line.replace("@", "@\N{ZERO WIDTH SPACE}").replace("<!", "<\N{ZERO WIDTH SPACE}!")
+
+
+def apprise_notifier(urls: Sequence[str]) -> Notifier:
+    """Sends by apprise. Raises ConfigError where it is not installed, or a URL means nothing to it."""
+    try:
+        import apprise
+    except ImportError as error:
+        raise ConfigError("telling people needs apprise: pip install 'hangwatch[notify]'") from error
+    everybody = apprise.Apprise()
+    for number, url in enumerate(urls, 1):
+        if not everybody.add(url):
+            raise ConfigError(
+                f"address {number} of those to notify means nothing to apprise (it is not shown: it may hold a secret)"
+            )
+
+    def send(message: Message) -> bool:
+        return bool(everybody.notify(body=message.body, title=message.title, body_format=apprise.NotifyFormat.TEXT))
+
+    return send
+
+
+class Messenger:
+    """Takes messages out of the store and sends them, one after the other."""
+
+    def __init__(self, store: Store, notifier: Notifier, url: str, clock: Callable[[], float]) -> None:
+        self._store, self._notifier, self._url, self._clock = store, notifier, url, clock
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="hangwatch-notify")
+
+    async def run(self) -> None:
+        """Sends what is due until cancelled."""
+        try:
+            while True:
+                try:
+                    busy = await self.send_next()
+                except Exception:
+                    log.exception("sending messages failed")
+                    busy = False
+                if not busy:
+                    await asyncio.sleep(POLL_S)
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def send_next(self) -> bool:
+        """Sends one message that is due. False if there is none."""
+        row: MessageRow | None = await asyncio.wrap_future(self._store.claim_message(self._clock(), SENDING_S))
+        if row is None:
+            return False
+        found = await run_in_threadpool(self._store.incident, row.incident)
+        sent = found is None or await self._try(found)
+        if sent or row.attempts + 1 >= MOST_ATTEMPTS:
+            if not sent:
+                log.error("giving up on telling people of incident %s", row.incident)
+            await asyncio.wrap_future(self._store.message_sent(row, self._clock()))
+        else:
+            pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**row.attempts)
+            await asyncio.wrap_future(self._store.message_failed(row, self._clock() + pause))
+        return True
+
+    async def _try(self, found: IncidentRow) -> bool:
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.wait_for(loop.run_in_executor(self._threads, self._send, found), SENDING_S / 2)
+        except Exception as error:
+            # A notifier is somebody else's code talking to somebody else's service.
+            log.warning("telling people of incident %s failed: %s", found.id, type(error).__name__)
+            return False
+
+    def _send(self, found: IncidentRow) -> bool:
+        document = json.loads(zlib.decompress(found.document)) | {"ranks": [], "stack_tree": []}
+        return self._notifier(message_of(wire.decode(Incident, document, lenient=True), self._url))

@@ -1,0 +1,84 @@
+"""A dashboard in this process, once on SQLite and once on a real PostgreSQL: every test here holds for both."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from starlette.testclient import TestClient
+
+from hangwatch.records import Judgement, Snapshot
+from hangwatch_dashboard.app import create_app
+from hangwatch_dashboard.config import Config
+from hangwatch_dashboard.store.engine import url_of
+from tests import needs
+from tests.examples import uneven_steps_judgement
+from tests.nodes import Dashboard
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "postgres-for-tests"
+_numbers = itertools.count()
+
+
+@dataclass
+class Judge:
+    """Stands in for the diagnosis: remembers what it was shown, and says what it is told to say."""
+
+    says: Judgement = field(default_factory=uneven_steps_judgement)
+    seen: list[Snapshot] = field(default_factory=list)
+
+    def __call__(self, snapshot: Snapshot) -> Judgement:
+        self.seen.append(snapshot)
+        return self.says
+
+
+@pytest.fixture
+def judge() -> Judge:
+    return Judge()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a PostgreSQL server for this test session."""
+    needs.program("initdb")
+    folder = Path("/tmp") / f"hangwatch-postgres-{tmp_path_factory.getbasetemp().name}"  # a user's own may be closed
+    started = subprocess.run([SCRIPT, "start", folder], capture_output=True, text=True, check=False)
+    assert started.returncode == 0, started.stderr
+    yield started.stdout.strip()
+    subprocess.run([SCRIPT, "stop", folder], check=True)
+
+
+@pytest.fixture
+def postgres_database(postgres: str) -> str:
+    """An empty database on that server."""
+    name = f"test_{next(_numbers)}"
+    engine = sa.create_engine(url_of(postgres), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return postgres.rpartition("/")[0] + f"/{name}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database, of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "dashboard.db")
+    found: str = request.getfixturevalue("postgres_database")
+    return found
+
+
+@pytest.fixture
+def config(database: str, tmp_path: Path) -> Config:
+    return Config(database=database, static=tmp_path / "static")
+
+
+@pytest.fixture
+def dashboard(config: Config, judge: Judge) -> Iterator[Dashboard]:
+    app = create_app(config, diagnose=judge)
+    with TestClient(app, base_url="http://127.0.0.1:8470") as client:
+        yield Dashboard(client, app.state.service)
