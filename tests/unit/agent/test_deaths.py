@@ -28,3 +28,28 @@ def test_a_process_that_had_gone_before() -> None:
     deaths = DeathWatch(lambda: None, clock=lambda: 42.0)
     deaths.watch(process.pid)
     assert deaths.ended == {process.pid: 42.0}
+
+
+def test_the_codes_of_processes_that_are_not_our_children() -> None:
+    woken = threading.Event()
+    deaths = DeathWatch(woken.set)
+    code = "(sleep 0.3; exit 7) & echo $!; wait; sleep 100"
+    with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        grandchild = int(process.stdout.readline())
+        deaths.watch(grandchild)
+        assert woken.wait(5.0)
+        process.kill()
+    # An old kernel only tells as long as nobody has waited for the process.
+    assert deaths.codes.get(grandchild, 7) == 7
+
+
+def test_how_a_zombie_ended() -> None:
+    woken = threading.Event()
+    deaths = DeathWatch(woken.set)
+    process = subprocess.Popen(["sleep", "100"])
+    deaths.watch(process.pid)
+    process.kill()
+    assert woken.wait(5.0)
+    assert deaths.codes == {process.pid: -9}
+    process.wait()
