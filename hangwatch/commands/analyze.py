@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     pile = evidence_files.sort_out(map(Path, arguments.files), trust_pickle=arguments.trust_pickle)
     snapshots = evidence_files.snapshots(pile)
-    for problem in pile.problems:
+    for problem in (*pile.problems, *filter(None, map(evidence_files.nowhere, snapshots))):
         print(f"hangwatch: {words.clean(problem)}", file=sys.stderr)
     if not snapshots:
         raise files.ReportError("none of these files can be used; wanted: incident-*.json, rank-*.board, dumps")

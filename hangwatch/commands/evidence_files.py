@@ -17,6 +17,7 @@ from hangwatch.report import files, snapshot_of, words
 
 BOARD_MAGIC = b"HANGWTCH"
 LARGEST = 512 << 20
+MOST_RANKS = 1_000_000
 SILENT_S = 5.0  # a board that fell silent so much before the others ended before them
 
 
@@ -113,6 +114,14 @@ def snapshots(pile: Pile) -> list[Snapshot]:
             return [_joined(next(iter(found.values())), of_dumps)]
         found[""] = of_dumps
     return list(found.values())
+
+
+def nowhere(snapshot: Snapshot) -> str:
+    """Which ranks none of the files tells of, in words; "" where all are there."""
+    missing = set(range(min(snapshot.job.world_size or 0, MOST_RANKS))) - {rank.rank for rank in snapshot.ranks}
+    if not missing:
+        return ""
+    return f"none of the files tells of {words.ranks(missing)}; if they ran, give the files of their nodes too"
 
 
 def _job_of(reading: Reading, known: dict[str, Snapshot]) -> str:

@@ -20,13 +20,11 @@ SCREEN = 24  # lines; on screens of 100 columns the whole fits
 _WIDEST = 110  # longer lines are hard to read on any screen
 _LABEL = 8  # width of the column of labels
 _BOLD, _RED, _YELLOW, _GREEN, _BLUE = "1", "1;31", "1;33", "1;32", "36"
-_HEADLINE = {Status.RECOVERED: _GREEN, Status.LINGERING: _YELLOW}
+_HEADLINE = {Status.RECOVERED: _GREEN, Status.LINGERING: _YELLOW, Status.WAITING: _YELLOW}
 
 
 def render(incident: Incident, width: int = 100, color: bool = False, report: str = "") -> str:
     """What to print for an incident, ending in a line break. `report` is the file that holds the rest."""
-    if incident.status is Status.WAITING:
-        return waiting_line(incident.verdict, incident.detected_after_s, color)
     page = _Page(min(max(width, NARROWEST), _WIDEST), color)
     style = _HEADLINE.get(incident.status, _RED)
     lines = [*page.wrapped(f"hangwatch: {words.headline(incident)}", 0, style, most=2), ""]
@@ -42,7 +40,7 @@ def render(incident: Incident, width: int = 100, color: bool = False, report: st
 
 
 def waiting_line(verdict: Verdict, still_s: float, color: bool = False) -> str:
-    """One line for a job that waits for somebody who still works."""
+    """One line, for a live job that waits for somebody who still works: shown, and no report of its own."""
     sentence = words.clipped(verdict.summary or words.NO_VERDICT, 200)
     return f"hangwatch: {_styled('WAITING', _YELLOW, color)} for {words.duration(still_s)}: {sentence}\n"
 

@@ -239,6 +239,13 @@ def test_problems_go_to_stderr_and_do_not_stop_the_rest(
     assert capsys.readouterr().err == f"hangwatch: left out {tmp_path}/none\\x1b: no such file or directory\n"
 
 
+def test_ranks_that_no_file_tells_of_are_named(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
+    files.write(_part("node-a"), tmp_path)
+    assert main(["analyze", str(tmp_path)]) == 0
+    expected = "hangwatch: none of the files tells of ranks 2-3; if they ran, give the files of their nodes too\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_nothing_of_use_is_an_error(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
     assert main(["analyze", str(tmp_path)]) == 2
     assert "none of these files can be used" in capsys.readouterr().err
