@@ -6,7 +6,6 @@ This module holds the format and the writer, and imports nothing that a rank has
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import mmap
@@ -26,7 +25,7 @@ VERSION = 1
 # Indices of the words at the front.
 (W_MAGIC, W_VERSION, W_SIZE, W_PID, W_START_TICKS, W_DETACHED, W_PHASE, W_PHASE_AT) = range(8)
 (W_OPTIMIZER_STEPS, W_FORWARDS, W_TICKS, W_DRAWS, W_CALLS, W_COMPLETED, W_MOVED_AT, W_TICKER_AT) = range(8, 16)
-(W_STEPS_WRITTEN, W_CALLS_WRITTEN, W_TABLE_USED, W_REQUEST, W_ANSWERED, W_REMADE) = range(16, 22)
+(W_STEPS_WRITTEN, W_CALLS_WRITTEN, W_TABLE_USED, W_REQUEST, W_ANSWERED, W_LOADER) = range(16, 22)
 (W_TIMED_STEPS, W_DATA_NS, W_BEFORE_SYNC_NS, W_TOTAL_NS, W_LAST_NS, W_SLOWEST_NS) = range(22, 28)
 W_BLOBS = 32  # per blob: which half is valid, then length and checksum of each half
 
@@ -44,7 +43,7 @@ GROUP_SLOTS, LOADER_SLOTS, THREAD_SLOTS = 24, 8, 16
 SLOT_WORDS = 8
 (G_ISSUED, G_COMPLETED, G_SENT, G_RECEIVED) = range(4)
 (L_EPOCH, L_DRAWN, L_FLAGS) = range(3)
-F_EXHAUSTED, F_LEFT, F_INSIDE, F_TRAINING = 1, 2, 4, 8
+F_EXHAUSTED, F_LEFT, F_TRAINING = 1, 2, 4
 (T_IDENT, T_NAME, T_CALL, T_ENTERED) = range(4)
 
 STEPS = 512
@@ -104,7 +103,7 @@ class BoardWriter:
     loader slots   8 x 8 words: epoch, batches drawn, flags
     thread slots   16 x 8 words: thread id, name, number + 1 of the call it is inside (0: none), since when
     step ledger    ring of 512 x 32 words: mark, step, epoch, batch, loader, time, number of groups, -, issued counts
-    calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, time
+    calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, at
     table          64 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site)
     blobs          what has no fixed size, as JSON: identity, groups, loaders, exception, groups made, problems;
                    each has two halves with length and crc32, and a word that says which one is valid
@@ -122,7 +121,8 @@ class BoardWriter:
     forked child gets private memory in place of the file.
     """
 
-    words: memoryview
+    words: memoryview  # of 8-byte words; to be fetched anew for each use: a fork replaces it
+    bytes: memoryview  # of the whole board
     path: Path | None
 
     def __init__(self) -> None:
@@ -154,9 +154,8 @@ class BoardWriter:
             raise
         finally:
             os.close(descriptor)
-        if hasattr(mmap, "MADV_DONTFORK"):
-            with contextlib.suppress(OSError):
-                mapping.madvise(mmap.MADV_DONTFORK)
+        # Not MADV_DONTFORK: the child's kernel would give the addresses away, and the child's Python would unmap, with
+        # our mapping, whatever lies there by then. Loader workers died of it.
         self.path = path
 
     @property
@@ -174,7 +173,7 @@ class BoardWriter:
 
     def _begin(self, mapping: mmap.mmap, start_ticks: int) -> None:
         view = memoryview(mapping)
-        words, self._bytes = view[: WORDS * 8].cast("q"), view
+        words, self.bytes = view[: WORDS * 8].cast("q"), view
         self._table: dict[str, int] = {}
         self._table_used = 0
         self._call_numbers = itertools.count()
@@ -197,7 +196,7 @@ class BoardWriter:
         words = self.words
         half = 0 if words[word] == 2 else 1  # 0 says that nothing has been written; then 1 or 2
         at = start + half * capacity
-        self._bytes[at : at + len(data)] = data
+        self.bytes[at : at + len(data)] = data
         words[word + 1 + 2 * half] = len(data)
         words[word + 2 + 2 * half] = zlib.crc32(data)
         words[word] = half + 1
@@ -216,7 +215,7 @@ class BoardWriter:
         if used + len(line) > TABLE_BYTES:
             self.problem("the board's table is full: some call sites and shapes are not recorded")
             return -1
-        self._bytes[TABLE_AT + used : TABLE_AT + used + len(line)] = line
+        self.bytes[TABLE_AT + used : TABLE_AT + used + len(line)] = line
         self._table_used = used + len(line)
         number = self._table[text] = len(self._table)
         self.words[W_TABLE_USED] = self._table_used
@@ -271,6 +270,10 @@ class BoardWriter:
     def leave(self, token: tuple[int, int]) -> None:
         """This thread has returned from the call it entered."""
         self.words[token[0] + T_CALL] = token[1]
+
+    def inside_call(self) -> bool:
+        """Whether any thread is inside a call."""
+        return any(self.words[slot + T_CALL] for slot in tuple(self._threads.values()))
 
     def _thread_slot(self, ident: int) -> int:
         taken = set(self._threads.values())

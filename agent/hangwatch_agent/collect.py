@@ -15,8 +15,7 @@ from hangwatch_agent.groups import Group
 from hangwatch_agent.recorder import Recorder, collective
 
 LAST = 200  # of each group; those that are not completed always come along
-# A collective's number in the recorder is found on the ring if it was issued at about the same time.
-POINT_TO_POINT = ("send", "recv")
+NOT_RECORDED = ("send", "recv", "monitored_barrier")
 
 
 def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> None:
@@ -31,14 +30,14 @@ def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backen
 
 
 def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> Collectives:
-    """What the recorder has, with what only the board knows; the board's ring alone where the recorder is switched off."""
+    """What the recorder has, with what only the board knows; the board's ring alone where the recorder is off."""
     by_name = {group.name: group for group in groups if group.alive}
     recorded = [collective(entry, by_name) for entry in recorder.entries(backends)]
     if not recorded:
         return Collectives(reading.heads, _last(reading.calls), reading.open_calls, "board")
-    on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in POINT_TO_POINT}
+    on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
     joined = [_joined(each, on_board) for each in recorded]
-    joined += [call for call in reading.calls if call.op in POINT_TO_POINT]
+    joined += [call for call in reading.calls if call.op in NOT_RECORDED]
     joined.sort(key=lambda call: call.at or 0.0)
     return Collectives(reading.heads, _last(joined), reading.open_calls, "flight-recorder")
 

@@ -1,7 +1,7 @@
 """The process groups of this rank: who is in them, and how many collectives it has issued in each.
 
-torch counts every collective of a group in a sequence number, those that DDP issues from C++ too. On gloo that number also
-counts point-to-point calls, which differ from rank to rank: `uncounted` takes them out again.
+torch counts every collective of a group in a sequence number, those that DDP issues from C++ too. On gloo that number
+also counts point-to-point calls, which differ from rank to rank: `uncounted` takes them out again.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Group:
         self.issued = 0
         self.uncounted = 0
         self.sent = self.received = 0
+        self.barriers: list[int] = []  # collectives issued before each monitored_barrier
         self.point_to_point: deque[int] = deque(maxlen=4096)  # the sequence numbers that they took
 
     def count(self) -> int:
@@ -56,6 +57,18 @@ class Group:
                 break
             later += 1
         return sequence - (self.uncounted - later)
+
+    def collective_number(self, recorded: int) -> int:
+        """The number of a collective in our count, from 1, by its number in the flight recorder.
+
+        The recorder counts a monitored_barrier as two collectives, which the sequence number does not.
+        """
+        shift = 0
+        for before in self.barriers:
+            if recorded - shift <= before:
+                break
+            shift += 2
+        return recorded - shift
 
     def row(self) -> list[Any]:
         """This group in the groups blob, as `reading.slots` expects it."""
@@ -87,12 +100,18 @@ class Groups:
     def write_issued(self, words: memoryview, at: int) -> int:
         """Store the issued counts of all groups from word `at` on; returns how many there are."""
         for group in self.slots:
-            words[at] = group.count()
+            pg = group.ref()
+            if pg is not None and group.countable:
+                try:
+                    group.issued = pg._get_sequence_number_for_group() - group.uncounted
+                except Exception:  # as in `count`, whose call would cost as much again
+                    group.countable = False
+            words[at] = group.issued
             at += 1
         return len(self.slots)
 
     def sync(self) -> bool:
-        """Enrol groups that torch has and we have not, retire those that it no longer has. Returns whether any changed."""
+        """Enrol groups that torch has and we have not, retire those that it has no more. Whether any changed."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -130,10 +149,22 @@ class Groups:
         ranks = tuple(sorted(world.pg_group_ranks[pg], key=world.pg_group_ranks[pg].__getitem__))
         group = Group(index, pg, ranks, backend)
         group.records, group.since = records, self._board.words[b.W_STEPS_WRITTEN]
+        self._calibrate(group)
         self._fill(group)
         self._by_id[id(pg)] = group
         self.slots[index : index + 1] = [group]
         return True
+
+    def _calibrate(self, group: Group) -> None:
+        """A group that was in use before us: point-to-point calls that we have not seen are in its sequence number."""
+        issued = group.count()
+        if issued <= 0 or not group.records:
+            return
+        from hangwatch_agent.recorder import Recorder, recorded
+
+        last = recorded(group, Recorder())
+        if last is not None and 0 < last < issued:
+            group.uncounted = issued - last
 
     def _fill(self, group: Group) -> None:
         at = b.GROUPS_AT + group.index * b.SLOT_WORDS

@@ -1,4 +1,4 @@
-"""The one guard under which every hook body runs: what fails in a hook is noted on the board, and never reaches the training.
+"""The one guard under which every hook body runs: what fails in a hook is noted, and never reaches the training.
 
 A body is guarded by `try: ... except Exception as error: guard.swallow(error)`, which costs nothing while nothing fails
 (a context manager would cost more than most bodies). Tests set HANGWATCH_RAISE=1 or call `raise_swallowed(True)` to
@@ -7,6 +7,7 @@ see what was swallowed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -29,10 +30,8 @@ class Guard:
     def swallow(self, error: Exception) -> None:
         """Note `error` and go on. The message names its type and the line of ours that failed."""
         self.swallowed += 1
-        try:
+        with contextlib.suppress(Exception):  # the board may be full or gone; the training is not to hear of it
             self._note(_described(error))
-        except Exception:
-            pass  # the board may be full or gone; the training is not to hear of it
         if _raising:
             raise error
 

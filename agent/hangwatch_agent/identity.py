@@ -16,11 +16,24 @@ DISTRIBUTED = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED",
 )  # fmt: skip
-PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_", "TORCH_FR_", "TORCH_GLOO_", "GLOO_", "TORCHELASTIC_", "UCX_", "FI_")
+PREFIXES = (
+    "NCCL_",
+    "TORCH_NCCL_",
+    "TORCH_DISTRIBUTED_",
+    "TORCH_FR_",
+    "TORCH_GLOO_",
+    "GLOO_",
+    "TORCHELASTIC_",
+    "UCX_",
+    "FI_",
+)
 # First match wins: torchrun under Slurm is torchrun.
 LAUNCHERS = (
-    ("torchrun", "TORCHELASTIC_RUN_ID"), ("mpi", "OMPI_COMM_WORLD_RANK"), ("mpi", "PMI_RANK"), ("slurm", "SLURM_PROCID"),
-)  # fmt: skip
+    ("torchrun", "TORCHELASTIC_RUN_ID"),
+    ("mpi", "OMPI_COMM_WORLD_RANK"),
+    ("mpi", "PMI_RANK"),
+    ("slurm", "SLURM_PROCID"),
+)
 LONGEST_COMMAND = 2000
 
 
@@ -51,9 +64,7 @@ def number(environment: Mapping[str, str], name: str) -> int | None:
 def distributed(environment: Mapping[str, str]) -> dict[str, str]:
     """The settings of the environment that concern distributed training."""
     return {
-        name: value[:200]
-        for name, value in environment.items()
-        if name in DISTRIBUTED or name.startswith(PREFIXES)
+        name: value[:200] for name, value in environment.items() if name in DISTRIBUTED or name.startswith(PREFIXES)
     }
 
 

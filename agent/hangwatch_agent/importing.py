@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
@@ -46,17 +47,13 @@ class ImportWatch:
         execute = loader.exec_module  # type: ignore[attr-defined]
 
         def exec_module(module: ModuleType) -> None:
-            try:
+            with contextlib.suppress(AttributeError):
                 del loader.exec_module  # type: ignore[attr-defined]
-            except AttributeError:
-                pass
             execute(module)
             self._imported(name)
 
-        try:
+        with contextlib.suppress(AttributeError):  # a loader that takes no attributes: its module is not heard of
             loader.exec_module = exec_module  # type: ignore[attr-defined]
-        except AttributeError:
-            pass  # a loader that takes no attributes: this module is not heard of
 
 
 def _ask(

@@ -1,13 +1,14 @@
-"""What the watchdog needs of the rank's process beside the board: the right to trace it, and traces that it writes itself."""
+"""What the watchdog needs beside the board: the right to trace the rank, and traces that the rank writes itself."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import os
 import signal
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 PR_SET_PTRACER = 0x59616D61
 YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -46,7 +47,7 @@ class Tracer:
 
 
 class FaultTraces:
-    """faulthandler's traces beside the board: `crash-PID.txt` of a crash, `stacks-PID.txt` when the watchdog asks by signal.
+    """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks by signal.
 
     A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Files that stay
     empty are removed at the end.
@@ -57,7 +58,7 @@ class FaultTraces:
         self._stacks = run_dir / f"stacks-{os.getpid()}.txt"
         self._pid = os.getpid()
         self._signal = 0
-        self._files: list[IO[Any]] = []
+        self._files: list[IO[str]] = []
         self._enabled = False
 
     def install(self) -> None:
@@ -65,6 +66,7 @@ class FaultTraces:
         if not faulthandler.is_enabled():
             faulthandler.enable(self._file(self._crash), all_threads=True)
             self._enabled = True
+            atexit.register(self.tidy)
         number = signal.SIGRTMAX - 3  # not one of those that runtimes and debuggers use
         if hasattr(faulthandler, "register") and signal.getsignal(number) == signal.SIG_DFL:
             file = self._file(self._stacks)
@@ -79,17 +81,17 @@ class FaultTraces:
             self._signal = 0
         if self._enabled:
             faulthandler.disable()
+            atexit.unregister(self.tidy)
             self._enabled = False
         self.forget()
         self._stacks.unlink(missing_ok=True)
         self.tidy()
 
     def tidy(self) -> None:
-        """Nothing crashed: leave no empty file. The handlers stay, for what comes later."""
-        if os.getpid() == self._pid:
-            with contextlib.suppress(OSError):
-                if self._crash.stat().st_size == 0:
-                    self._crash.unlink()
+        """Nothing crashed: leave no empty file."""
+        with contextlib.suppress(OSError):
+            if os.getpid() == self._pid and self._crash.stat().st_size == 0:
+                self._crash.unlink()
 
     def forget(self) -> None:
         """Close our files, without a word."""
@@ -98,8 +100,9 @@ class FaultTraces:
                 file.close()
         self._files = []
 
-    def _file(self, path: Path) -> IO[Any]:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    def _file(self, path: Path) -> IO[str]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
         file = os.fdopen(descriptor, "w")
         self._files.append(file)
         return file

@@ -92,7 +92,8 @@ class Probe:
     def _open_board(self) -> None:
         """A board, or private memory that nobody reads where the disk is full: the hooks need not know."""
         context, ticks = self.context, identity.start_ticks()
-        for part in (context.groups, context.steps, self.loader, self.collectives, self.groups):
+        parts = (context.groups, context.steps, self.loader, self.forwards, self.optimizer, self.collectives, self.groups)
+        for part in parts:
             part.reset()
         context.identity = identity.describe(os.environ, job=self._settings.job, attached_by=self._attached_by)
         path = self._run_dir / b.board_name(os.getpid(), ticks)
@@ -209,9 +210,9 @@ class Probe:
 def install(
     settings: Settings, run_dir: Path, model: Any = None, loaders: Iterable[Any] = (), *, attached_by: str = "attach"
 ) -> Probe:
-    """Put a probe into this process, which is a rank; its board appears in `run_dir`. Safe to call twice and from threads.
+    """Put a probe into this process, which is a rank; its board appears in `run_dir`. Safe to call twice, from threads.
 
-    Where a probe is there already (`hangwatch run` has armed it), that one is woken, if need be, and given model and loaders.
+    Where a probe is there already (`hangwatch run` has armed it), that one is woken, and given model and loaders.
     """
     global _probe
     with _lock:

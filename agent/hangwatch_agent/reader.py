@@ -110,7 +110,7 @@ class BoardReader:
     def replaced(self) -> bool:
         """Whether another file has taken this board's name. One that is gone has not been replaced."""
         try:
-            there, here = os.stat(self.path, follow_symlinks=False), os.fstat(self._descriptor)
+            there, here = self.path.lstat(), os.fstat(self._descriptor)
         except OSError:
             return False
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
@@ -155,7 +155,7 @@ class BoardReader:
         return identity
 
     def _blob(self, words: array[int], name: str, trouble: list[str], decode: Callable[[Any], T], default: T) -> T:
-        """Blob `name`, decoded; `default` where nothing was written, and where it is spoiled, which `trouble` then says."""
+        """Blob `name`, decoded; `default` where nothing was written, or where it is spoiled, as `trouble` then says."""
         word, start, capacity = self._places[name]
         for _ in range(4):  # it may be written while we read it, hardly so often
             half = words[word] - 1
@@ -204,7 +204,8 @@ class BoardReader:
 
     def _loaders(self, words: array[int], trouble: list[str]) -> tuple[LoaderFacts, ...]:
         found = []
-        for each in self._blob(words, "loaders", trouble, list, []):
+        known: list[Any] = self._blob(words, "loaders", trouble, list, [])
+        for each in known[: b.LOADER_SLOTS]:
             try:
                 found.append(to.loader(each, words))
             except to.SPOILED as error:

@@ -1,4 +1,4 @@
-"""From the words and the JSON of a board to records. Pure; what a hostile board says must not get through as a record."""
+"""From the words and the JSON of a board to records. Pure; nothing that is no record gets through."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPOILED = (ValueError, TypeError, KeyError, IndexError, AttributeError, Recursio
 
 @dataclass(frozen=True)
 class Slot:
-    """A group slot: `head` without counts, the ledger entry `since` which the slot is this group's, `alive` until destroyed."""
+    """A group slot: `head` has no counts; it is this group's since ledger entry `since`, `alive` until destroyed."""
 
     index: int
     since: int
@@ -65,7 +65,7 @@ def progress(words: array[int], newest: StepEntry | None) -> Progress:
         draws=words[b.W_DRAWS],
         calls=words[b.W_CALLS],
         completed=words[b.W_COMPLETED],
-        at=seconds(words[b.W_MOVED_AT]),
+        at=seconds(max(words[b.W_MOVED_AT], words[b.W_PHASE_AT])),
     )
 
 
@@ -171,7 +171,7 @@ def loader(data: Any, words: array[int]) -> LoaderFacts:
         drawn=words[at + b.L_DRAWN],
         exhausted=bool(flags & b.F_EXHAUSTED),
         left=bool(flags & b.F_LEFT),
-        inside_next=bool(flags & b.F_INSIDE),
+        inside_next=words[b.W_PHASE] == b.PHASES.index("data") and words[b.W_LOADER] == facts.index,
         training=bool(flags & b.F_TRAINING),
     )
 

@@ -1,4 +1,4 @@
-"""torch's flight recorder, read from inside the rank: how far each group is, and on request the calls with their frames."""
+"""torch's flight recorder, read from inside the rank: how far each group is, and the calls with their frames."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_USERS = ("hangwatch_agent",)
 
 
 class Recorder:
-    """Reads the flight recorders of this process. `missing` says in words what this torch or its settings do not have."""
+    """Reads the flight recorders of this process. `missing` says in words what this torch does not have."""
 
     def __init__(self) -> None:
         module = sys.modules.get(C10D)
@@ -43,12 +43,22 @@ class Recorder:
                 found[name] = json.loads(read(includeCollectives=False)).get("pg_status") or {}
         return found
 
-    def entries(self, backends: set[str]) -> Iterator[dict[str, Any]]:
+    def entries(self, backends: set[str], *, frames: bool = True) -> Iterator[dict[str, Any]]:
         """All entries with their Python frames, oldest first for each backend. 2,000 of them take 60 milliseconds."""
         for name in backends:
             if (read := self._trace.get(name)) is not None:
                 # The bytes come from torch in this very process, not from a stranger.
-                yield from pickle.loads(read()).get("entries") or ()  # noqa: S301
+                yield from pickle.loads(read(includeStackTraces=frames)).get("entries") or ()  # noqa: S301
+
+
+def recorded(group: Group, recorder: Recorder) -> int | None:
+    """The number of the last collective of a group that the recorder has; None where it has none."""
+    entries = recorder.entries(set(group.records), frames=False)
+    return max((int(each["collective_seq_id"]) for each in entries if _is_of(each, group)), default=None)
+
+
+def _is_of(entry: dict[str, Any], group: Group) -> bool:
+    return not entry.get("is_p2p") and str(entry["process_group"][0]) == group.name
 
 
 def completed(group: Group, status: dict[str, dict[str, Any]]) -> int | None:
@@ -69,6 +79,8 @@ def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
     from hangwatch.records import Collective, Frame
 
     name = str(entry["process_group"][0])
+    group = by_name.get(name)
+    number = int(entry["collective_seq_id"])
     op = str(entry.get("profiling_name", "")).rpartition(":")[2]
     frames = [
         Frame(str(frame["filename"]), int(frame["line"]), str(frame["name"]))
@@ -77,8 +89,8 @@ def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
     ]
     thread = str(entry.get("thread_id") or "")
     return Collective(
-        group=by_name[name].name if name in by_name else name,
-        seq=int(entry["collective_seq_id"]),
+        group=name,
+        seq=group.collective_number(number) if group else number,
         op=OPS.get(op, op),
         sizes=tuple(tuple(int(n) for n in size) for size in entry.get("input_sizes") or ()),
         dtypes=tuple(dict.fromkeys(str(dtype) for dtype in entry.get("input_dtypes") or ())),

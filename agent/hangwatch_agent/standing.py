@@ -15,8 +15,8 @@ LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "t
 def looks_like_rank(environment: Mapping[str, str], command: Sequence[str], pid: int) -> bool:
     """Whether a process that has imported torch is a rank by its environment alone.
 
-    Loader workers, compile workers and other children inherit RANK from their rank, and the mark with it; launchers
-    may have a RANK of another meaning. A process that this denies is a rank all the same if it calls init_process_group.
+    Loader workers, compile workers and other children inherit RANK from their rank, and the mark with it; a launcher's
+    RANK may mean something else. A process that this denies is a rank all the same if it calls init_process_group.
     """
     rank = number(environment, "RANK")
     if rank is None or _launches(command):

@@ -7,12 +7,14 @@ step. A better source takes over as soon as it shows.
 from __future__ import annotations
 
 import time
+from struct import Struct
 
 from hangwatch_agent import board as b
 from hangwatch_agent.board import BoardWriter
 from hangwatch_agent.groups import Groups
 
 NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER = range(5)
+PACK = Struct(f"={b.S_GROUPS - b.S_MARK}q").pack_into
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
 
 
@@ -29,7 +31,8 @@ class Steps:
         self.source = NOTHING
         self.count = 0
         self.began_at = 0
-        self._slowest = self._slowest_before = 0
+        self.draws = self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
+        self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
 
     @property
     def step(self) -> int:
@@ -38,29 +41,32 @@ class Steps:
 
     def begin(self, epoch: int, batch: int, loader: int, now: int) -> None:
         """A step begins at time `now` (ns). `board.NONE` stands for what is not known."""
-        words, number = self._board.words, self.count
-        entry = b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
+        board, number = self._board, self.count
+        words, entry = board.words, b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
         words[entry] = 0
-        words[entry + b.S_STEP], words[entry + b.S_EPOCH], words[entry + b.S_BATCH] = number, epoch, batch
-        words[entry + b.S_LOADER], words[entry + b.S_AT] = loader, now
-        words[entry + b.S_GROUPS] = self._groups.write_issued(words, entry + b.S_ISSUED)
-        words[entry] = number + 1
-        self.count = words[b.W_STEPS_WRITTEN] = number + 1
-        words[b.W_MOVED_AT] = now
+        groups = self._groups.write_issued(words, entry + b.S_ISSUED)
+        # Not word by word: nobody looks into an entry without its mark.
+        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups)
+        self.count = number = number + 1
+        words[entry] = number
+        words[b.W_STEPS_WRITTEN] = number
         if self.began_at:
-            self._timed(words, now - self.began_at)
+            took = self._last = now - self.began_at
+            self._timed += 1
+            self._total += took
+            if took > self._slowest:
+                self._slowest = took
+            if not self._timed % WINDOW:
+                self._slowest_before, self._slowest = self._slowest, 0
         self.began_at = now
 
-    def _timed(self, words: memoryview, took: int) -> None:
-        steps = words[b.W_TIMED_STEPS] = words[b.W_TIMED_STEPS] + 1
-        words[b.W_TOTAL_NS] += took
-        words[b.W_LAST_NS] = took
-        if took > self._slowest:
-            self._slowest = took
-            words[b.W_SLOWEST_NS] = max(took, self._slowest_before)
-        if steps % WINDOW == 0:
-            words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
-            self._slowest_before, self._slowest = self._slowest, 0
+    def publish(self) -> None:
+        """Put times and draws on the board. For the ticker: nobody needs them after each step."""
+        words = self._board.words
+        words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS], words[b.W_LAST_NS] = self._timed, self._total, self._last
+        words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
+        words[b.W_DRAWS] = self.draws
+        words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
 
     def paused(self) -> None:
         """The time until the next step is not a step's: a loader has ended, or validation began."""
@@ -69,7 +75,6 @@ class Steps:
     def take_back(self, count: int) -> None:
         """Steps from `count` on were none: the loader that they came from turned out not to be the training's."""
         self.count = self._board.words[b.W_STEPS_WRITTEN] = count
-        self._board.words[b.W_REMADE] += 1
         self.began_at = 0
 
     def offer(self, source: int, now: int) -> None:
@@ -98,6 +103,5 @@ class Steps:
         now = time.time_ns()
         words = self._board.words
         words[b.W_TICKS] += 1
-        words[b.W_MOVED_AT] = now
         self.offer(BY_TICK, now)
         self.phase(b.STEP, now)

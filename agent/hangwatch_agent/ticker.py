@@ -1,4 +1,4 @@
-"""The ticker: one daemon thread in the rank that keeps the slow parts of the board up to date and answers the watchdog."""
+"""The ticker: a daemon thread in the rank that keeps the slow parts of the board fresh and answers the watchdog."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ import time
 from collections.abc import Callable
 
 from hangwatch_agent import board as b
+from hangwatch_agent.groups import Group
 from hangwatch_agent.hooks.context import Context
 from hangwatch_agent.recorder import Recorder, completed
+
+# Phases in which collectives that DDP has issued may be under way.
+WORKING = (b.FORWARD, b.BACKWARD, b.EVAL, b.STEP)
 
 
 class Ticker:
     """Runs `tick` every `interval` seconds until stopped, or until the process is a forked child.
 
-    `looks` are further things to do at each tick; each runs under the guard. `on_request` runs before an answer is written.
+    `looks` are further things to do at each tick, each under the guard. `on_request` runs before an answer is written.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Ticker:
     def tick(self) -> None:
         """Once: the time, what the looks see, the groups' heads, and an answer if one was asked for."""
         self._context.board.words[b.W_TICKER_AT] = time.time_ns()
-        for body in (*self._looks, self._heads, self._answer):
+        for body in (*self._looks, self._context.steps.publish, self._heads, self._answer):
             try:
                 body()
             except Exception as error:
@@ -66,9 +70,19 @@ class Ticker:
                 done = completed(group, status)
                 issued = group.count()
                 words[at + b.G_ISSUED] = issued
+                if done is None and issued > 0 and not any(status.values()):
+                    done = self._estimated(group, issued)
                 if done is not None:
                     words[at + b.G_COMPLETED] = max(min(done, issued), words[at + b.G_COMPLETED])
         self._sum(words)
+
+    def _estimated(self, group: Group, issued: int) -> int:
+        """Completed collectives where the flight recorder is off: what was waited for, and all when a step is over."""
+        self._context.board.problem("torch's flight recorder is off: what is completed is an estimate")
+        words = self._context.board.words
+        if words[b.W_PHASE] in WORKING or self._context.board.inside_call():
+            return self._context.waited.get(group.index, 0)
+        return issued
 
     def _sum(self, words: memoryview) -> None:
         """Progress counts calls of groups that are gone too: counters only grow."""

@@ -1,7 +1,7 @@
 """Arms the probe in every Python process below `hangwatch run`, then runs the user's own sitecustomize.
 
-Runs at every interpreter start, in pip and in shell helpers too: it imports nothing but what Python has imported anyway.
-The probe itself comes when torch does, or with an uncaught exception of a rank.
+Runs at every interpreter start, in pip and in shell helpers too: it imports nothing but what Python has imported
+anyway. The probe itself comes when torch does, or with an uncaught exception of a rank.
 """
 
 import sys
@@ -10,7 +10,7 @@ FOLDERS = [__file__.rsplit("/", depth)[0] for depth in (3, 4)]  # an installed h
 
 
 class Hangwatch:
-    """Finds hangwatch where this file belongs to it, in an interpreter that does not have it installed. Last in line."""
+    """Finds the hangwatch that this file belongs to, in an interpreter that has none installed. Last in line."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]

@@ -1,1 +1,1 @@
-"""What is hooked in a rank, one class a file: `install()` and `remove()`, idempotent, each puts back exactly what was there."""
+"""What is hooked in a rank, one class a file: `install()` and `remove()` are idempotent and restore exactly."""

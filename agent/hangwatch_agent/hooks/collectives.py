@@ -1,4 +1,4 @@
-"""Collectives and point-to-point calls that are issued from Python: noted before they are issued, open until they return.
+"""Collectives and point-to-point calls issued from Python: noted before they are issued, open until they return.
 
 torch.distributed's functions all go through methods of the class ProcessGroup, whichever way the user imported
 them, and wait in `Work.wait`. Both are replaced on the class. What DDP issues from C++ is counted, not listed.
@@ -27,9 +27,9 @@ TABLE_FOR_SITES = 24 << 10  # bytes of the board's table that shapes may not use
 
 @dataclass(frozen=True)
 class Method:
-    """A method of ProcessGroup: its name in the flight recorder's words, which argument holds the tensors, who is at the other end.
+    """A method of ProcessGroup: its name in torch.distributed's words, and which argument holds the tensors.
 
-    `peer` is "" for none, "root" for a field of the options, else the index of the argument.
+    `peer` says where the other end stands: "" for nowhere, "root" for a field of the options, else an argument's index.
     """
 
     op: str
@@ -74,7 +74,9 @@ DTYPES = {
     "complex128": "ComplexDouble",
 }  # fmt: skip
 
-Token = tuple[int, Group | None, int, tuple[int, int], bool]  # number, group, sequence before, open call, point-to-point
+Token = tuple[
+    int, Group | None, int, tuple[int, int], bool
+]  # number, group, sequence before, open call, point-to-point
 
 
 class CollectivesHook:
@@ -92,7 +94,7 @@ class CollectivesHook:
         self._ops: dict[str, int] = {}
         self._sites: dict[Any, int] = {}
         self._shapes: dict[Any, int] = {}
-        self.waited: dict[int, int] = {}  # group slot -> highest number that a thread has waited for to its end
+        self._context.waited.clear()
 
     def install(self) -> None:
         module = sys.modules.get(C10D)
@@ -157,7 +159,7 @@ class CollectivesHook:
             words = board.words
             if words[entry] == number + 1:
                 group, seq = words[entry + b.C_GROUP], words[entry + b.C_SEQ]
-                self.waited[group] = max(self.waited.get(group, 0), seq)
+                self._context.waited[group] = max(self._context.waited.get(group, 0), seq)
         except Exception as error:
             self._context.guard.swallow(error)
 
@@ -175,13 +177,13 @@ class CollectivesHook:
                 tag if type(tag) is int else b.NONE, self._site(), context.steps.step, now,
             )  # fmt: skip
             context.board.words[b.W_MOVED_AT] = now
-            return number, group, raw, context.board.enter(number, now), method.point_to_point or raw >= 0
+            return number, group, raw, context.board.enter(number, now), method.point_to_point
         except Exception as error:
             self._context.guard.swallow(error)
             return None
 
     def _numbered(self, pg: Any, group: Group | None, method: Method) -> tuple[int, int]:
-        """The number of this call in its group, from 1, and torch's sequence number before it where that must be compared."""
+        """The number of this call in its group, from 1; torch's sequence number before it, -1 if it is not needed."""
         if group is None:
             return 0, -1
         if method.point_to_point:
@@ -199,7 +201,7 @@ class CollectivesHook:
         if token is None:
             return
         try:
-            number, group, before, open_call, uncounted = token
+            number, group, before, open_call, point_to_point = token
             board = self._context.board
             board.leave(open_call)
             if work is not None:
@@ -207,17 +209,23 @@ class CollectivesHook:
                     self._works.clear()  # handles that nobody waits for
                 self._works[id(work)] = number
             if group is not None:
-                self._count(pg, group, before if uncounted else -1)
+                self._count(pg, group, before, point_to_point)
         except Exception as error:
             self._context.guard.swallow(error)
 
-    def _count(self, pg: Any, group: Group, before: int) -> None:
+    def _count(self, pg: Any, group: Group, before: int, point_to_point: bool) -> None:
         if before >= 0:
             after = _sequence(pg)
+            if not point_to_point:
+                group.barriers.append(group.issued)
             group.point_to_point.extend(range(before + 1, after + 1))
             group.uncounted += max(0, after - before)
         words, at = self._context.board.words, b.GROUPS_AT + group.index * b.SLOT_WORDS
-        words[at + b.G_ISSUED], words[at + b.G_SENT], words[at + b.G_RECEIVED] = group.count(), group.sent, group.received
+        words[at + b.G_ISSUED], words[at + b.G_SENT], words[at + b.G_RECEIVED] = (
+            group.count(),
+            group.sent,
+            group.received,
+        )
 
     # ------------------------------------------------------------ what it is
 
@@ -241,7 +249,7 @@ class CollectivesHook:
         return number, elements
 
     def _site(self) -> int:
-        """The number of the line that says who called: torch's function (all_gather_object, say), then the user's line."""
+        """The number of the line that says who called: torch's function (all_gather_object), then the user's line."""
         user, through = self._context.sites.user_frame(sys._getframe(3))
         key = (
             user and (user.f_code, user.f_lineno),

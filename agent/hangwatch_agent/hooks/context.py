@@ -30,6 +30,7 @@ class Context:
         self.steps = Steps(self.board, self.groups)
         self.sites = CallSites()
         self.identity: dict[str, Any] = {}
+        self.waited: dict[int, int] = {}  # group slot -> number of the last call that a thread has waited for
         self.unconfirmed = False
         self.training_seen: Callable[[], None] = _nothing
         self.evaluation_seen: Callable[[], None] = _nothing

@@ -1,7 +1,7 @@
 """Forwards: of DistributedDataParallel by class, of other models that were handed to `attach` by torch's module hooks.
 
-DDP's `_pre_forward` and `_post_forward` are wrapped and not its `forward`: so no frame of ours stands in the traceback of
-an error in the user's model, and torch.compile still compiles what is inside.
+DDP's `_pre_forward` and `_post_forward` are wrapped and not its `forward`: so no frame of ours stands in the traceback
+of an error in the user's model, and torch.compile still compiles what is inside.
 """
 
 from __future__ import annotations
@@ -26,12 +26,18 @@ class ForwardHook:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._board, self._steps = context.board, context.steps
+        self._grad = False
         self._patches = Patches()
         self._handles: dict[int, list[Any]] = {}
         self._installed = False
-        self._stepping = 0  # id of the model whose training forwards are the steps, where there is no loader
-        self._timed_step = 0
+        self.reset()
         self._grad_enabled: Callable[[], bool] = bool
+
+    def reset(self) -> None:
+        """Count from nothing: this process has a new board."""
+        self._forwards = self._timed_step = 0
+        self._stepping = 0  # id of the model whose training forwards are the steps, where there is no loader
 
     def install(self) -> None:
         module = sys.modules.get(DDP_MODULE)
@@ -41,7 +47,7 @@ class ForwardHook:
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
         ddp = module.DistributedDataParallel
         if not (hasattr(ddp, "_pre_forward") and hasattr(ddp, "_post_forward")):
-            self._context.board.problem("this torch's DistributedDataParallel is another one: its forwards are not seen")
+            self._context.board.problem("this torch has another DistributedDataParallel: its forwards are not seen")
             return
         self._patches.put(ddp, "_pre_forward", self._before(ddp._pre_forward))
         self._patches.put(ddp, "_post_forward", self._after(ddp._post_forward))
@@ -55,7 +61,7 @@ class ForwardHook:
         self._handles.clear()
 
     def watch(self, model: Any) -> None:
-        """See the forwards of `model` too, unless its class is hooked anyway. A model that is no module is passed over."""
+        """See the forwards of `model` too, unless its class is hooked anyway. What is no module is passed over."""
         modules = sys.modules.get("torch.nn.modules.module")
         if modules is None or not isinstance(model, modules.Module) or id(model) in self._handles:
             return
@@ -83,8 +89,8 @@ class ForwardHook:
         leave = self.leave
 
         @functools.wraps(original)
-        def _post_forward(module: Any, *args: Any, **kwargs: Any) -> Any:
-            output = original(module, *args, **kwargs)
+        def _post_forward(module: Any, output: Any) -> Any:
+            output = original(module, output)
             leave(module)
             return output
 
@@ -93,33 +99,33 @@ class ForwardHook:
     def enter(self, module: Any) -> None:
         """A forward begins."""
         try:
-            context, now, grad = self._context, time.time_ns(), self._grad_enabled()
-            words = context.board.words
-            words[b.W_FORWARDS] += 1
-            words[b.W_MOVED_AT] = words[b.W_PHASE_AT] = now
-            words[b.W_PHASE] = b.FORWARD if grad else b.EVAL
-            if grad and context.steps.source <= BY_FORWARD:
-                self._stepping = self._stepping or id(module)
-                if self._stepping == id(module):
-                    context.steps.offer(BY_FORWARD, now)
-            if context.unconfirmed:
+            words, steps = self._board.words, self._steps
+            self._forwards = words[b.W_FORWARDS] = self._forwards + 1
+            words[b.W_PHASE_AT] = now = time.time_ns()
+            if grad := self._grad_enabled():
+                words[b.W_PHASE] = b.FORWARD
+                if steps.source <= BY_FORWARD:
+                    self._stepping = self._stepping or id(module)
+                    if self._stepping == id(module):
+                        steps.offer(BY_FORWARD, now)
+            else:
+                words[b.W_PHASE] = b.EVAL
+            if self._context.unconfirmed:
                 self._settle(module, grad)
+            self._grad = grad
         except Exception as error:
             self._context.guard.swallow(error)
 
     def leave(self, module: Any) -> None:
         """A forward has returned."""
         try:
-            context, now = self._context, time.time_ns()
-            words = context.board.words
-            words[b.W_PHASE_AT] = now
-            if self._grad_enabled():
+            words, steps = self._board.words, self._steps
+            words[b.W_PHASE_AT] = now = time.time_ns()
+            if self._grad:
                 words[b.W_PHASE] = b.BACKWARD
-                if context.steps.began_at and self._timed_step != context.steps.count:
-                    self._timed_step = context.steps.count
-                    words[b.W_BEFORE_SYNC_NS] += now - context.steps.began_at
-            else:
-                words[b.W_PHASE] = b.EVAL
+                if self._timed_step != steps.count and steps.began_at:
+                    self._timed_step = steps.count
+                    steps.before_sync_ns += now - steps.began_at
         except Exception as error:
             self._context.guard.swallow(error)
 

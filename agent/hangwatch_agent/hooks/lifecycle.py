@@ -1,4 +1,4 @@
-"""How a rank ends: uncaught exceptions of its threads, the end of the main program, the stages of the interpreter's exit."""
+"""How a rank ends: uncaught exceptions of its threads, the end of the main program, the interpreter's exit."""
 
 from __future__ import annotations
 
@@ -75,7 +75,11 @@ class LifecycleHook:
     def _uncaught_in_thread(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def excepthook(args: Any) -> None:
             try:
-                if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and self._context.board.real:
+                if (
+                    args.exc_value is not None
+                    and not issubclass(args.exc_type, SystemExit)
+                    and self._context.board.real
+                ):
                     name = args.thread.name if args.thread is not None else ""
                     self.record(args.exc_value, name, fatal=False)
             except Exception as failure:
@@ -100,8 +104,9 @@ class LifecycleHook:
         )
 
     def look_for_handled(self) -> None:
-        """An exception that the main thread is handling while it waits (under except, finally or __exit__). For captures."""
-        current = getattr(sys, "_current_exceptions", dict)().get(threading.main_thread().ident)
+        """An exception that the main thread handles while it waits (under except, finally, __exit__). For captures."""
+        handled: dict[int | None, Any] = getattr(sys, "_current_exceptions", dict)()
+        current = handled.get(threading.main_thread().ident)
         error = current[1] if isinstance(current, tuple) else current
         if isinstance(error, BaseException) and not isinstance(error, ORDINARY):
             self.record(error, "MainThread", fatal=False)

@@ -16,7 +16,7 @@ from typing import Any
 from hangwatch_agent import board as b
 from hangwatch_agent.hooks.context import Context
 from hangwatch_agent.hooks.loader_facts import LoaderSlot, Pass
-from hangwatch_agent.patch import Patches
+from hangwatch_agent.patch import Patch, Patches
 
 LOADER_MODULE = "torch.utils.data.dataloader"
 DIGESTED_BATCHES = 16  # of each pass: enough to tell one order from another, and free afterwards
@@ -27,7 +27,9 @@ class LoaderHook:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._board = context.board
         self._patches = Patches()
+        self._digesting: Patch | None = None
         self._installed = False
         self._declared: list[weakref.ref[Any]] = []
         self._grad_enabled: Callable[[], bool] = bool
@@ -37,6 +39,7 @@ class LoaderHook:
         """Forget every loader: this process has a new board."""
         self.slots: list[LoaderSlot] = []
         self._passes: dict[int, Pass] = {}
+        self._inside: Pass | None = None
         self._settle(None)
 
     def install(self) -> None:
@@ -53,10 +56,13 @@ class LoaderHook:
         self._patches.put(module.DataLoader, "__iter__", self._iter(module.DataLoader.__iter__))
         self._patches.put(base, "__next__", self._next(base.__next__))
         if hasattr(base, "_next_index"):
-            self._patches.put(base, "_next_index", self._next_index(base._next_index))
+            self._digesting = Patch(base, "_next_index", self._next_index(base._next_index))
 
     def remove(self) -> None:
         self._patches.remove()
+        if self._digesting is not None:
+            self._digesting.remove()
+            self._digesting = None
         self._installed = False
 
     def declare(self, loaders: Iterable[Any]) -> None:
@@ -73,7 +79,7 @@ class LoaderHook:
         begin, guard = self._begin, self._context.guard
 
         @functools.wraps(original)
-        def __iter__(loader: Any) -> Any:
+        def making_iterator(loader: Any) -> Any:
             iterator = original(loader)
             try:
                 begin(loader, iterator)
@@ -81,23 +87,50 @@ class LoaderHook:
                 guard.swallow(error)
             return iterator
 
-        return __iter__
+        return making_iterator
 
     def _next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        enter, drawn, failed = self._enter, self._drawn, self._failed
+        # Runs once a batch: what is not needed at once is left to the ticker, and calls are spared.
+        board, steps, guard, failed = self._board, self._context.steps, self._context.guard, self._failed
+        time_ns = time.time_ns
 
         @functools.wraps(original)
-        def __next__(iterator: Any) -> Any:
-            current = enter(iterator)
+        def drawing(iterator: Any) -> Any:
+            current, entered = None, 0
+            try:
+                current = self._passes.get(id(iterator))
+                if current is None or current.iterator() is not iterator:
+                    current = self._late(iterator)
+                if self._inside is not current:
+                    self._inside = current
+                    board.words[b.W_LOADER] = current.slot.index
+                board.words[b.W_PHASE] = b.DATA
+                entered = time_ns()
+            except Exception as error:
+                guard.swallow(error)
             try:
                 batch = original(iterator)
             except BaseException as error:
                 failed(current, error)
                 raise
-            drawn(current)
+            try:
+                if current is not None:
+                    now, words = time_ns(), board.words
+                    number = current.drawn
+                    current.drawn = words[current.drawn_at] = number + 1
+                    steps.draws += 1
+                    words[b.W_PHASE] = b.STEP
+                    words[b.W_PHASE_AT] = now
+                    if current.training:
+                        steps.data_ns += now - entered
+                        if current.slot.steps_before < 0:
+                            self._first_step(current.slot)
+                        steps.begin(current.epoch, number, current.index, now)
+            except Exception as error:
+                guard.swallow(error)
             return batch
 
-        return __next__
+        return drawing
 
     def _next_index(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         guard = self._context.guard
@@ -108,7 +141,7 @@ class LoaderHook:
             current = self._passes.get(id(iterator))
             if current is not None and current.digested < DIGESTED_BATCHES:
                 try:
-                    current.digest(index)
+                    self._digest(current, index)
                 except Exception as error:
                     guard.swallow(error)
             return index
@@ -136,11 +169,15 @@ class LoaderHook:
             self._settle(current)
         slot.begin(current, loader, iterator, where)
         self._passes[id(iterator)] = current
+        if self._digesting is not None:
+            self._digesting.install()
         self._publish()
         return current
 
     def _slot(self, loader: Any, iterator: Any, grad: bool, where: Any) -> LoaderSlot:
-        dataset = getattr(loader if loader is not None else iterator, "dataset", None) or getattr(iterator, "_dataset", None)
+        dataset = getattr(loader if loader is not None else iterator, "dataset", None) or getattr(
+            iterator, "_dataset", None
+        )
         found = next((slot for slot in self.slots if slot.is_for(loader, dataset, grad, where)), None)
         if found is None:
             index = len(self.slots)
@@ -167,42 +204,16 @@ class LoaderHook:
 
     # ------------------------------------------------------------ a batch
 
-    def _enter(self, iterator: Any) -> Pass | None:
-        try:
-            current = self._passes.get(id(iterator))
-            if current is None or current.iterator() is not iterator:
-                current = self._register(None, iterator, sys._getframe(2))
-                current.catch_up(iterator)
-            now = current.entered_at = time.time_ns()
-            words = self._context.board.words
-            words[b.W_PHASE] = b.DATA
-            words[b.W_PHASE_AT] = now
-            words[current.slot.flags_at] |= b.F_INSIDE
-            return current
-        except Exception as error:
-            self._context.guard.swallow(error)
-            return None
+    def _digest(self, current: Pass, index: Any) -> None:
+        current.digest(index)
+        wanted = (each.open and each.digested < DIGESTED_BATCHES for each in self._passes.values())
+        if self._digesting is not None and not any(wanted):
+            self._digesting.remove()  # the rest of the epoch does without
 
-    def _drawn(self, current: Pass | None) -> None:
-        if current is None:
-            return
-        try:
-            now, words, slot = time.time_ns(), self._context.board.words, current.slot
-            batch = current.drawn
-            current.drawn = words[slot.drawn_at] = batch + 1
-            words[slot.flags_at] &= ~b.F_INSIDE
-            words[b.W_DRAWS] += 1
-            words[b.W_PHASE] = b.STEP
-            words[b.W_PHASE_AT] = now
-            if current.training:
-                if slot.steps_before < 0:
-                    self._first_step(slot)
-                words[b.W_DATA_NS] += now - current.entered_at
-                self._context.steps.begin(current.epoch, batch, slot.index, now)
-            else:
-                words[b.W_MOVED_AT] = now
-        except Exception as error:
-            self._context.guard.swallow(error)
+    def _late(self, iterator: Any) -> Pass:
+        current = self._register(None, iterator, sys._getframe(2))
+        current.catch_up(iterator)
+        return current
 
     def _first_step(self, slot: LoaderSlot) -> None:
         self._context.steps.loader_found()
@@ -214,9 +225,7 @@ class LoaderHook:
         if current is None:
             return
         try:
-            words, now = self._context.board.words, time.time_ns()
-            words[current.slot.flags_at] &= ~b.F_INSIDE
-            words[b.W_MOVED_AT] = now
+            now = time.time_ns()
             if isinstance(error, StopIteration):
                 current.slot.end(current, exhausted=True)
                 self._ended(current, now)
@@ -250,13 +259,13 @@ class LoaderHook:
         self._context.steps.phase(b.STEP if outer and not current.training else b.BETWEEN, now)
 
     def look_for_left(self) -> None:
-        """Persistent workers keep their iterator alive: a loop has left it when nobody else holds it. For the ticker."""
+        """Persistent workers keep their iterator: a loop has left it when nobody else holds it. For the ticker."""
         for current in list(self._passes.values()):
             iterator = current.iterator()
-            if current.open and current.persistent and iterator is not None and current.drawn:
-                # Held by the loader, by `iterator` here and by the call; a loop that runs holds it too.
-                if sys.getrefcount(iterator) <= 3:
-                    self._left(current)
+            watched = current.open and current.persistent and iterator is not None and current.drawn
+            # Held by the loader, by `iterator` here and by the call; a loop that runs holds it too.
+            if watched and sys.getrefcount(iterator) <= 3:
+                self._left(current)
             del iterator
 
     # ------------------------------------------------------------ training or not

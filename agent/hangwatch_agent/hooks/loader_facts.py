@@ -17,13 +17,13 @@ class Pass:
 
     def __init__(self, slot: LoaderSlot, iterator: weakref.ref[Any]) -> None:
         self.slot = slot
+        self.index, self.drawn_at = slot.index, slot.drawn_at
         self.iterator = iterator
         self.training: bool | None = None
         self.epoch = 0
         self.drawn = 0
         self.open = True
         self.persistent = False
-        self.entered_at = 0
         self.digested = 0
         self.order = 0
 
@@ -88,7 +88,7 @@ class LoaderSlot:
         words = self.board.words
         words[self.epoch_at], words[self.drawn_at] = self._epoch, 0
         self.take_part(bool(current.training))
-        words[self.flags_at] &= ~(b.F_EXHAUSTED | b.F_LEFT | b.F_INSIDE)
+        words[self.flags_at] &= ~(b.F_EXHAUSTED | b.F_LEFT)
         # Facts of a loader never change, except for its workers and the sampler that a framework may put in its place.
         self.facts |= describe(loader, iterator) | {"where": _frame(where)}
 
@@ -115,7 +115,7 @@ class LoaderSlot:
 
 
 def describe(loader: Any, iterator: Any) -> dict[str, Any]:
-    """What a loader is made of. Of an iterator that was there before us the loader is not known, and less can be said."""
+    """What a loader is made of. Less can be said of an iterator that was there before us: its loader is not known."""
     source = loader if loader is not None else iterator
     dataset = getattr(source, "dataset", None) if loader is not None else getattr(iterator, "_dataset", None)
     sampler = _sampler(loader, iterator)
@@ -140,7 +140,7 @@ def _batches(source: Any, dataset: Any) -> int | None:
     """len(loader). Never asked of an IterableDataset's loader, which would then warn when it gives more than that."""
     if not hasattr(source, "_IterableDataset_len_called") or hasattr(type(dataset), "__getitem__"):
         return _length(source)
-    samples, size = source._IterableDataset_len_called, getattr(source, "batch_size", None)
+    samples, size = _integer(source._IterableDataset_len_called), getattr(source, "batch_size", None)
     if samples is None or not size:
         return samples
     return int(samples // size if source.drop_last else -(-samples // size))

@@ -13,12 +13,17 @@ from hangwatch_agent.steps import BY_OPTIMIZER
 
 
 class OptimizerHook:
-    """Counts optimizer steps of all optimizers; a rank without loader, ticks and forwards counts its steps by the first."""
+    """Counts the steps of all optimizers; without loader, ticks and forwards the first one's are the rank's steps."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._handle: Any = None
         self._compiling: Callable[[], bool] = bool
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from nothing: this process has a new board."""
+        self._steps = 0
         self._stepping = 0  # id of the optimizer whose steps are the rank's, where nothing better is
 
     def install(self) -> None:
@@ -40,10 +45,10 @@ class OptimizerHook:
         if self._compiling():
             return  # traced as nothing: torch.compile(optimizer.step, fullgraph=True) must go on working
         try:
-            context, now = self._context, time.time_ns()
+            context = self._context
             words = context.board.words
-            words[b.W_OPTIMIZER_STEPS] += 1
-            words[b.W_MOVED_AT] = words[b.W_PHASE_AT] = now
+            self._steps = words[b.W_OPTIMIZER_STEPS] = self._steps + 1
+            words[b.W_PHASE_AT] = now = time.time_ns()
             words[b.W_PHASE] = b.OPTIMIZER
             if context.steps.source <= BY_OPTIMIZER:
                 self._stepping = self._stepping or id(optimizer)
