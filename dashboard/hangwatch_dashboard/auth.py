@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from enum import StrEnum
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from hangwatch_dashboard.config import Config, is_loopback
 
@@ -80,7 +80,7 @@ def host_is_ours(config: Config, host: str) -> bool:
     """
     if config.tokens_required or not config.loopback:
         return True
-    return is_loopback(urlsplit(f"//{host}").hostname or "")
+    return is_loopback(_split(f"//{host}").hostname or "")
 
 
 def from_another_page(headers: Mapping[str, str]) -> bool:
@@ -88,4 +88,12 @@ def from_another_page(headers: Mapping[str, str]) -> bool:
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+    return origin is not None and _split(origin).netloc != headers.get("host", "")
+
+
+def _split(address: str) -> SplitResult:
+    """`urlsplit`, with nothing in it for what is no address."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")

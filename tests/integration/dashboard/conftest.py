@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from starlette.testclient import TestClient
 
 from hangwatch.records import Judgement, Snapshot
+from hangwatch_dashboard import watch
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.store.engine import url_of
@@ -78,7 +79,8 @@ def config(database: str, tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def dashboard(config: Config, judge: Judge) -> Iterator[Dashboard]:
+def dashboard(config: Config, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
+    monkeypatch.setattr(watch, "TICK_S", 0.1)
     app = create_app(config, diagnose=judge)
     with TestClient(app, base_url="http://127.0.0.1:8470") as client:
         yield Dashboard(client, app.state.service)
