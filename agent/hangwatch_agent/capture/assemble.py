@@ -20,6 +20,7 @@ from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.means import Means, Target
 from hangwatch_agent.capture.process import second_sample
 from hangwatch_agent.capture.sample import Sample
+from hangwatch_agent.capture.sources import with_source
 from hangwatch_agent.capture.tree import Member
 
 
@@ -47,7 +48,7 @@ class Seen:
             pid=pid,
             reading=reading,
             process=facts,
-            stacks=dump.stacks if dump else (),
+            stacks=with_source(dump.stacks, pid, self.means.proc) if dump else (),
             earlier_stacks=self._earlier(pid),
             collectives=self.rings[pid],
             workers=self._workers(target, own, reading.loaders),
