@@ -27,7 +27,7 @@ from hangwatch_agent.watchdog import Watchdog
 def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) -> Watchdog:
     """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
     casebook = Casebook(settings.report_dir, sys.stderr)
-    made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook)
+    made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook, root=root)
     if settings.on_hang == "abort":
         made.on_hang = lambda incident: _abort(made, incident)
     return made

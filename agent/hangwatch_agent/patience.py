@@ -15,12 +15,15 @@ LONG_STAGES = 5.0  # times stall_after, for first step and evaluation
 MOST_GROWTH = 8.0
 
 _STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
+_LEAVING = (Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
 
 
 def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float:
     """Seconds of stillness after which the rank of `reading` counts as stalled."""
     if reading.phase in _STARTING:
         return settings.start_after * growth
+    if reading.phase in _LEAVING:
+        return settings.linger_after * growth
     base = settings.stall_after * (LONG_STAGES if _long_stage(reading) else 1.0)
     return max(base, SLOW_STEPS * reading.times.slowest_recent_s) * growth
 

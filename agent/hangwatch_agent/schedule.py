@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangwatch.records import Phase
+from hangwatch.records import Launched, Phase
 from hangwatch.settings import Settings
 from hangwatch_agent.patience import patience
 from hangwatch_agent.roster import Standing
 
 QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
+QUIET = 5.0  # and after which a rank is looked at that may be waiting for something that its board does not show
 LONGEST_PAUSE = 60.0
 MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
 
@@ -27,23 +28,61 @@ STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
 class Reason:
     """Why a look is due. Reasons with one `key` are one episode: the pauses between their looks grow."""
 
-    kind: str  # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "patience" | "lingering" | "missing"
+    # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "quiet" | "patience" | "lingering" | "missing"
+    kind: str
     key: tuple[object, ...]
     urgent: bool = False
 
 
 def reasons(
-    standings: Sequence[Standing], now: float, settings: Settings, *, world_size: int | None, growth: float = 1.0
+    standings: Sequence[Standing],
+    now: float,
+    settings: Settings,
+    *,
+    world_size: int | None,
+    growth: float = 1.0,
+    launched: Sequence[Launched] = (),
+    nobody_since: float | None = None,
 ) -> list[Reason]:
-    """Every reason for a look at this moment, the most telling first."""
+    """Every reason for a look at this moment, the most telling first.
+
+    Args:
+        standings: the ranks that have boards.
+        now: seconds since 1970.
+        settings: the user's patience.
+        world_size: how many ranks there should be, where that is known.
+        growth: of patience, after incidents that ended by themselves.
+        launched: the processes that were started as ranks.
+        nobody_since: since when a launcher such as torchrun has been there without ranks.
+    """
     found = [*_troubled(standings, now), *_missing(standings, now, settings, world_size)]
+    found += _unborn(standings, launched)
+    if nobody_since is not None and not standings and now - nobody_since > settings.start_after:
+        found.append(Reason("missing", ("everybody",), urgent=True))
     living = [each for each in standings if each.alive]
     found += _still(living, now, settings, growth)
-    found += [
-        Reason("lingering", (each.pid, each.reading.phase))
+    found += _lingering(standings, living, now, settings)
+    return found
+
+
+def _unborn(standings: Sequence[Standing], launched: Sequence[Launched]) -> list[Reason]:
+    """Somebody waits at the start, and a process that was started as a rank has ended without ever being one."""
+    dead = tuple(each.pid for each in launched if each.ended_at is not None and not each.board)
+    waiting = any(each.alive and each.reading.phase in STARTING for each in standings)
+    waiting = waiting or any(each.ended_at is None and not each.board for each in launched)
+    return [Reason("ended", dead, urgent=True)] if dead and waiting else []
+
+
+def _lingering(
+    standings: Sequence[Standing], living: Sequence[Standing], now: float, settings: Settings
+) -> list[Reason]:
+    found = [
+        Reason("lingering", (each.pid, each.reading.phase), urgent=True)
         for each in living
         if each.reading.phase in LEAVING and now - each.reading.phase_at > settings.linger_after
     ]
+    if standings and not living and now - max(each.since for each in standings) > settings.linger_after:
+        found.append(Reason("lingering", ("without ranks",), urgent=True))
     return found
 
 
@@ -66,7 +105,7 @@ def _missing(standings: Sequence[Standing], now: float, settings: Settings, worl
         return []
     waited = now - min(each.reading.identity.started_at for each in starting)
     if len(came) < world_size and waited > settings.start_after:
-        return [Reason("missing", (len(came), len(standings)))]
+        return [Reason("missing", (len(came), len(standings)), urgent=True)]
     return []
 
 
@@ -84,6 +123,9 @@ def _still(living: Sequence[Standing], now: float, settings: Settings, growth: f
     waiting = [each for each in working if each.blocked and now - each.moved_at > _slow(each)]
     if waiting:
         found.append(Reason("awaited", tuple((each.pid, each.moved_at) for each in waiting)))
+    quiet = [each for each in working if now - each.moved_at > max(QUIET, _slow(each))]
+    if quiet:
+        found.append(Reason("quiet", tuple((each.pid, each.moved_at) for each in quiet)))
     return found
 
 

@@ -22,17 +22,22 @@ from hangwatch.records import (
     Incident,
     Job,
     Judgement,
+    Launched,
     RankEvidence,
     Reading,
     Snapshot,
     Status,
 )
 from hangwatch.settings import Settings
+from hangwatch_agent.capture.procfs import Table
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.deaths import DeathWatch
+from hangwatch_agent.launches import Launches
 from hangwatch_agent.patience import patience
 from hangwatch_agent.roster import Roster, Standing
 from hangwatch_agent.schedule import Reason, Schedule, reasons
+
+SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
 
 GROWTH = 2.0  # of patience after every incident that ended by itself
 MOST_GROWTH = 8.0
@@ -57,7 +62,8 @@ class Watchdog:
     """One node's watch over one job.
 
     `look()` is one round; `run()` repeats it every `settings.poll` seconds until `stop` is set or nobody is left to
-    watch; `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970.
+    watch; `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970. `root` is the
+    process that `hangwatch run` started, if it did.
     """
 
     folder: Path
@@ -66,6 +72,7 @@ class Watchdog:
     capture: Capture
     casebook: Casebook
     link: Link | None = None
+    root: int | None = None
     clock: Callable[[], float] = time.time
     stop: threading.Event = field(default_factory=threading.Event)
     on_hang: Callable[[Incident], None] = lambda incident: None
@@ -79,6 +86,9 @@ class Watchdog:
         self.aborted = False
         self._wake = threading.Event()
         self.deaths = DeathWatch(self._wake.set, self.clock)
+        self.launches = Launches(self.root, self.deaths) if self.root is not None else None
+        self.launched: tuple[Launched, ...] = ()
+        self._polls = 0
         self._schedule = Schedule()
         self._divergence = DivergenceWatch()
         self.divergences: tuple[Divergence, ...] = ()
@@ -101,11 +111,20 @@ class Watchdog:
         self.standings = self.roster.update(now)
         for each in self.standings:
             self.deaths.watch(each.pid)
+        self._count_launches(now)
         self._compare(now)
         self._close_if_moving()
         if self.link is not None:
             self._exchange(self.link, now)
-        found = reasons(self.standings, now, self.settings, world_size=self.world_size, growth=self.growth)
+        found = reasons(
+            self.standings,
+            now,
+            self.settings,
+            world_size=self.world_size,
+            growth=self.growth,
+            launched=self.launched,
+            nobody_since=self.job.started_at if self.launches is not None and self.launches.elastic else None,
+        )
         if self._schedule.due(found, now) is not None:
             self.look_closely(found)
 
@@ -132,11 +151,24 @@ class Watchdog:
             warnings=tuple(self.warnings.values()),
             notes=(*taken.notes, *(CaptureNote("board", False, f"{path.name}: {why}") for path, why in broken.items())),
             last_progress_at=max((each.moved_at for each in self.standings), default=0.0),
+            launched=self.launched,
+            start_patience_s=self.settings.start_after,
         )
+
+    def _count_launches(self, now: float) -> None:
+        """Who was started as a rank: at every poll until all have come, then now and then."""
+        if self.launches is None:
+            return
+        came = len({each.rank for each in self.standings if each.alive})
+        self._polls += 1
+        if came < (self.world_size or 1) or self._polls % SETTLED_POLLS == 0:
+            self.launches.update(Table.read(), now)
+            self.launched = self.launches.known({each.pid for each in self.standings})
 
     @property
     def world_size(self) -> int | None:
         sizes = [each.reading.identity.world_size for each in self.standings]
+        sizes += [each.world_size for each in self.launched]
         return max((size for size in sizes if size is not None), default=self.job.world_size)
 
     def halt(self) -> None:
@@ -160,8 +192,12 @@ class Watchdog:
     def _completed(self, rank: RankEvidence, standing: Standing | None, taken_at: float) -> RankEvidence:
         if standing is None:
             return rank
+        process, code = rank.process, self.deaths.codes.get(standing.pid)
+        if process is not None and process.exit_code is None and process.state in ("X", "Z"):
+            process = replace(process, exit_code=code)
         return replace(
             rank,
+            process=process,
             still_s=max(0.0, taken_at - standing.moved_at),
             patience_s=patience(standing.reading, self.settings, self.growth),
             ended_at=self.deaths.ended.get(standing.pid),

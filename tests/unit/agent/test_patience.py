@@ -33,3 +33,8 @@ def test_start_has_a_patience_of_its_own() -> None:
 
 def test_every_false_alarm_makes_it_more_patient() -> None:
     assert patience(reading(), SETTINGS, growth=4.0) == 40.0
+
+
+def test_a_program_that_is_over_may_linger_for_a_while() -> None:
+    over = reading(phase=Phase.ATEXIT, times=StepTimes(steps=9, slowest_recent_s=40.0))
+    assert patience(over, Settings(linger_after=7.0)) == 7.0

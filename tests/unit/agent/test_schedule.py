@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hangwatch.records import ExceptionFacts, Phase, Progress, StepTimes
+from hangwatch.records import ExceptionFacts, Launched, Phase, Progress, StepTimes
 from hangwatch.settings import Settings
 from hangwatch_agent.schedule import Reason, Schedule, reasons
 from tests.unit.agent.readings import blocked, standing
@@ -91,3 +91,33 @@ def test_looks_that_are_not_urgent_take_a_small_share_of_the_time() -> None:
     schedule.looked([Reason("awaited", (1,))], 10.0, 11.0)
     assert schedule.due([Reason("awaited", (2,))], 30.0) is None
     assert schedule.due([Reason("awaited", (2,))], 62.0) is not None
+
+
+def launched(rank: int, **parts: object) -> Launched:
+    return Launched(rank, 2000 + rank, 1.0, 2, **parts)  # type: ignore[arg-type]
+
+
+def test_a_process_that_ended_before_it_became_a_rank_is_looked_at_while_somebody_waits() -> None:
+    starting, dead = standing(0, phase=Phase.INIT, progress=Progress(), moved_at=1.0), launched(1, ended_at=3.0)
+    found = reasons([starting], 3.5, SETTINGS, world_size=2, launched=[dead])
+    assert ("ended", (2001,), True) in {(each.kind, each.key, each.urgent) for each in found}
+    assert not reasons([standing(0)], 10.5, SETTINGS, world_size=2, launched=[dead])
+    assert not reasons([], 3.5, SETTINGS, world_size=2, launched=[dead])
+
+
+def test_a_launcher_without_ranks() -> None:
+    def kinds_at(now: float) -> list[str]:
+        return [each.kind for each in reasons([], now, SETTINGS, world_size=None, nobody_since=0.0)]
+
+    assert (kinds_at(29.0), kinds_at(31.0)) == ([], ["missing"])
+
+
+def test_a_launcher_that_stays_when_its_ranks_have_gone() -> None:
+    gone = standing(0, state="X", since=10.0, phase=Phase.FINALIZING)
+    assert "lingering" not in kinds(gone, now=19.0, world_size=1)
+    assert "lingering" in kinds(gone, now=21.0, world_size=1)
+
+
+def test_quiet_ranks_are_looked_at_now_and_then() -> None:
+    assert "quiet" not in kinds(standing(0), standing(1), now=14.0)
+    assert "quiet" in kinds(standing(0), standing(1), now=16.0)
