@@ -217,6 +217,7 @@ _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
+_HOOKED_WAIT = re.compile(r"/hangwatch_agent/hooks/collectives\.py$")  # our probe's frame around Work.wait()
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
 _DEVICE = frozenset({"synchronize", "item", "_cuda_synchronize", "current_stream", "wait_stream", "wait_event"})
 _QUEUE_WAITS = frozenset(
@@ -249,7 +250,7 @@ def _waits_in_collective(names: Names) -> Told:
             return Doing.COLLECTIVE, "broadcast", frame
         if name == "_verify_param_shape_across_processes":
             return Doing.COLLECTIVE, "parameter check", frame
-        if name in _WAIT_TENSOR and "/distributed/" in file:
+        if (name in _WAIT_TENSOR and "/distributed/" in file) or (name == "wait" and _HOOKED_WAIT.search(file)):
             return Doing.WORK_WAIT, "", frame
     return None
 

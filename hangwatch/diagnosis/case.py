@@ -260,11 +260,16 @@ class Case:
 
     def _candidates(self, view: RankView) -> list[tuple[Group, int]]:
         """(group, number) of the collectives that this rank may be waiting for."""
-        calls = [call for call in self.ledger.open_calls(view.rank) if _same_thread(call, view.now)]
-        if len(calls) == 1 and view.now.doing is Doing.COLLECTIVE:
-            group = self.ledger.group(view.rank, calls[0].group)
-            if group is not None and calls[0].seq > 0:
-                return [(group, calls[0].seq)]
+        calls = {
+            (call.group, call.seq)
+            for call in self.ledger.open_calls(view.rank)
+            if _same_thread(call, view.now) and call.seq > 0 and call.op not in POINT_TO_POINT
+        }
+        if len(calls) == 1 and view.now.doing in (Doing.COLLECTIVE, Doing.WORK_WAIT):
+            name, seq = calls.pop()
+            group = self.ledger.group(view.rank, name)
+            if group is not None:
+                return [(group, seq)]
         outstanding = self.ledger.outstanding(view.rank)
         if view.now.exact and len(outstanding) == 1:
             return [(outstanding[0][0], outstanding[0][2])]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..ledger import Step
 from ..records import Certainty, LoaderFacts, StepName
 from ..stacks import Doing
 from . import words
@@ -70,11 +71,18 @@ def first_uneven(case: Case) -> Uneven | None:
     table = {rank: drawn_by_epoch(loader) for rank, loader in loaders.items()}
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
-        most = max(entry.count for entry in drawn.values())
-        short = tuple(sorted(rank for rank, entry in drawn.items() if entry.ended and entry.count < most))
+        short = tuple(sorted(rank for rank, entry in drawn.items() if _is_short(entry, drawn.values())))
         if short and not _joined(case, epoch, drawn):
             return Uneven(epoch, drawn, short)
     return None
+
+
+def _is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:
+    """It ended with fewer than others drew, or left in the middle of a batch that others still work on."""
+    if not mine.ended:
+        return False
+    further = any(other.count > mine.count for other in everyone)
+    return further or (not mine.exhausted and any(not other.ended and other.count == mine.count for other in everyone))
 
 
 def _joined(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
@@ -170,10 +178,18 @@ def early_exit(case: Case) -> Finding | None:
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
         f"{_now_at(case, left[0], where)}; the others went on.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
-        step=StepName(uneven.epoch, uneven.drawn[left[0]].count, _step_of(case.ranks[left[0]], uneven)),
+        step=_batch_left(case.ranks[left[0]], uneven),
         evidence=_evidence(case, uneven),
         awaited=left,
     )
+
+
+def _batch_left(view: RankView, uneven: Uneven) -> StepName:
+    """The batch in which it left: the last one that it drew."""
+    batch = uneven.drawn[view.rank].count - 1
+    steps = view.reading.steps if view.reading is not None else ()
+    step = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, batch)), None)
+    return StepName(uneven.epoch, batch, step) if batch >= 0 else StepName(uneven.epoch)
 
 
 def _now_at(case: Case, rank: int, where: object) -> str:
@@ -183,6 +199,85 @@ def _now_at(case: Case, rank: int, where: object) -> str:
     if view.over:
         return " and is at its end"
     return f", and is now at {words.place(view.where)}" if where is not None else ""
+
+
+def stopped_after_epoch(case: Case) -> Finding | None:
+    """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
+    epochs = {view.rank: view.loader.epoch for view in case if view.loader is not None}
+    if not epochs or not case.blocked:
+        return None
+    last = max(epochs.values())
+    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
+    others = [rank for rank, epoch in epochs.items() if epoch == last]
+    if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
+        return None
+    first = case.ranks[left[0]]
+    epoch = epochs[left[0]]
+    return Finding(
+        "early-exit",
+        case.certainty(),
+        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{_now_at(case, first.rank, first.where)};"
+        f" {case.name(others)} went on to epoch {last}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        step=StepName(epoch, first.step.batch, first.step.step),
+        evidence=(
+            f"{case.name(left)} ended epoch {epoch} and began no other",
+            f"{case.name(others)} began epoch {last}",
+        ),
+        awaited=left,
+    )
+
+
+def dried_up(case: Case) -> Finding | None:
+    """A rank drew all its batches, but from one of them on it threw all away: no forward, no collective."""
+    dry = {view.rank: since for view in case if (since := _dry_since(case, view)) is not None}
+    if not dry or len(dry) == len(case.ranks) or not case.blocked:
+        return None
+    culprits = tuple(dry)
+    since = dry[culprits[0]]
+    first = case.ranks[culprits[0]]
+    name = StepName(since.epoch, since.batch, since.step)
+    unused = (first.loader.drawn if first.loader is not None else 0) - (since.batch or 0)
+    return Finding(
+        "uneven-steps",
+        case.certainty(),
+        f"{case.name(culprits, capital=True)} ran out of usable data: it made no step with its last"
+        f" {words.plural(unused, 'batch')} of epoch {since.epoch}, from batch {since.batch} on, and has left the loop"
+        f"{words.at(first.where)}.",
+        fix="give every rank the same number of usable batches: mask bad samples in the loss instead of dropping them",
+        culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
+        step=name,
+        evidence=(
+            f"rank {first.rank} issued no collective in any group from {words.step(name)} to the end of its loader",
+            f"it made {words.plural(_forwards(first), 'forward')}, the others more",
+        ),
+        awaited=culprits,
+    )
+
+
+def _forwards(view: RankView) -> int:
+    return view.reading.progress.forwards if view.reading is not None else 0
+
+
+def _dry_since(case: Case, view: RankView) -> Step | None:
+    """The first of at least two last steps without a forward or a collective, if the rank's loader has ended."""
+    loader, reading = view.loader, view.reading
+    if loader is None or reading is None or not loader.exhausted or not reading.progress.forwards:
+        return None
+    steps = case.ledger.steps(view.rank)
+    wet = max((index for index, step in enumerate(steps[:-1]) if any(step.counts.values())), default=None)
+    if wet is None or len(steps) - wet - 1 < 2 or steps[wet + 1].epoch != loader.epoch:
+        return None
+    unused = len(steps) - wet - 1
+    most = max(other.reading.progress.forwards for other in case if other.reading is not None)
+    return steps[wet + 1] if most - reading.progress.forwards >= max(unused - 1, 1) - _behind(case, view) else None
+
+
+def _behind(case: Case, view: RankView) -> int:
+    """By how many steps the furthest-drawn rank is short of this rank's last."""
+    mine = view.step.step or 0
+    furthest = max((other.step.step or 0 for other in case if other is not view), default=0)
+    return max(mine - furthest, 0)
 
 
 def ended_early(case: Case) -> Finding | None:
@@ -224,4 +319,4 @@ def has_left_loop(case: Case, view: RankView) -> bool:
     return view.rank != 0 and not Sites(case).regular(view.rank)
 
 
-RULES: tuple[Rule, ...] = (uneven_steps, early_exit, ended_early)
+RULES: tuple[Rule, ...] = (uneven_steps, early_exit, stopped_after_epoch, ended_early)

@@ -16,7 +16,7 @@ from ..stacks import Within
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .loops import first_uneven, has_left_loop
+from .loops import dried_up, first_uneven, has_left_loop
 from .sites import Site, Sites, site
 
 
@@ -370,4 +370,4 @@ def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
     return len(before) >= 2 and all(place == earlier for place in before)
 
 
-WITHIN: tuple[Rule, ...] = (gradient_sync_mismatch, rank_zero_only, skipped_collective)
+WITHIN: tuple[Rule, ...] = (dried_up, gradient_sync_mismatch, rank_zero_only, skipped_collective)
