@@ -15,7 +15,7 @@ from typing import Any
 
 from hangwatch_agent import board as b
 from hangwatch_agent.hooks.context import Context
-from hangwatch_agent.hooks.loader_facts import LoaderSlot, Pass
+from hangwatch_agent.hooks.loader_facts import LoaderSlot, Pass, dataset_of
 from hangwatch_agent.patch import Patch, Patches
 
 LOADER_MODULE = "torch.utils.data.dataloader"
@@ -175,9 +175,7 @@ class LoaderHook:
         return current
 
     def _slot(self, loader: Any, iterator: Any, grad: bool, where: Any) -> LoaderSlot:
-        dataset = getattr(loader if loader is not None else iterator, "dataset", None) or getattr(
-            iterator, "_dataset", None
-        )
+        dataset = dataset_of(loader, iterator)
         found = next((slot for slot in self.slots if slot.is_for(loader, dataset, grad, where)), None)
         if found is None:
             index = len(self.slots)

@@ -117,14 +117,15 @@ class LoaderSlot:
 def describe(loader: Any, iterator: Any) -> dict[str, Any]:
     """What a loader is made of. Less can be said of an iterator that was there before us: its loader is not known."""
     source = loader if loader is not None else iterator
-    dataset = getattr(source, "dataset", None) if loader is not None else getattr(iterator, "_dataset", None)
+    dataset = dataset_of(loader, iterator)
     sampler = _sampler(loader, iterator)
+    indexed = not _is_endless(getattr(iterator, "_index_sampler", None))
     return {
-        "length": _batches(source, dataset),
+        "length": _length(source) if indexed else _asked_length(loader),
         "num_workers": int(getattr(source, "num_workers", getattr(iterator, "_num_workers", 0))),
         "worker_pids": [worker.pid for worker in getattr(iterator, "_workers", ())[:MOST_WORKERS]],
         "dataset": type(dataset).__name__,
-        "dataset_length": _length(dataset) if hasattr(type(dataset), "__getitem__") else None,
+        "dataset_length": _length(dataset) if indexed else None,
         "batch_size": _integer(getattr(loader, "batch_size", None)),
         "sampler": type(sampler).__name__ if sampler is not None else "",
         "sampler_replicas": _integer(getattr(sampler, "num_replicas", None)),
@@ -136,14 +137,26 @@ def describe(loader: Any, iterator: Any) -> dict[str, Any]:
     }
 
 
-def _batches(source: Any, dataset: Any) -> int | None:
-    """len(loader). Never asked of an IterableDataset's loader, which would then warn when it gives more than that."""
-    if not hasattr(source, "_IterableDataset_len_called") or hasattr(type(dataset), "__getitem__"):
-        return _length(source)
-    samples, size = _integer(source._IterableDataset_len_called), getattr(source, "batch_size", None)
+def dataset_of(loader: Any, iterator: Any) -> Any:
+    """The dataset. Never tested for truth: that would call the user's __len__."""
+    return getattr(iterator, "_dataset", None) if loader is None else getattr(loader, "dataset", None)
+
+
+def _is_endless(sampler: Any) -> bool:
+    """Whether it is what torch puts in the place of a sampler for an IterableDataset, or a batch sampler around that."""
+    inner = getattr(sampler, "sampler", sampler)
+    return "_InfiniteConstantSampler" in (type(sampler).__name__, type(inner).__name__)
+
+
+def _asked_length(loader: Any) -> int | None:
+    """The batches of an IterableDataset's loader, if the user has asked for len(loader) before.
+
+    Not asked by us: the loader would warn, from then on, when it gives more than that.
+    """
+    samples, size = _integer(getattr(loader, "_IterableDataset_len_called", None)), getattr(loader, "batch_size", None)
     if samples is None or not size:
         return samples
-    return int(samples // size if source.drop_last else -(-samples // size))
+    return int(samples // size if loader.drop_last else -(-samples // size))
 
 
 def _sampler(loader: Any, iterator: Any) -> Any:
@@ -151,7 +164,7 @@ def _sampler(loader: Any, iterator: Any) -> Any:
     index_sampler = getattr(iterator, "_index_sampler", None)
     inner = getattr(index_sampler, "sampler", None)
     sampler = inner if inner is not None else getattr(loader, "sampler", index_sampler)
-    return None if type(sampler).__name__ == "_InfiniteConstantSampler" else sampler
+    return None if _is_endless(sampler) else sampler
 
 
 def _shuffle(sampler: Any) -> bool | None:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hangwatch.records import LoaderFacts, Reading
+from hangwatch_agent import board, guard
+from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.identity import describe
+
+
+@dataclass
+class Watched:
+    """A context with a real board, and what a reader makes of it."""
+
+    context: Context
+    path: Path
+
+    @property
+    def reading(self) -> Reading:
+        self.context.steps.publish()
+        return board.read_board(self.path)
+
+    @property
+    def loader(self) -> LoaderFacts:
+        (loader,) = self.reading.loaders
+        return loader
+
+    @property
+    def steps(self) -> list[tuple[int, int | None, int | None]]:
+        return [(entry.step, entry.epoch, entry.batch) for entry in self.reading.steps]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    context = Context()
+    path = tmp_path / board.board_name(os.getpid(), 1)
+    context.identity = describe({"RANK": "0", "WORLD_SIZE": "1"})
+    context.board.open(path, context.identity)
+    guard.raise_swallowed(True)
+    yield Watched(context, path)
+    guard.raise_swallowed(False)
+    context.board.forget()
