@@ -53,13 +53,23 @@ class Captures:
         await asyncio.wrap_future(self._store.put_capture(row))
         return row
 
-    def adopt(self, job: LiveJob, row: CaptureRow) -> None:
-        """Takes note of a capture that another dashboard process has asked for, or finished."""
+    async def adopt(self, job: LiveJob, row: CaptureRow) -> None:
+        """Takes note of a capture that another dashboard process has asked for, or finished.
+
+        Where two processes have asked at the same time, all of them keep to the older request.
+        """
+        own = job.capture
         if row.state == "asked":
-            if job.capture is None and row.id != (job.last_capture.id if job.last_capture else ""):
-                job.capture = LiveCapture(row)
-                self._publish(job, row)
-        elif job.capture is not None and job.capture.row.id == row.id and row.id not in self._finishing:
+            if own is not None and (own.row.asked_at, own.row.id) <= (row.asked_at, row.id):
+                return
+            if own is not None and own.row.id in self._finishing:
+                return
+            job.capture = LiveCapture(row)
+            self._publish(job, row)
+            if own is not None:
+                given_up = replace(own.row, state="failed", done_at=self._clock(), changed_at=self._clock())
+                await asyncio.wrap_future(self._store.put_capture(given_up))
+        elif own is not None and own.row.id == row.id and row.id not in self._finishing:
             job.last_capture, job.capture = row, None
             self._publish(job, row)
 

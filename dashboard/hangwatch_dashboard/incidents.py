@@ -20,7 +20,7 @@ from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.notice import QUICK_S
 from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow
 from hangwatch_dashboard.store.store import Store
-from hangwatch_dashboard.store.text import pack
+from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.views import incident_summary
 
 WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
@@ -35,25 +35,23 @@ class Incidents:
     def __init__(self, store: Store, hub: Hub, clock: Callable[[], float]) -> None:
         self._store, self._hub, self._clock = store, hub, clock
         self._still: dict[str, dict[int, Progress]] = {}  # by job: who stood where when its incident opened
-        self._local: set[str] = set()  # incidents that only one node of several has judged
 
     async def judged(self, job: LiveJob, capture: CaptureRow, judged: judge.Judged) -> None:
         """Takes note of a judgement of all nodes."""
         judgement = judged.judgement
-        known = await self._open(job)
+        known, by_node = await self._open(job)
         if judgement.status not in WORTH_AN_INCIDENT:
             if known is None:
-                await self._note(job, judgement)
+                await self.note(job, judgement)
             return
         if known is None:
             self._believe(job, judgement)
             await self.keep(job, judged.head, judged.document, change="opened")
-        elif surer(judgement, known) or (known.id in self._local and not surer(known, judgement)):
+        elif surer(judgement, known) or (by_node and not surer(known, judgement)):
             self._believe(job, judgement)
             await self._sharpen(job, known, judged)
 
     async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged) -> None:
-        self._local.discard(known.id)
         changes: dict[str, Any] = {
             "id": known.id,
             "opened_at": known.opened_at,
@@ -64,25 +62,22 @@ class Incidents:
         packed = await run_in_threadpool(pack, document)
         await self.keep(job, replace(judged.head, **changes), packed, change="updated")
 
-    async def from_node(self, job: LiveJob, found: Incident, now: float) -> str:
+    async def from_node(self, job: LiveJob, found: Incident, node: str) -> str:
         """Takes an incident that a node has judged by itself. Returns the id under which it is kept, or ""."""
-        known = await self._open(job)
+        known, by_node = await self._open(job)
         alone = job.on_one_node
-        if not alone and known is not None and known.id != found.id:
-            return known.id  # the job's incident is there, of all nodes together
+        if not alone and known is not None and (known.id != found.id or not by_node):
+            return known.id  # the job's incident is there, or is of all nodes together by now
         if not alone and known is None and await self._told_before(job, found):
             return ""
-        if not alone and known is not None and known.id not in self._local:
-            return known.id
-        if not alone and found.status is not Status.RECOVERED:
-            self._local.add(found.id)
         self._believe(job, Judgement(found.status, found.stage, found.verdict))
         found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
         document = await run_in_threadpool(judge.packed, found)
         new = known is None and await run_in_threadpool(self._store.incident, found.id) is None
         ended = found.status is Status.RECOVERED
         change = "recovered" if ended else "opened" if new else "updated"
-        await self.keep(job, judge.head_of(found), document, change=change, wait_s=0.0 if alone else MERGE_S)
+        wait_s = 0.0 if alone else MERGE_S
+        await self.keep(job, judge.head_of(found), document, change=change, by_node=node, wait_s=wait_s)
         return found.id
 
     async def _told_before(self, job: LiveJob, found: Incident) -> bool:
@@ -90,9 +85,18 @@ class Incidents:
         page = await run_in_threadpool(self._store.find_incidents, job.key)
         return any(row.id != found.id and abs(row.opened_at - found.opened_at) < SAME_S for row in page.rows)
 
-    async def keep(self, job: LiveJob, head: Incident, document: bytes, *, change: str, wait_s: float = 0.0) -> None:
+    async def keep(
+        self,
+        job: LiveJob,
+        head: Incident,
+        document: bytes,
+        *,
+        change: str,
+        by_node: str = "",
+        wait_s: float = 0.0,
+    ) -> None:
         """Stores an incident, then shows it. People are told of the first and the last version, once each."""
-        summary = incident_summary(head, job.key)
+        summary = incident_summary(head, job.key, by_node)
         row = IncidentRow(
             id=head.id,
             run=job.key,
@@ -132,9 +136,8 @@ class Incidents:
 
     async def close(self, job: LiveJob, now: float) -> None:
         """Closes the open incident as recovered."""
-        known = await self._open(job)
+        known, _ = await self._open(job)
         if known is None:
-            job.incident = ""
             return
         ended = recovered(known, now)
         document = await run_in_threadpool(judge.packed, ended)
@@ -142,22 +145,26 @@ class Incidents:
         self._still.pop(job.key, None)
         await self.keep(job, judge.head_of(ended), document, change="recovered")
 
-    async def _open(self, job: LiveJob) -> Incident | None:
+    async def _open(self, job: LiveJob) -> tuple[Incident | None, str]:
+        """The open incident, and the node by which alone it was judged."""
         if not job.incident:
-            return None
+            return None, ""
         row = await run_in_threadpool(self._store.incident, job.incident)
         if row is None:  # deleted meanwhile
             job.incident = ""
-            return None
-        return await run_in_threadpool(_read, row.document)
+            return None, ""
+        return await run_in_threadpool(_read, row.document), unpack(row.summary).get("judged_by", "")
 
     def _believe(self, job: LiveJob, judgement: Judgement | None) -> None:
         job.judgement, job.judged_at = judgement, self._clock()
         job.facts_revision += 1
 
-    async def _note(self, job: LiveJob, judgement: Judgement | None) -> None:
+    async def note(self, job: LiveJob, judgement: Judgement | None) -> None:
+        """Takes a judgement that is worth no incident; None when all is well again."""
         self._believe(job, judgement)
-        await asyncio.wrap_future(self._store.put_run(job.key, **self._run_values(job)))
+        values = self._run_values(job)
+        del values["open_incident"]  # another process may have opened one this moment
+        await asyncio.wrap_future(self._store.put_run(job.key, **values))
 
     def _run_values(self, job: LiveJob) -> dict[str, Any]:
         """What is stored of a run's judgement, for the other processes and for after a restart."""

@@ -91,7 +91,7 @@ class Ingest:
             raise BodyError(422, "incident.id: letters, digits and dashes are allowed, 64 at most")
         job = await self._job_of(sent)
         now = self._clock()
-        kept = await self._incidents.from_node(job, sent.incident, now)
+        kept = await self._incidents.from_node(job, sent.incident, sent.node)
         if not job.on_one_node and not job.over:
             await self._captures.ask(job, f"{sent.node} reports: {sent.incident.verdict.cause}", now)
         return kept

@@ -132,5 +132,6 @@ class Messenger:
             return False
 
     def _send(self, found: IncidentRow) -> bool:
-        document = json.loads(zlib.decompress(found.document)) | {"ranks": [], "stack_tree": []}
+        document = json.loads(zlib.decompress(found.document))
+        document |= {"ranks": document["ranks"][:1], "stack_tree": []}  # the words need no more of ten thousand
         return self._notifier(message_of(wire.decode(Incident, document, lenient=True), self._url))

@@ -73,7 +73,7 @@ class Replica:
             self._note_run(run)
         for capture in await run_in_threadpool(store.captures_since, since):
             if job := self._registry.jobs.get(capture.run):
-                self._captures.adopt(job, capture)
+                await self._captures.adopt(job, capture)
         for incident in await run_in_threadpool(store.incidents_since, since):
             self._note_incident(incident)
 
@@ -81,8 +81,7 @@ class Replica:
         job = self._registry.jobs.get(run.key)
         if job is not None and self._runs.get(run.key) != run.changed_at:
             self._runs[run.key] = run.changed_at
-            if (job.judged_at or 0.0) < (run.judged_at or 0.0):
-                self._registry.note_run(job, run)
+            self._registry.note_run(job, run)
 
     def _note_incident(self, row: IncidentRow) -> None:
         summary = unpack(row.summary)

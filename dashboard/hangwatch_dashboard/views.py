@@ -190,8 +190,8 @@ def capture_view(row: CaptureRow, live: LiveCapture | None = None) -> Document:
     }
 
 
-def incident_summary(incident: Incident, run: str) -> Document:
-    """IncidentSummary."""
+def incident_summary(incident: Incident, run: str, judged_by: str = "") -> Document:
+    """IncidentSummary. `judged_by` is the node whose watchdog judged it alone, "" where all nodes were looked at."""
     verdict = incident.verdict
     return {
         "id": incident.id,
@@ -209,4 +209,5 @@ def incident_summary(incident: Incident, run: str) -> Document:
         "fix": verdict.fix[:2000],
         "culprits": sorted({who.rank for who in verdict.culprits if who.rank is not None})[:1000],
         "host": next((who.host for who in verdict.culprits if who.host), ""),
+        "judged_by": judged_by,
     }

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from hangwatch.records import Certainty
 from hangwatch_dashboard import views
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.hub import Hub
@@ -78,12 +79,11 @@ class Watch:
         await self._incidents.close_if_moving(job, now)
         found = reasons(job, now)
         schedule = self._schedules.setdefault(job.key, Schedule())
-        if job.capture is None and (due := schedule.due(found, now)) is not None:
+        if job.capture is None and not _proven(job) and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
             schedule.looked(found, now, self._clock())
         if not found and not job.incident and job.judgement is not None:
-            job.judgement = None  # whatever was waited for has come
-            job.facts_revision += 1
+            await self._incidents.note(job, None)  # whatever was waited for has come
 
     async def _is_judge(self, job: LiveJob, now: float) -> bool:
         if not self._store.is_postgresql:
@@ -128,3 +128,8 @@ class Watch:
             closed_at=job.last_seen_at if job.over else None,
             summary=pack(views.job_summary(job, now)),
         )
+
+
+def _proven(job: LiveJob) -> bool:
+    """Whether there is nothing to learn from another look: the hang is proven, and nobody has moved since."""
+    return bool(job.incident) and job.judgement is not None and job.judgement.verdict.certainty is Certainty.PROVEN
