@@ -51,6 +51,7 @@ class Fleet:
     snapshot: Snapshot | None = None  # what captures are answered with
     started_at: float = field(default_factory=time.time)
     hung_at: float | None = None
+    absent: tuple[int, ...] = ()  # ranks that never came
     closing: bool = False
     answered: list[str] = field(default_factory=list)
     texts: dict[int, dict[str, str]] = field(default_factory=dict)  # a rank's strings, for hostile ones
@@ -80,7 +81,7 @@ class Fleet:
         self._sequence += 1
         if self.hung_at is None:
             self.step += advance
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=10)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
         try:
             for index, node in enumerate(self.nodes):
                 reply = self._post(connection, "batch", self._batch(index, node))
@@ -142,7 +143,8 @@ class Fleet:
 
     def _batch(self, index: int, node: str) -> NodeBatch:
         now = time.time()
-        ranks = range(index * self.per_node, min((index + 1) * self.per_node, self.world_size))
+        last = min((index + 1) * self.per_node, self.world_size)
+        ranks = [rank for rank in range(index * self.per_node, last) if rank not in self.absent]
         return NodeBatch(
             job=self.job,
             node=node,
@@ -161,7 +163,7 @@ class Fleet:
     def _facts(self, index: int) -> NodeFacts | None:
         return self.snapshot.nodes[index] if self.snapshot else None
 
-    def _hello(self, node: str, ranks: range) -> NodeHello:
+    def _hello(self, node: str, ranks: list[int]) -> NodeHello:
         job = Job(
             self.job, self.name, self.world_size, "torchrun", self.command, self.started_at - 400, len(self.nodes)
         )

@@ -109,7 +109,7 @@ export function situations(columns: RankColumns, culprits: ReadonlySet<number>):
     const state = columns.process_state[rank] ?? "";
     const odd = "TtDXZ".includes(state) ? state : "";
     const atFault = culprits.has(rank);
-    const key = [phase, columns.step[index], says, odd, atFault].join("\u0000");
+    const key = `${columns.phase[index]} ${columns.step[index]} ${atFault} ${odd} ${says}`;
     const known = found.get(key);
     if (known) {
       known.ranks.push(rank);

@@ -1,23 +1,32 @@
-// Whose code a frame is: the user's own lines are what a reader looks for.
+// Whose code a frame is, as hangwatch/stacks.py sees it: the user's own lines are what a reader looks for.
 
 import type { Frame, RankReport, ThreadStack } from "../records";
 
-const NOT_OURS = /(^|\/)(site-packages|dist-packages)\/|(^|\/)lib(64)?\/python3[^/]*\/|^<frozen|^<string>|^$/;
+const STDLIB = /\/lib(64)?\/python\d[.\d]*t?\/(?!(site|dist)-packages\/)|\/python\d+t?\.zip\//;
+const PACKAGES = /\/(site|dist)-packages\//;
+const TORCH =
+  /\/torch\/(distributed|nn|utils|autograd|optim|cuda|multiprocessing|amp|fx|jit|library|_[a-z]\w*)\/|\/torch\/(serialization|_tensor|_ops|_compile|storage|functional|__init__|random)\.py$/;
+const OURS = /\/hangwatch_agent\/|\/hangwatch\/(?!gallery\/)[\w/]+\.py$/;
 
-/** A Python frame outside installed packages and the standard library. */
-export function isUser(frame: Frame): boolean {
-  return !frame.native && frame.line > 0 && !NOT_OURS.test(frame.file) && !/\.(so|c|cpp|h)(\.|$)/.test(frame.file);
+export type Origin = "user" | "package" | "library" | "";
+
+/** Where a source file comes from; "" for none. */
+export function origin(file: string): Origin {
+  if (file.startsWith("<")) return /^<(ipython-input|stdin)/.test(file) ? "user" : "";
+  if (TORCH.test(file) || OURS.test(file) || STDLIB.test(file)) return "library";
+  if (PACKAGES.test(file)) return /\/(torch|functorch|torchgen)\//.test(file) ? "library" : "package";
+  return /\.(py|ipynb|pyx)$/.test(file) ? "user" : "";
 }
 
-/** The user's line that a stack (innermost first) stands in; the innermost Python frame where none is the user's. */
+export function isUser(frame: Frame): boolean {
+  return !frame.native && origin(frame.file) === "user";
+}
+
+/** The user's line that a stack (innermost first) stands in; a package's, else the innermost, where there is none. */
 export function site(frames: readonly Frame[]): Frame | null {
-  return frames.find(isUser) ?? frames.find((frame) => !frame.native) ?? frames[0] ?? null;
+  return frames.find(isUser) ?? frames.find((frame) => !frame.native && origin(frame.file) === "package") ?? frames.find((frame) => !frame.native) ?? frames[0] ?? null;
 }
 
 export function mainStack(rank: Pick<RankReport, "stacks">): ThreadStack | null {
   return rank.stacks.find((stack) => stack.main) ?? null;
-}
-
-export function same(a: Frame | null, b: Frame | null): boolean {
-  return a === b || (!!a && !!b && a.file === b.file && a.line === b.line && a.function === b.function);
 }

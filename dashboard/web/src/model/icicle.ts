@@ -9,7 +9,7 @@ export interface Box {
   x: number; // 0 to 1
   width: number;
   minority: boolean; // fewer ranks than a sibling: here the ranks part
-  path: string;
+  trail: string; // the frames from the root to here: it finds the box again in newer evidence
   ends: number[]; // ranks whose stack ends here
 }
 
@@ -20,12 +20,12 @@ export function layOut(tree: readonly StackNode[], narrowest = 0.02): Box[] {
     const most = Math.max(0, ...nodes.map((node) => node.ranks.length));
     const widths = shares(nodes, ranks, Math.min(narrowest / width, 1 / (nodes.length || 1)));
     nodes.forEach((node, index) => {
-      const path = `${above}/${index}`;
+      const trail = `${above}\u0001${frameKey(node.frame)}`;
       const own = widths[index]! * width;
       const deeper = new Set(node.children.flatMap((child) => child.ranks));
       const odd = minority || node.ranks.length < most || (nodes.length > 1 && most * nodes.length === ranks);
-      boxes.push({ node, depth, x, width: own, minority: odd, path, ends: node.ranks.filter((rank) => !deeper.has(rank)) });
-      place(node.children, node.ranks.length, x, own, depth + 1, path, odd);
+      boxes.push({ node, depth, x, width: own, minority: odd, trail, ends: node.ranks.filter((rank) => !deeper.has(rank)) });
+      place(node.children, node.ranks.length, x, own, depth + 1, trail, odd);
       x += own;
     });
   };
@@ -67,12 +67,12 @@ function frameKey(frame: Frame): string {
   return `${frame.file}\u0000${frame.line}\u0000${frame.function}`;
 }
 
-/** The node that a path of indexes leads to. */
-export function at(tree: readonly StackNode[], path: string): StackNode | null {
+/** The node that a trail of frames leads to. */
+export function at(tree: readonly StackNode[], trail: string): StackNode | null {
   let nodes = tree;
   let found: StackNode | null = null;
-  for (const index of path.split("/").slice(1)) {
-    found = nodes[Number(index)] ?? null;
+  for (const key of trail.split("\u0001").slice(1)) {
+    found = nodes.find((node) => frameKey(node.frame) === key) ?? null;
     if (!found) return null;
     nodes = found.children;
   }

@@ -1,6 +1,6 @@
 // Who waits for whom, as a small graph: ranks in the same wait are one node.
 
-import type { Culprit, Frame, Wait } from "../records";
+import type { Frame, Verdict, Wait } from "../records";
 
 export interface WaitNode {
   ranks: number[];
@@ -22,19 +22,28 @@ export interface WaitGraph {
 
 const MOST_NODES = 8;
 
-export function waitGraph(waits: readonly Wait[], culprits: readonly Culprit[]): WaitGraph {
-  const blamed = new Set(culprits.flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
+/** The ranks that an edge speaks for. A lone edge that starts at a victim speaks for all victims. */
+export function waiting(edge: Wait, verdict: Pick<Verdict, "waits" | "victims">): number[] {
+  const also = edge.also ?? []; // files of older versions do not have it
+  if (also.length || !verdict.victims.includes(edge.rank)) return [edge.rank, ...also];
+  const alone = !verdict.waits.some((other) => other !== edge && verdict.victims.includes(other.rank));
+  return alone ? verdict.victims : [edge.rank];
+}
+
+export function waitGraph(verdict: Pick<Verdict, "waits" | "victims" | "culprits">): WaitGraph {
+  const blamed = new Set(verdict.culprits.flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
   const merged = new Map<string, { ranks: number[]; wait: Wait }>();
-  for (const wait of waits) {
+  for (const wait of verdict.waits) {
+    const ranks = waiting(wait, verdict);
     const key = [blamed.has(wait.rank), wait.awaited.join(), wait.what, wait.where?.file, wait.where?.line].join("\u0000");
     const known = merged.get(key);
-    if (known) known.ranks.push(wait.rank);
-    else merged.set(key, { ranks: [wait.rank], wait });
+    if (known) known.ranks.push(...ranks);
+    else merged.set(key, { ranks: [...ranks], wait });
   }
   const kept = [...merged.values()].sort((a, b) => b.ranks.length - a.ranks.length).slice(0, MOST_NODES);
-  const waiting = new Set(kept.flatMap((entry) => entry.ranks));
+  const inNodes = new Set(kept.flatMap((entry) => entry.ranks));
   const nodes = kept.map((entry) => ({ ranks: entry.ranks, atFault: entry.ranks.some((rank) => blamed.has(rank)) }));
-  for (const rest of awaitedOnly(kept, waiting, blamed)) nodes.push(rest);
+  for (const rest of awaitedOnly(kept, inNodes, blamed)) nodes.push(rest);
   const edges = kept.map((entry, from) => ({
     from,
     to: nodes.flatMap((node, index) => (index !== from && node.ranks.some((rank) => entry.wait.awaited.includes(rank)) ? [index] : [])),

@@ -3,7 +3,7 @@
 
 import type { RankColumns } from "../api";
 import type { GridLayout } from "../model/grid";
-import { KINDS, kindOf } from "../model/phases";
+import { KINDS, kindOf, type KindName } from "../model/phases";
 import { color, markPath, sharp } from "./paint";
 
 export type Tint = "phase" | "lag";
@@ -21,65 +21,65 @@ export function lagLevel(lag: number): number {
   return LAGS.findIndex((most) => lag <= most) / (LAGS.length - 1);
 }
 
+const KIND_NAMES = Object.keys(KINDS) as KindName[];
+const GONE = 1;
+const STOPPED = 2;
+
 export class CellPainter {
-  private sprites = new Map<string, HTMLCanvasElement>();
-  private painted: string[] = [];
+  private sprites = new Map<number, HTMLCanvasElement>();
+  private painted = new Int16Array(0); // what stands in each cell, as a number; -1 for nothing
   private version = "";
 
+  /** Paints what has changed and returns how many cells that were. */
   paint(canvas: HTMLCanvasElement, layout: GridLayout, columns: RankColumns, look: Look, theme: number): number {
     const margin = 4;
     const context = sharp(canvas, layout.width + 2 * margin, layout.height + 2 * margin);
     context.translate(margin, margin);
-    const version = [theme, layout.width, layout.height, layout.cells.length, [...look.culprits].join(), look.cursor].join("|");
-    if (version !== this.version) {
+    const version = [theme, look.tint, layout.width, layout.height, layout.cells.length, [...look.culprits].join(), look.cursor].join("|");
+    const whole = version !== this.version;
+    if (whole) {
       this.version = version;
-      this.painted = [];
+      this.painted = new Int16Array(layout.cells.length).fill(-1);
       this.sprites.clear();
       context.clearRect(-margin, -margin, canvas.width, canvas.height);
       this.labels(context, layout);
     }
+    const kinds = kindsOf(columns, look.tint);
+    const { cellWidth, cellHeight, cells } = layout;
+    const numbered = cellWidth >= 30;
     let changed = 0;
-    for (let index = 0; index < layout.cells.length; index++) {
-      const kind = this.kind(columns, look, index);
-      const number = layout.cellWidth >= 30 ? columns.rank[index]! : -1;
+    for (let index = 0; index < cells.length; index++) {
+      const kind = kinds[index]!;
       if (this.painted[index] === kind) continue;
       this.painted[index] = kind;
       changed += 1;
-      const cell = layout.cells[index]!;
-      context.clearRect(cell.x, cell.y, layout.cellWidth, layout.cellHeight);
-      context.drawImage(this.sprite(kind, layout, columns, look, index), cell.x, cell.y, layout.cellWidth, layout.cellHeight);
-      if (number >= 0) this.number(context, layout, index, number, kind);
+      const { x, y } = cells[index]!;
+      if (!whole) context.clearRect(x, y, cellWidth, cellHeight);
+      context.drawImage(this.sprite(kind, layout, look.tint), x, y, cellWidth, cellHeight);
+      if (numbered) this.number(context, layout, index, columns.rank[index]!, look.tint === "lag" && kind >> 2 > 3);
     }
     if (changed) this.marks(context, layout, columns, look);
     return changed;
   }
 
-  private kind(columns: RankColumns, look: Look, index: number): string {
-    const rank = columns.rank[index]!;
-    const state = columns.process_state[rank] ?? "";
-    const gone = state === "X" || state === "Z" ? "gone" : state === "T" || state === "t" || state === "D" ? "stopped" : "";
-    if (look.tint === "lag") return `lag ${lagLevel(columns.lag[index]!)} ${gone}`;
-    return `phase ${kindOf(columns.phases[columns.phase[index]!] ?? "start")} ${gone}`;
-  }
-
-  private sprite(kind: string, layout: GridLayout, columns: RankColumns, look: Look, index: number): HTMLCanvasElement {
+  private sprite(kind: number, layout: GridLayout, tint: Tint): HTMLCanvasElement {
     let sprite = this.sprites.get(kind);
     if (!sprite) {
       sprite = document.createElement("canvas");
       const context = sharp(sprite, layout.cellWidth, layout.cellHeight);
-      if (look.tint === "lag") lagCell(context, layout, lagLevel(columns.lag[index]!));
-      else phaseCell(context, layout, kindOf(columns.phases[columns.phase[index]!] ?? "start"));
-      if (kind.endsWith("gone") || kind.endsWith("stopped")) struck(context, layout, kind.endsWith("gone"));
+      if (tint === "lag") lagCell(context, layout, (kind >> 2) / (LAGS.length - 1));
+      else phaseCell(context, layout, KIND_NAMES[kind >> 2]!);
+      if (kind & 3) struck(context, layout, (kind & 3) === GONE);
       this.sprites.set(kind, sprite);
     }
     return sprite;
   }
 
-  private number(context: CanvasRenderingContext2D, layout: GridLayout, index: number, number: number, kind: string): void {
+  private number(context: CanvasRenderingContext2D, layout: GridLayout, index: number, number: number, onDark: boolean): void {
     const cell = layout.cells[index]!;
     const big = layout.cellHeight >= 34;
     context.font = `600 ${big ? 15 : 11}px ${FONT}`;
-    context.fillStyle = kind.startsWith("lag") && Number(kind.split(" ")[1]) > 0.6 ? color("cell-ink-on-dark") : color("cell-ink");
+    context.fillStyle = color(onDark ? "cell-ink-on-dark" : "cell-ink");
     context.textBaseline = "middle";
     context.textAlign = "left";
     context.fillText(String(number), cell.x + (big ? 8 : 4), cell.y + layout.cellHeight / 2 + 0.5);
@@ -103,6 +103,21 @@ export class CellPainter {
     });
     if (look.cursor >= 0) ring(context, layout, look.cursor, color("ink"), 2);
   }
+}
+
+/** What stands in each cell: phase or level of lag, times four, plus what is odd about the process. */
+function kindsOf(columns: RankColumns, tint: Tint): Int16Array {
+  const kinds = new Int16Array(columns.rank.length);
+  const byPhase = columns.phases.map((phase) => KIND_NAMES.indexOf(kindOf(phase)));
+  for (let index = 0; index < kinds.length; index++) {
+    kinds[index] = (tint === "lag" ? LAGS.findIndex((most) => columns.lag[index]! <= most) : (byPhase[columns.phase[index]!] ?? 0)) << 2;
+  }
+  for (const [rank, state] of Object.entries(columns.process_state)) {
+    const odd = state === "X" || state === "Z" ? GONE : state === "T" || state === "t" || state === "D" ? STOPPED : 0;
+    const index = odd ? columns.rank.indexOf(Number(rank)) : -1;
+    if (index >= 0) kinds[index]! |= odd;
+  }
+  return kinds;
 }
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";

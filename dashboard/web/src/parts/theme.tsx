@@ -23,7 +23,8 @@ export function ThemeButton() {
     }
     apply(theme.value);
   };
-  return <button type="button" class="link" onClick={next} aria-label={`Theme: ${theme.value}. Change it.`}>{theme.value === "system" ? "auto" : theme.value}</button>;
+  const name = theme.value === "system" ? "auto" : theme.value;
+  return <button type="button" class="link" onClick={next} aria-label={`Theme: ${name}. Change it.`}>{name}</button>;
 }
 
 function stored(): Theme {

@@ -67,7 +67,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
     </>
   );
   return blamed.length === 1 ? (
-    <a class="who" href={scene.link("ranks", blamed[0])} aria-label={`At fault: ${sayCulprit(first)}. Open this rank.`}>{inside}</a>
+    <a class="who" href={scene.link("ranks", blamed[0])}>{inside}<span class="offscreen"> is at fault: open it</span></a>
   ) : (
     <div class="who">{inside}</div>
   );

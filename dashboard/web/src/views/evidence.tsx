@@ -36,11 +36,51 @@ export function EvidenceView({ scene }: { scene: Scene }) {
           </tbody>
         </Table>
       </Part>
+      <LaunchedRanks doc={doc} />
       {doc.launchers.length > 0 && <Processes title="Launchers" found={doc.launchers} />}
       {doc.others.length > 0 && <Processes title="Other processes of the job" found={doc.others} />}
       <About doc={doc} />
     </>
   );
+}
+
+/** Processes that were started as ranks, where one of them never became one or has ended. */
+function LaunchedRanks({ doc }: { doc: Incident }) {
+  const known = new Set(doc.ranks.map((rank) => rank.pid));
+  const odd = (doc.launched ?? []).filter((process) => process.ended_at !== null || !known.has(process.pid));
+  if (!odd.length) return null;
+  return (
+    <Part title="Started as ranks" note="processes that have ended, or never became a rank">
+      <Table label="Processes started as ranks">
+        <thead>
+          <tr>
+            <th scope="col">Rank</th>
+            <th scope="col" class="number">Pid</th>
+            <th scope="col">Started</th>
+            <th scope="col">Ended</th>
+            <th scope="col">Exit code</th>
+            <th scope="col">Command</th>
+          </tr>
+        </thead>
+        <tbody>
+          {odd.slice(0, 64).map((process) => (
+            <tr key={process.pid}>
+              <th scope="row">{process.rank}</th>
+              <td class="number">{process.pid}</td>
+              <td><When at={process.started_at} short /></td>
+              <td>{process.ended_at === null ? "lives" : <When at={process.ended_at} short />}</td>
+              <td>{exitCode(process.exit_code)}</td>
+              <td><code>{process.command}</code></td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+    </Part>
+  );
+}
+
+function exitCode(code: number | null): string {
+  return code === null ? "not known" : code < 0 ? `signal ${-code}` : String(code);
 }
 
 interface Line extends Pick<CaptureNote, "source" | "ok" | "detail" | "took_s"> {

@@ -26,9 +26,11 @@ export function RankGrid({ scene }: { scene: Scene }) {
   const painter = useMemo(() => new CellPainter(), []);
   const columns = scene.columns.value;
   const culprits = scene.culprits.value;
-  const nodes = columns?.nodes.join("\u0000") ?? "";
-  const node = columns?.node.join() ?? "";
-  const layout = useMemo(() => (columns && width ? layGrid(columns.nodes, columns.node, width - 8) : null), [nodes, node, width]);
+  const kept = useRef<{ layout: GridLayout; nodes: string[]; node: number[]; width: number } | null>(null);
+  if (columns && width && !(kept.current && kept.current.width === width && alike(kept.current.nodes, columns.nodes) && alike(kept.current.node, columns.node))) {
+    kept.current = { layout: layGrid(columns.nodes, columns.node, width - 8), nodes: columns.nodes, node: columns.node, width };
+  }
+  const layout = width ? (kept.current?.layout ?? null) : null;
 
   useEffect(() => {
     if (canvas.current && layout && columns) {
@@ -98,6 +100,10 @@ export function RankGrid({ scene }: { scene: Scene }) {
   );
 }
 
+function alike<T>(a: readonly T[], b: readonly T[]): boolean {
+  return a.length === b.length && a.every((value, index) => value === b[index]);
+}
+
 function hint(layout: GridLayout | null, columns: RankColumns): string {
   const nodes = layout?.blocks.length ?? 0;
   return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Point at a cell, or choose one to see its stacks.`;
@@ -125,7 +131,7 @@ function Told({ columns, index, atFault }: { columns: RankColumns; index: number
 }
 
 function Legend({ tint, columns }: { tint: Tint; columns: RankColumns }) {
-  const present = useMemo(() => [...new Set(columns.phase.map((phase) => kindOf(columns.phases[phase] ?? "start")))].sort().join(), [columns]);
+  const present = new Set([...new Set(columns.phase)].map((phase) => kindOf(columns.phases[phase] ?? "start")));
   if (tint === "lag") {
     return (
       <p class="legend">
@@ -135,7 +141,7 @@ function Legend({ tint, columns }: { tint: Tint; columns: RankColumns }) {
   }
   return (
     <ul class="legend" aria-label="Phases">
-      {(Object.keys(KINDS) as KindName[]).filter((kind) => present.split(",").includes(kind)).map((kind) => (
+      {(Object.keys(KINDS) as KindName[]).filter((kind) => present.has(kind)).map((kind) => (
         <li key={kind}>
           <Swatch kind={kind} />
           {KINDS[kind].says}
@@ -183,7 +189,8 @@ export function Situations({ scene }: { scene: Scene }) {
         {shown.map((line) => (
           <tr key={`${line.ranks[0]} ${line.phase} ${line.says}`} class={line.atFault ? "at-fault" : ""}>
             <th scope="row">
-              <a href={scene.link("ranks", line.ranks[0])} aria-label={`Open rank ${line.ranks[0]}`}>
+              <a href={scene.link("ranks", line.ranks[0])}>
+                <span class="offscreen">{line.ranks.length > 1 ? "ranks" : "rank"} </span>
                 {ranges(line.ranks)}
               </a>
               {line.ranks.length > 2 && <span class="quiet"> ({line.ranks.length.toLocaleString("en")})</span>}

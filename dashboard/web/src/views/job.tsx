@@ -79,7 +79,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
         </ul>
       )}
       <div class="actions">
-        <button type="button" onClick={() => void live.scene.capture!()} disabled={live.capture.value?.state === "asked" || detail === null}>Capture now</button>
+        <button type="button" onClick={() => void live.scene.capture!()} disabled={detail === null}>Capture now</button>
         <CaptureState capture={live.capture.value} error={live.captureError.value} />
       </div>
     </header>

@@ -1,7 +1,6 @@
 // Stacks of all ranks, merged: a frame is as wide as it has ranks in it.
 
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { isUser } from "../model/frames";
 import { at as nodeAt, layOut, userOnly, type Box } from "../model/icicle";
 import { speedscope } from "../model/speedscope";
@@ -19,15 +18,12 @@ const MOST_LINKS = 48;
 export function StacksView({ scene }: { scene: Scene }) {
   const ownOnly = useSignal(false);
   const zoomed = useSignal("");
-  const chosen = useSignal("");
+  const chosen = useSignal<string | null>(null); // null: as long as the reader has not chosen, where they stand who are at fault
   const doc = scene.doc.value;
   const tree = useComputed(() => {
     const whole = scene.doc.value?.stack_tree ?? [];
     return ownOnly.value ? userOnly(whole) : whole;
   });
-  useEffect(() => {
-    chosen.value = whereTheyStand(tree.value, scene.culprits.value);
-  }, [doc, ownOnly.value, scene.culprits.value]);
   if (!doc?.stack_tree.length) {
     return (
       <Nothing>
@@ -37,10 +33,11 @@ export function StacksView({ scene }: { scene: Scene }) {
   }
   const root = zoomed.value ? nodeAt(tree.value, zoomed.value) : null;
   const shown: readonly StackNode[] = root ? [root] : tree.value;
-  const picked = chosen.value ? nodeAt(tree.value, chosen.value) : null;
+  const trail = chosen.value ?? whereTheyStand(tree.value, scene.culprits.value);
+  const picked = trail ? nodeAt(tree.value, trail) : null;
   const total = new Set(tree.value.flatMap((node) => node.ranks)).size;
-  const choose = (path: string): void => {
-    chosen.value = chosen.value === path ? "" : path;
+  const choose = (wanted: string): void => {
+    chosen.value = trail === wanted ? "" : wanted;
   };
   return (
     <Part
@@ -65,9 +62,9 @@ export function StacksView({ scene }: { scene: Scene }) {
           <button type="button" onClick={() => (zoomed.value = "")}>Whole tree</button> from {root.frame.function}
         </p>
       )}
-      <Icicle nodes={shown} prefix={root ? zoomed.value : ""} scene={scene} chosen={chosen.value} total={total} onChoose={choose} />
+      <Icicle nodes={shown} prefix={root ? zoomed.value : ""} scene={scene} chosen={trail} total={total} onChoose={choose} />
       {picked ? (
-        <Chosen node={picked} path={chosen.value} scene={scene} onZoom={() => (zoomed.value = zoomed.value === chosen.value ? "" : chosen.value)} />
+        <Chosen node={picked} inner={trail.split("\u0001").length > 2} scene={scene} onZoom={() => (zoomed.value = zoomed.value === trail ? "" : trail)} />
       ) : (
         <p class="told">Choose a frame to see which ranks are in it, and each rank's own stacks.</p>
       )}
@@ -77,7 +74,7 @@ export function StacksView({ scene }: { scene: Scene }) {
 
 /** The innermost frame of the ranks at fault: chosen at first, for that is what the reader looks for. */
 function whereTheyStand(tree: readonly StackNode[], culprits: ReadonlySet<number>): string {
-  return layOut(tree).find((box) => box.ends.some((rank) => culprits.has(rank)))?.path ?? "";
+  return layOut(tree).find((box) => box.ends.some((rank) => culprits.has(rank)))?.trail ?? "";
 }
 
 interface IcicleProps {
@@ -86,18 +83,18 @@ interface IcicleProps {
   scene: Scene;
   chosen: string;
   total: number;
-  onChoose: (path: string) => void;
+  onChoose: (trail: string) => void;
 }
 
 function Icicle({ nodes, prefix, scene, chosen, total, onChoose }: IcicleProps) {
   const boxes = layOut(nodes);
   const deepest = Math.max(...boxes.map((box) => box.depth));
-  const path = (box: Box): string => (prefix ? prefix + box.path.replace(/^\/0/, "") : box.path);
+  const trail = (box: Box): string => (prefix ? prefix + box.trail.split("\u0001").slice(2).map((key) => `\u0001${key}`).join("") : box.trail);
   return (
     <div class="icicle-room">
       <div class="icicle" role="group" aria-label="Merged stacks" style={{ height: `${(deepest + 1) * ROW}px` }}>
         {boxes.map((box) => (
-          <BoxButton key={box.path} box={box} chosen={path(box) === chosen} scene={scene} total={total} onChoose={() => onChoose(path(box))} />
+          <BoxButton key={box.trail} box={box} chosen={trail(box) === chosen} scene={scene} total={total} onChoose={() => onChoose(trail(box))} />
         ))}
       </div>
     </div>
@@ -113,25 +110,25 @@ function BoxButton({ box, chosen, scene, total, onChoose }: { box: Box; chosen: 
       type="button"
       class={`box ${kind} ${box.minority ? "minority" : ""} ${blamed ? "blamed" : ""}`}
       aria-pressed={chosen}
-      aria-label={`${frame.function}, ${place(frame)}, ${ranks(whose)}`}
       title={`${frame.function}\n${frame.file}${frame.line ? `:${frame.line}` : ""}\n${ranks(whose)}`}
       style={{ left: `${box.x * 100}%`, width: `${box.width * 100}%`, top: `${box.depth * ROW}px` }}
       onClick={onChoose}
     >
       <span class="f">{frame.function}</span> <span class="p">{place(frame)}</span>
-      {box.ends.length > 0 && <span class="r">{ranges(box.ends)}</span>}
+      <span class="offscreen"> {ranks(whose)}</span>
+      {box.ends.length > 0 && <span class="r" aria-hidden="true">{ranges(box.ends)}</span>}
     </button>
   );
 }
 
-function Chosen({ node, path, scene, onZoom }: { node: StackNode; path: string; scene: Scene; onZoom: () => void }) {
+function Chosen({ node, inner, scene, onZoom }: { node: StackNode; inner: boolean; scene: Scene; onZoom: () => void }) {
   const { frame, ranks: whose } = node;
   const alone = whose.length === 1 ? scene.doc.value?.ranks.find((rank) => rank.rank === whose[0]) : undefined;
   return (
     <div class="chosen">
       <p>
         <code>{frame.function}</code> <span class="quiet">{frame.file}{frame.line ? `:${frame.line}` : ""}</span>{" "}
-        {path.split("/").length > 2 && <button type="button" onClick={onZoom}>Zoom to this frame</button>}
+        {inner && <button type="button" onClick={onZoom}>Zoom to this frame</button>}
       </p>
       <p>
         <strong>{ranks(whose)}</strong> {whose.length > 1 ? "are" : "is"} in it. A rank's own stacks:

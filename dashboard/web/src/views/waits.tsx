@@ -12,7 +12,7 @@ export function Waits({ scene }: { scene: Scene }) {
   if (!verdict?.waits.length) {
     return <Nothing>{verdict ? "No rank waits for another one in this verdict." : "Nobody is stuck: there is nothing to draw."}</Nothing>;
   }
-  const graph = waitGraph(verdict.waits, verdict.culprits);
+  const graph = waitGraph(verdict);
   return (
     <div class="waits">
       <Drawing graph={graph} />

@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest";
+import { PHASES } from "../src/model/phases";
+import { appended, curvesOfHistory, curvesOfIncident, lanesOfHistory, lanesOfIncident } from "../src/model/tracks";
+import { columns, history, incident, report, step } from "./make";
+
+const BACKWARD = PHASES.indexOf("backward");
+const DATA = PHASES.indexOf("data");
+
+function reading(steps: [number, number][], phaseAt: number) {
+  return { steps: steps.map(([index, at]) => step(index, at)), phase_at: phaseAt } as never;
+}
+
+describe("history", () => {
+  const moments = history({
+    at: [10, 11, 12, 13],
+    step: [[1, 1], [2, 2], [2, 2], [2, 2]],
+    phase: [[DATA, DATA], [BACKWARD, DATA], [BACKWARD, DATA], [BACKWARD, DATA]],
+    step_s: [[1, 0], [1, 1], [1, 1], [1, 1]],
+    data_s: [[0, 0], [0, 0], [0, 0], [0, 0]],
+    still_s: [[0, 0], [0, 0.5], [1, 0.5], [2.5, 0.5]],
+  });
+  it("becomes lanes in which equal phases are one segment", () => {
+    const [first, second] = lanesOfHistory(moments);
+    expect(second!.segments).toEqual([{ from: 10, to: 13, phase: "data", step: 2, still: false }]);
+    expect(first!.segments.map((segment) => [segment.from, segment.phase, segment.still])).toEqual([[10, "data", false], [11, "backward", true]]);
+  });
+  it("becomes curves", () => {
+    const curves = curvesOfHistory(history({ ...moments, step: [[3, 1], [3, 2], [3, 3], [4, 3]] }));
+    expect(curves.lag).toEqual([[0, 0, 0, 0], [2, 1, 0, 1]]);
+    expect(curves.stepTime[1]).toEqual([null, 1, 1, 1]);
+  });
+  it("grows by the moment, and forgets", () => {
+    const once = appended(history({ rank: [1, 9] }), columns(3, { at: 100 }));
+    expect(once).toMatchObject({ at: [100], step: [[5, -1]] });
+    expect(appended(once, columns(3, { at: 100 }))).toBe(once);
+    expect(appended(once, columns(3, { at: 500 })).at).toEqual([500]);
+  });
+});
+
+describe("an incident's ledgers", () => {
+  const ranks = [report(0, { reading: reading([[5, 10], [6, 11], [7, 12]], 12.5) }), report(1, { reading: reading([[5, 10], [6, 11.5]], 13), phase: "between" })];
+  it("become lanes that end in what holds", () => {
+    const [, second] = lanesOfIncident(incident(ranks, { taken_at: 20 }));
+    expect(second!.segments.map((segment) => [segment.from, segment.to, segment.phase, segment.still])).toEqual([[10, 11.5, "step", false], [11.5, 13, "step", false], [13, 20, "between", true]]);
+  });
+  it("become curves of lag and step time", () => {
+    const curves = curvesOfIncident(incident(ranks, { taken_at: 20 }));
+    expect(curves.at).toEqual([10, 11, 11.5, 12, 20]);
+    expect(curves.lag[1]).toEqual([0, 1, 0, 1, 1]);
+    expect(curves.stepTime[0]).toEqual([null, 1, 1, 1, 1]);
+  });
+  it("may be missing", () => {
+    expect(lanesOfIncident(incident([report(0)]))[0]!.segments).toHaveLength(1);
+  });
+});

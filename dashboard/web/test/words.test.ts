@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest";
+import { clean, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, shortTime, size } from "../src/words";
+import { frame } from "./make";
+
+describe("numbers in words", () => {
+  it("says durations as the terminal does", () => {
+    expect([3.14, 9.96, 95, 725, 7200, 12000, 200000].map(duration)).toEqual(["3.1 s", "10 s", "95 s", "12 min 5 s", "2 h 0 min", "3 h 20 min", "2 days"]);
+    expect(duration(-1)).toBe("0.0 s");
+  });
+  it("says short times in milliseconds", () => {
+    expect([0, 0.0042, 0.163, 1.386, 75].map(shortTime)).toEqual(["0 s", "4.2 ms", "163 ms", "1.39 s", "75 s"]);
+  });
+  it("says sizes with a unit", () => {
+    expect([512, 3.4 * 1024 ** 2, 80 * 1024 ** 3].map(size)).toEqual(["512 B", "3.4 MiB", "80 GiB"]);
+  });
+});
+
+describe("ranks", () => {
+  it("says ranges, not lists", () => {
+    expect(ranges([2, 0, 1, 5])).toBe("0-2 and 5");
+    expect(ranks([3])).toBe("rank 3");
+    expect(ranks([])).toBe("no rank");
+    expect(ranges(Array.from({ length: 20 }, (_, index) => index * 2))).toMatch(/ and 12 more$/);
+  });
+  it("reads ranges back", () => {
+    expect(fromRanges("0-2,7, 5")).toEqual([0, 1, 2, 7, 5]);
+    expect(fromRanges("x, -3, 4-")).toEqual([]);
+    expect(fromRanges("0-999999999", 10)).toHaveLength(10);
+    expect(runs(fromRanges("0-9999"))).toEqual([[0, 9999]]);
+  });
+});
+
+describe("hostile strings", () => {
+  it("makes control and direction characters visible", () => {
+    expect(clean("a\u001b[31mb\u202ec")).toBe("a\\x1b[31mb\\u202ec");
+    expect(clean("line\n\tnext")).toBe("line\n\tnext");
+    expect(clean("Zürich 東京 🙂")).toBe("Zürich 東京 🙂");
+  });
+  it("cleans every string of a document", () => {
+    expect(parseClean('{"a": ["x\\u200by"], "b": 1}')).toEqual({ a: ["x\\u200by"], b: 1 });
+  });
+});
+
+describe("places and culprits", () => {
+  it("says the file's name and the line", () => {
+    expect(place(frame("/home/mia/train.py", 88))).toBe("train.py:88");
+    expect(place(frame("libtorch.so", 0))).toBe("libtorch.so");
+  });
+  it("says who it is", () => {
+    const who = { rank: 3, pid: 4711, host: "node-b", process: "rank", where: null };
+    expect(culprit(who)).toBe("rank 3, pid 4711 on node-b");
+    expect(culprit({ ...who, process: "loader-worker" })).toBe("loader worker of rank 3, pid 4711 on node-b");
+    expect(culprit({ ...who, rank: null, pid: null, host: "" })).toBe("a process");
+  });
+});

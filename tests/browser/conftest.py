@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+
+import hangwatch_dashboard
+from hangwatch.records import Certainty, Judgement, Snapshot, Stage, Status, Verdict
+from hangwatch_dashboard.app import create_app
+from hangwatch_dashboard.config import Config
+from tests import needs
+from tests.browser.fleet import Fleet
+from tests.examples import uneven_steps_judgement
+
+STATIC = Path(hangwatch_dashboard.__file__).parent / "static"
+READ_TOKEN = "a-read-token-of-24-chars"
+
+
+def judge(snapshot: Snapshot) -> Judgement:
+    """Stands in for the diagnosis: rank 3 ran out of data once nobody moves; else all is well."""
+    if snapshot.ranks and all(rank.still_s > 1 for rank in snapshot.ranks):
+        return uneven_steps_judgement(len(snapshot.ranks), 3, 2)
+    return Judgement(Status.WAITING, Stage.STEP, Verdict("", Certainty.UNDETERMINED, ""))
+
+
+class Served:
+    """A dashboard that answers on a port of this machine, run by a thread of the test."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.url = f"http://127.0.0.1:{config.port}"
+        self._start()
+
+    def _start(self) -> None:
+        app = create_app(self.config, diagnose=judge)
+        settings = uvicorn.Config(app, port=self.config.port, log_level="error", timeout_graceful_shutdown=1)
+        self._app, self._server = app, uvicorn.Server(settings)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        until(lambda: self._server.started)
+
+    def stop(self) -> None:
+        self._app.state.service.hub.close_soon()
+        self._server.should_exit = True
+        self._thread.join(10)
+
+    def restart(self) -> None:
+        self._start()
+
+
+def until(wanted: Callable[[], Any], timeout: float = 15.0) -> Any:
+    """Waits until `wanted()` is true, and returns it."""
+    deadline = time.monotonic() + timeout
+    while not (found := wanted()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def page_is_built() -> None:
+    if not (STATIC / "index.html").exists():
+        pytest.fail("the page has not been built: make page")
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright, page_is_built: None) -> Iterator[Browser]:
+    chromium = needs.program("chromium")
+    options = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+    launched = playwright.chromium.launch(executable_path=str(chromium), args=options)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    dashboard = Served(Config(port=free_port(), database=str(tmp_path / "dashboard.db")))
+    yield dashboard
+    dashboard.stop()
+
+
+@pytest.fixture
+def fleet(served: Served) -> Iterator[Fleet]:
+    """A job of four ranks on two nodes; nothing has been sent yet."""
+    nodes = Fleet(served.url)
+    yield nodes
+    nodes.stop()
+
+
+class Watched:
+    """What a page did that it must not do: errors on the console, requests to elsewhere."""
+
+    def __init__(self, context: BrowserContext, origin: str) -> None:
+        self.errors: list[str] = []
+        self.elsewhere: list[str] = []
+        self.expected: list[str] = []  # errors that a test provokes
+        self._origin = origin
+        context.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        context.on("request", lambda request: self._seen(request.url))
+
+    def _seen(self, url: str) -> None:
+        if not url.startswith((self._origin, "data:", "blob:", "file:")):
+            self.elsewhere.append(url)
+
+    def check(self) -> None:
+        left = [error for error in self.errors if not any(part in error for part in self.expected)]
+        assert left == []
+        assert self.elsewhere == []
+
+
+@pytest.fixture
+def watched(browser: Browser, served: Served) -> Iterator[tuple[Page, Watched]]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id="Europe/Berlin")
+    watch = Watched(context, served.url)
+    yield context.new_page(), watch
+    context.close()
+    watch.check()
+
+
+@pytest.fixture
+def page(watched: tuple[Page, Watched]) -> Page:
+    """A page of its own. After the test: no error stood on its console, and it asked nobody but the dashboard."""
+    return watched[0]

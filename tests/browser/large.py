@@ -1,0 +1,148 @@
+"""A stand-in for the dashboard with one job of very many ranks: what is measured is the page, not the service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from hangwatch import members, wire
+from hangwatch.records import Phase
+from hangwatch_dashboard.page import Page
+from tests.examples import uneven_steps_judgement
+
+PHASES = [str(phase) for phase in Phase]
+BUSY = [PHASES.index(name) for name in ("data", "forward", "forward", "backward", "backward", "optimizer")]
+KEY = "large-1"
+
+
+def ranks(count: int, per_node: int, moment: int, culprit: int | None = None) -> dict[str, Any]:
+    """RankColumns of a job at a moment; from the one in which `culprit` is given on, nothing moves."""
+    step = 1000 + moment
+    everybody = range(count)
+    hung = culprit is not None
+    phase = [BUSY[(rank * 7 + moment) % len(BUSY)] if not hung else PHASES.index("backward") for rank in everybody]
+    if culprit is not None:
+        phase[culprit] = PHASES.index("between")
+    lag = [(rank * 31 + moment) % 97 == 0 for rank in everybody]
+    return {
+        "job": KEY,
+        "at": time.time(),
+        "phases": PHASES,
+        "nodes": [f"gpu-{node:04d}" for node in range((count + per_node - 1) // per_node)],
+        "rank": list(everybody),
+        "node": [rank // per_node for rank in everybody],
+        "pid": [4000 + rank for rank in everybody],
+        "phase": phase,
+        "step": [step - behind for behind in lag],
+        "epoch": [0] * count,
+        "batch": [step] * count,
+        "lag": [int(behind) for behind in lag],
+        "still_s": [9.5 if hung else 0.1 * (rank % 5) for rank in everybody],
+        "patience_s": [120.0] * count,
+        "steps": [step] * count,
+        "data_s": [0.16 * step] * count,
+        "compute_s": [0.6 * step + rank % 13 for rank in everybody],
+        "sync_s": [0.4 * step] * count,
+        "last_step_s": [1.39 + 0.01 * (rank % 7) for rank in everybody],
+        "issued": [2 * step] * count,
+        "waiting_for": {str(rank): f"all_reduce {2 * step} of group 0" for rank in everybody} if hung else {},
+        "exception": {},
+        "process_state": {},
+        "absent": "",
+    }
+
+
+def groups(count: int, moment: int) -> dict[str, Any]:
+    everybody = members.text(range(count))
+    heads = [{"issued": 2000 + moment, "completed": 2000 + moment, "ranks": everybody}]
+    group = {
+        "id": "a",
+        "name": "0",
+        "description": "default_pg",
+        "backend": "nccl",
+        "members": everybody,
+        "size": count,
+    }
+    row = {**group, "issued": 2000 + moment, "completed": 2000 + moment, "heads": heads, "behind": ""}
+    return {"job": KEY, "at": time.time(), "groups": [row]}
+
+
+def detail(count: int, per_node: int, culprit: int | None) -> dict[str, Any]:
+    now = time.time()
+    nodes = (count + per_node - 1) // per_node
+    judgement = wire.encode(uneven_steps_judgement(count, culprit, per_node)) if culprit is not None else None
+    state = "running" if culprit is None else "hung"
+    return {
+        **{"key": KEY, "id": "x", "name": "large", "world_size": count, "launcher": "torchrun", "command": "train.py"},
+        **{"started_at": now - 400, "last_seen_at": now, "nodes": nodes, "nodes_expected": None, "nodes_silent": 0},
+        **{"ranks": count, "state": state, "state_text": state, "steps_per_s": 0.7, "step": 1000, "step_max": 1001},
+        **{"incident": None, "warnings": 0, "dropped": 0, "judgement": judgement, "judged_at": now},
+        **{"open_incident": None, "groups": [], "warning_list": [], "divergences": [], "capture": None},
+        "node_list": [
+            {
+                **{"node": f"gpu-{node:04d}", "host": f"gpu-{node:04d}", "silent_s": 0.4, "clock_offset_s": 0.0},
+                **{"last_seen_at": now, "dropped": 0, "closed": False, "exit_code": None, "facts": None},
+                "ranks": list(range(node * per_node, min((node + 1) * per_node, count))),
+            }
+            for node in range(nodes)
+        ],
+    }
+
+
+def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 7777, hangs_after: int = 5) -> Starlette:
+    """A job that sends all its ranks once a second, and hangs at the moment `hangs_after`."""
+    page = Page(static)
+
+    async def events(_request: Request) -> Response:
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield event("hello", {"server_time": time.time(), "version": "0", "stale_after_s": 5})
+        moment = 0
+        while True:
+            blamed = culprit if moment >= hangs_after else None
+            if moment in (0, hangs_after):
+                yield event("job", detail(count, per_node, blamed))
+            yield event("ranks", ranks(count, per_node, min(moment, hangs_after), blamed))
+            yield event("collectives", groups(count, moment))
+            moment += 1
+            await asyncio.sleep(1)
+
+    async def answer(request: Request) -> Response:
+        path = request.url.path
+        if path.endswith("/session"):
+            return JSONResponse({"required": False, "signed_in": True, "may_delete": False})
+        if path.endswith(f"/jobs/{KEY}"):
+            return JSONResponse(detail(count, per_node, None))
+        if path.endswith("/incidents"):
+            return JSONResponse({"incidents": [], "total": 0})
+        if path.endswith("/history"):
+            wanted = members.parse(request.query_params["ranks"])
+            empty: list[Any] = []
+            moments = {name: empty for name in ("at", "step", "phase", "step_s", "data_s", "still_s")}
+            return JSONResponse({"job": KEY, "phases": PHASES, "rank": list(wanted), **moments})
+        return JSONResponse({"error": "not here"}, 404)
+
+    async def file(request: Request) -> Response:
+        return page.get(request.path_params["path"])
+
+    return Starlette(
+        routes=[
+            Route("/api/v1/events", events),
+            Route("/api/{path:path}", answer),
+            Route("/{path:path}", file),
+        ]
+    )
+
+
+def event(name: str, data: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
