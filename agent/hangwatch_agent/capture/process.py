@@ -113,6 +113,7 @@ class _Look:
                 system_call=call.name if call else None,
                 blocked_on=self._blocked_on(call) if call else None,
                 waits_for=system_calls.awaited_child(call) if call else None,
+                sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
                 private_wait=call is not None and system_calls.waits_privately(call),
                 descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),
                 descriptor_limit=self._try("descriptor limit", lambda: descriptors.limit(pid, proc)),

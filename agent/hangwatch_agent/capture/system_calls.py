@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +114,28 @@ def waits_privately(call: SystemCall) -> bool:
         return False
     command = call.arguments[1]
     return bool(command & _FUTEX_PRIVATE) and command & _FUTEX_COMMAND in _FUTEX_WAITS and call.arguments[3] == 0
+
+
+_TIMER_ABSTIME = 1  # of clock_nanosleep(2)
+
+
+def sleeps_for(call: SystemCall, pid: int, proc: Path = PROC) -> float | None:
+    """For how many seconds a sleeping thread will go on sleeping; None where it does not sleep or nobody tells.
+
+    A relative sleep is taken to begin now: the kernel keeps its beginning to itself.
+    """
+    if call.name == "clock_nanosleep" and len(call.arguments) > 2:
+        clock, flags, request = call.arguments[:3]
+    elif call.name == "nanosleep" and call.arguments:
+        clock, flags, request = time.CLOCK_MONOTONIC, 0, call.arguments[0]
+    else:
+        return None
+    memory = _memory(pid, request, 16, proc)
+    if len(memory) < 16 or clock > 11:
+        return None
+    seconds, nanoseconds = struct.unpack("=qq", memory)  # struct timespec
+    found = float(seconds + nanoseconds / 1e9)
+    return found - time.clock_gettime(clock) if flags & _TIMER_ABSTIME else found
 
 
 def path(call: SystemCall, pid: int, proc: Path = PROC) -> str | None:

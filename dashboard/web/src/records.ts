@@ -76,6 +76,7 @@ export interface ProcessFacts {
   io_bytes: number | null;
   unusual_threads: ThreadFacts[];
   waits_for: number | null;
+  sleeps_s: number | null;
   private_wait: boolean;
 }
 

@@ -39,6 +39,7 @@ def test_a_sleeping_process(script: Script) -> None:
     assert (facts.state, facts.parent, facts.threads) == ("S", os.getpid(), 1)
     assert facts.system_call in ("clock_nanosleep", "nanosleep", "pselect6", "select")
     assert "nanosleep" in (facts.wait_channel or "")
+    assert 50 < (facts.sleeps_s or 0) <= 100
     assert facts.environment == {"HANGWATCH_TOKEN": "[redacted]", "NCCL_DEBUG": "INFO", "RANK": "3"}
     assert facts.started_at == pytest.approx(time.time(), abs=10)
     assert (facts.resident_bytes or 0) > 1 << 20

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,20 @@ def test_the_child_that_is_waited_for(call: SystemCall, child: int | None) -> No
 def test_waits_that_only_the_process_itself_can_end(arguments: tuple[int, ...], private: bool) -> None:
     assert system_calls.waits_privately(SystemCall("futex", arguments)) is private
     assert not system_calls.waits_privately(SystemCall("read", arguments))
+
+
+def test_for_how_long_a_thread_will_sleep(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    until = time.clock_gettime(time.CLOCK_MONOTONIC) + 500
+    memory = bytearray(64)
+    memory[16:32] = struct.pack("=qq", int(until), 0)
+    memory[32:48] = struct.pack("=qq", 7, 500_000_000)
+    (tmp_path / "1/mem").write_bytes(memory)
+
+    def sleeps(name: str, *arguments: int) -> float | None:
+        return system_calls.sleeps_for(SystemCall(name, arguments), 1, tmp_path)
+
+    assert sleeps("clock_nanosleep", time.CLOCK_MONOTONIC, 1, 16) == pytest.approx(500, abs=5)
+    assert sleeps("clock_nanosleep", time.CLOCK_MONOTONIC, 0, 32) == sleeps("nanosleep", 32) == 7.5
+    assert sleeps("clock_nanosleep", time.CLOCK_MONOTONIC, 1, 60) is None  # cut off
+    assert sleeps("nanosleep") is sleeps("read", 3) is None
