@@ -53,6 +53,7 @@ def main() -> None:
 
     dist.barrier()
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
     if args.healthy:
         stop.set()
     print(f"rank {rank}: training finished", flush=True)

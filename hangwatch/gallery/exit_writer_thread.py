@@ -60,6 +60,7 @@ def train(rank: int, args: argparse.Namespace) -> None:
 
     dist.barrier()
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
     if rank != args.culprit or args.healthy:
         writer.close()
 

@@ -10,6 +10,7 @@ import argparse
 import os
 import signal
 import subprocess
+import time
 
 import torch
 import torch.distributed as dist
@@ -52,6 +53,7 @@ def main() -> None:
     if rank == 0:
         print("done", flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

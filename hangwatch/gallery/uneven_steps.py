@@ -8,6 +8,7 @@ gradients. With --healthy the sampler starts again from the top until every rank
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 
 import torch
@@ -71,6 +72,7 @@ def main() -> None:
             print(f"epoch {epoch} done", flush=True)
 
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import time
 from collections.abc import Iterator
 
 import torch
@@ -75,6 +76,7 @@ def main() -> None:
     if rank == 0:
         print("loss of the epoch per rank:", [round(float(value), 2) for value in everything])
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

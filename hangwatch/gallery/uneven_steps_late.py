@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import time
 
 import torch
 import torch.distributed as dist
@@ -65,6 +66,7 @@ def main() -> None:
     if rank == 0:
         print("samples per rank:", counts, flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

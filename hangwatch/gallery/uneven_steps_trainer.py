@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 
 import torch
@@ -76,6 +77,7 @@ def train(rank: int, args: argparse.Namespace) -> None:
 
     Trainer(loader, accumulate=2, mask=args.healthy).fit(args.epochs)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 def main() -> None:

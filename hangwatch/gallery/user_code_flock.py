@@ -11,6 +11,7 @@ import fcntl
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -71,6 +72,7 @@ def main() -> None:
 
     dist.barrier()
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
     print(f"rank {rank} done", flush=True)
 
 
