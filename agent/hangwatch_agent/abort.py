@@ -53,19 +53,23 @@ def _signal(standing: Standing, number: signal.Signals) -> None:
             os.kill(standing.pid, number)
 
 
-def end_tree(root: int, grace_s: float) -> None:
-    """End a process and all below it: SIGTERM to `root`, and after `grace_s` seconds SIGKILL to whoever is left.
+def end_below(root: int, grace_s: float) -> None:
+    """Kill all processes below `root`, which then ends by itself, or is killed after `grace_s` seconds.
 
-    The tree is read before the first signal, for orphans lose the way back to their parent.
+    The tree is read before the first signal, for orphans lose the way back to their parent. Launchers go first, so
+    that none of them starts its ranks anew or fills the terminal with tracebacks about the rest.
     """
     table = Table.read()
-    tree = {pid: table.stats[pid].ticks for pid in (root, *table.descendants(root)) if pid in table.stats}
-    with suppress(ProcessLookupError):
-        os.kill(root, signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and process_state(root, tree.get(root, 0)) not in ("X", "Z"):
-        time.sleep(0.05)
+    tree = {pid: table.stats[pid].ticks for pid in table.descendants(root) if pid in table.stats}
     for pid, ticks in tree.items():
-        if process_state(pid, ticks) not in ("X", "Z"):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(pid, ticks)
+    deadline = time.monotonic() + grace_s
+    while time.monotonic() < deadline and process_state(root, 0) not in ("X", "Z"):
+        time.sleep(0.05)
+    _kill(root, 0)
+
+
+def _kill(pid: int, ticks: int) -> None:
+    if process_state(pid, ticks) not in ("X", "Z"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hangwatch.records import Incident, Job, Reading, Snapshot
 from hangwatch.settings import Settings
+from hangwatch_agent import rundir
 from hangwatch_agent.abort import end_ranks
 from hangwatch_agent.board import BoardError, read_board, request_collectives
 from hangwatch_agent.capture import Means, Target, capture
@@ -21,15 +22,31 @@ from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.jobname import job_identity
 from hangwatch_agent.roster import Standing
-from hangwatch_agent.watchdog import Watchdog
+from hangwatch_agent.watchdog import Link, Watchdog
 
 
 def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) -> Watchdog:
     """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
     casebook = Casebook(settings.report_dir, sys.stderr)
     made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook, root=root)
+    made.link = _link(settings, job, casebook)
     if settings.on_hang == "abort":
         made.on_hang = lambda incident: _abort(made, incident)
+    return made
+
+
+def _link(settings: Settings, job: Job, casebook: Casebook) -> Link | None:
+    """The way to the dashboard, if there is to be one. An address that is none is named, and the watch goes on."""
+    if not settings.dashboard:
+        return None
+    from hangwatch_agent import link, post  # only who has a dashboard pays for it
+
+    try:
+        made = link.Link(settings, rundir.spool(settings), job, say=casebook.say)
+    except (post.AddressError, OSError) as error:
+        casebook.say(f"hangwatch: no dashboard: {error}")
+        return None
+    casebook.told = made.incident
     return made
 
 

@@ -33,7 +33,7 @@ class Casebook:
         self.open: Incident | None = None
         self.closed: list[Incident] = []
         self._stream = stream
-        self._told = told
+        self.told = told
         self._clock = clock
         self._noticed: set[str] = set()
         self._complained = False
@@ -111,7 +111,7 @@ class Casebook:
         if written.error is not None and not self._complained:
             self._complained = True
             self.say(f"hangwatch: {written.error}")
-        self._told(found)
+        self.told(found)
         return str(written.best) if written.best else f"not written: {written.error}"
 
 

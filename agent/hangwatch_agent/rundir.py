@@ -60,6 +60,15 @@ def job_folder(settings: Settings) -> Path:
     return make(settings, identifier)
 
 
+def spool(settings: Settings) -> Path:
+    """The folder for what a dashboard has not had yet, common to all jobs of this user. Raises OSError.
+
+    In the temporary folder and not in memory: an outage may be long.
+    """
+    base = Path(settings.run_dir) if settings.run_dir and not os.environ.get("HANGWATCH_WATCHDOG_PID") else None
+    return private((base or private(Path(tempfile.gettempdir()) / f"hangwatch-{os.getuid()}")) / "spool")
+
+
 def private(folder: Path) -> Path:
     """`folder`, made with mode 0700 or found to be ours alone. Raises OSError otherwise."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

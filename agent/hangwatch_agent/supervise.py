@@ -170,7 +170,8 @@ def end_like(code: int) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child's core is the one that matters
-    signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(OSError):  # SIGKILL has no other way to be taken
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
     return 128 + number

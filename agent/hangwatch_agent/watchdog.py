@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from hangwatch.diagnosis import diagnose
+from hangwatch.diagnosis import diagnose, words
 from hangwatch.divergence import DivergenceWatch
 from hangwatch.records import (
     CaptureNote,
@@ -22,11 +22,13 @@ from hangwatch.records import (
     Incident,
     Job,
     Judgement,
+    NodeFacts,
     Launched,
     RankEvidence,
     Reading,
     Snapshot,
     Status,
+    StepName,
 )
 from hangwatch.settings import Settings
 from hangwatch_agent.capture.procfs import Table
@@ -41,6 +43,7 @@ SETTLED_POLLS = 10  # between looks at the job's processes once every rank has c
 
 GROWTH = 2.0  # of patience after every incident that ended by itself
 MOST_GROWTH = 8.0
+OFFER_EVERY = 0.95  # seconds between what the dashboard hears of the ranks
 
 
 class Link(Protocol):
@@ -50,7 +53,10 @@ class Link(Protocol):
     def incident(self, incident: Incident) -> None: ...
     def capture(self, snapshot: Snapshot, request: str = "") -> None: ...
     def captures_wanted(self) -> list[str]: ...
-    def close(self, exit_code: int | None) -> None: ...
+    def news(
+        self, facts: NodeFacts | None, warnings: Sequence[HealthWarning] = (), divergences: Sequence[Divergence] = ()
+    ) -> None: ...
+    def close(self, exit_code: int | None = None) -> None: ...
 
 
 Capture = Callable[[Sequence[Standing], Callable[[float], bool]], Snapshot]
@@ -89,6 +95,7 @@ class Watchdog:
         self.launches = Launches(self.root, self.deaths) if self.root is not None else None
         self.launched: tuple[Launched, ...] = ()
         self._polls = 0
+        self._offered_at = 0.0
         self._schedule = Schedule()
         self._divergence = DivergenceWatch()
         self.divergences: tuple[Divergence, ...] = ()
@@ -134,6 +141,8 @@ class Watchdog:
         snapshot = self.snapshot()
         judgement = self.judge(snapshot)
         self._act(judgement, snapshot)
+        if self.link is not None:
+            self.link.capture(snapshot)
         self._schedule.looked(found, started, self.clock())
         return judgement
 
@@ -224,7 +233,8 @@ class Watchdog:
         if opened.status not in (Status.HUNG, Status.LINGERING):
             return
         moved = [each for each in self.standings if each.moved_at > then.get(each.pid, each.moved_at)]
-        if self.casebook.open and moved and all(each.alive for each in self.standings) and not any(_failing(each) for each in self.standings):
+        whole = all(each.alive and not _failing(each) for each in self.standings)
+        if self.casebook.open and moved and whole:
             self.growth = min(self.growth * GROWTH, MOST_GROWTH)
             self.casebook.moved_on()
 
@@ -234,14 +244,25 @@ class Watchdog:
             if divergence not in self.divergences:
                 self.divergences += (divergence,)
                 self.casebook.say_once(f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}")
+                self._tell_news()
         for warning in self.health(readings):
             if self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
                 self.casebook.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
+                self._tell_news()
 
     def _exchange(self, link: Link, now: float) -> None:
-        link.offer(self.standings, now)
+        if now - self._offered_at >= OFFER_EVERY:
+            self._offered_at = now
+            link.offer(self.standings, now)
         for request in link.captures_wanted():
-            link.capture(self.snapshot(), request)
+            snapshot = self.snapshot()
+            link.capture(snapshot, request)
+            self._tell_news(snapshot)
+
+    def _tell_news(self, snapshot: Snapshot | None = None) -> None:
+        if self.link is not None:
+            facts = next(iter(snapshot.nodes), None) if snapshot else None
+            self.link.news(facts, tuple(self.warnings.values()), self.divergences)
 
     def _pause(self, seconds: float) -> None:
         self._wake.wait(seconds)
@@ -260,5 +281,12 @@ def _launcher(standings: Sequence[Standing]) -> str:
 
 
 def _words(divergence: Divergence) -> str:
-    issued = ", ".join(f"rank {rank} {count}" for rank, count in sorted(divergence.counts.items())[:8])
-    return f"ranks issued different numbers of collectives in step {divergence.step}: {issued}; gradients may be wrong from here on"
+    step = words.step(StepName(divergence.epoch, divergence.batch, divergence.step))
+    issued = {count: [] for count in divergence.counts.values()}  # type: dict[int, list[int]]
+    for rank, count in divergence.counts.items():
+        issued[count].append(rank)
+    counts = ", ".join(f"{words.ranks(ranks)}: {count}" for count, ranks in sorted(issued.items()))
+    return (
+        f"in {step} the ranks issued different numbers of collectives ({counts}); "
+        "from here on gradients may be wrong, and the job may hang"
+    )

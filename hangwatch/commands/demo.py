@@ -112,7 +112,7 @@ def _answers(service: subprocess.Popen[bytes], port: int, seconds: float = 20.0)
     while time.monotonic() < deadline and service.poll() is None:
         with contextlib.suppress(OSError):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
-            connection.request("GET", "/api/v1/health")
+            connection.request("GET", "/healthz")
             return connection.getresponse().status == http.client.OK
         time.sleep(0.1)
     print("hangwatch demo: the dashboard did not start; going on without it")

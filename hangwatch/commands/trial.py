@@ -64,10 +64,10 @@ class Trial:
 
     def end(self) -> None:
         """End the command and all that it has started; ranks that hang hear little."""
-        from hangwatch_agent.abort import end_tree
+        from hangwatch_agent.abort import end_below
 
         if self.exit_code is None:
-            end_tree(self.process.pid, GRACE)
+            end_below(self.process.pid, GRACE)
         self.process.wait()
 
     def __enter__(self) -> Trial:

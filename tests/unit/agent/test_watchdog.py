@@ -46,7 +46,9 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.now = 10.0
         self.captures = 0
-        self.verdict = Judgement(Status.WAITING, Stage.STEP, Verdict("undetermined", Certainty.UNDETERMINED, "Waiting."))
+        self.verdict = Judgement(
+            Status.WAITING, Stage.STEP, Verdict("undetermined", Certainty.UNDETERMINED, "Waiting.")
+        )
         self.stream = io.StringIO()
         self.aborted: list[Incident] = []
         self.snapshots: list[Snapshot] = []
