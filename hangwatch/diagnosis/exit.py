@@ -1,45 +1,67 @@
-"""The end of a job: training is over, and a process stays."""
+"""The end of a job: training is over, and a process stays.
+
+A process that still works on its way out (it uses the processor, writes, or computes in a child) is waited for; one
+that stands still is called lingering when its patience has run out.
+"""
 
 from __future__ import annotations
 
-from ..records import Certainty, Status, ThreadStack
-from ..stacks import Doing, origin, user_frame
+from ..records import Certainty, Culprit, Frame, Phase, ProcessEvidence, Status, ThreadStack
+from ..stacks import Doing, Within, name_of, origin, user_frame
 from . import words
-from .case import Case, RankView
+from .case import IDLE_CPU_S, Case, RankView
+from .feeding import QUIET_IO
 from .finding import Finding, Rule
+from .leftovers import launcher_order, orphan_holds_pipe
+from .output import output_pipe_full
+
+LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+LONG_SLEEP_S = 60.0  # who sleeps for longer is not about to wake up and go on
+POLLING = 6.0  # times the patience of who takes short naps: it may be flushing something bit by bit
+_ENDLESS = frozenset({Doing.LOCK, Doing.SOCKET, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK})
 
 
-def lingering(case: Case, doing: Doing) -> list[RankView]:
-    """Ranks whose main program is over and whose main thread stands in `doing`, while nobody waits in a collective."""
+def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:
+    """Living ranks whose main program is over (in `doing`), while nobody waits in a collective."""
     if case.blocked:
         return []
-    return [view for view in case if not view.dead and view.main.doing is doing]
+    found = [view for view in case if not view.dead and not view.stopped and _is_leaving(view)]
+    return [view for view in found if doing is None or view.main.doing is doing]
+
+
+def _is_leaving(view: RankView) -> bool:
+    exiting = view.main.within & {Within.SHUTDOWN, Within.MULTIPROCESSING_EXIT}
+    return view.phase in LEAVING or (bool(exiting) and view.phase not in (Phase.START, Phase.INIT))
+
+
+# ------------------------------------------------------------------------------------------ what keeps it
 
 
 def non_daemon_thread(case: Case) -> Finding | None:
     """The interpreter waits in threading._shutdown for a thread that does not end."""
-    held = lingering(case, Doing.JOIN_THREADS)
+    held = leaving(case, Doing.JOIN_THREADS)
     holders = [(view, thread) for view in held for thread in _holders(view)]
     if not holders:
         return None
     ranks = [view.rank for view in held]
     view, thread = holders[0]
-    where = user_frame(thread.frames)
+    sure = len({holder.rank for holder, _ in holders}) == len(holders)
     return Finding(
         "exit-non-daemon-thread",
-        Certainty.PROVEN if len({holder.rank for holder, _ in holders}) == len(holders) else Certainty.LIKELY,
-        f"Training is over, but {case.name(ranks)} cannot exit: thread {thread.name!r} still runs{words.at(where)}"
-        " and is no daemon.",
+        Certainty.PROVEN if sure else Certainty.LIKELY,
+        f"Training is over, but {case.name(ranks)} cannot exit: thread {thread.name!r} still runs"
+        f"{words.at(user_frame(thread.frames))} and is no daemon.",
         culprits=tuple(holder.culprit(user_frame(stack.frames)) for holder, stack in holders),
         victims=(),
         evidence=(
             f"the main thread of rank {view.rank} is in threading._shutdown",
             *(
                 f"rank {holder.rank} has thread {stack.name!r}{words.at(user_frame(stack.frames))}"
-                for holder, stack in holders[:8]
+                for holder, stack in holders[: words.SHOWN]
             ),
         ),
-        status=Status.LINGERING,
+        status=_status(held),
+        awaited=tuple(ranks),
     )
 
 
@@ -54,4 +76,228 @@ def _ours(stack: ThreadStack) -> bool:
     return any(origin(frame.file) == "hangwatch" for frame in stack.frames)
 
 
-RULES: tuple[Rule, ...] = (non_daemon_thread,)
+def child_process(case: Case) -> Finding | None:
+    """multiprocessing waits at the exit for a child that still lives."""
+    held = [(view, child) for view in leaving(case, Doing.JOIN_CHILD) if (child := _awaited_child(view)) is not None]
+    if not held or any(name_of(view.main.frame.function) == "_finalize_join" for view, _ in held if view.main.frame):
+        return None
+    ranks = [view.rank for view, _ in held]
+    view, child = held[0]
+    where = _place_of(child)
+    return Finding(
+        "exit-child-process",
+        Certainty.PROVEN,
+        f"Training is over, but {case.name(ranks)} cannot exit: child process {child.facts.pid}"
+        f" ({child.facts.command[:60]}) still runs{words.at(where)}.",
+        culprits=tuple(
+            Culprit(rank.rank, each.facts.pid, rank.evidence.host, process="other", where=_place_of(each))
+            for rank, each in held
+        ),
+        victims=tuple(ranks),
+        evidence=(
+            f"the main thread of rank {view.rank} waits in {name_of(_frame_name(view))} for pid {child.facts.pid}",
+            f"pid {child.facts.pid} is in state {child.facts.state}{_used(child)}",
+        ),
+        status=_status([rank for rank, _ in held]),
+        awaited=tuple(ranks),
+    )
+
+
+def _awaited_child(view: RankView) -> ProcessEvidence | None:
+    """The child that the system says is waited for; else the only one that lives."""
+    living = [each for each in (*view.evidence.children, *view.evidence.workers) if each.facts.state not in ("X", "Z")]
+    pid = view.evidence.process.waits_for if view.evidence.process is not None else None
+    named = [each for each in living if each.facts.pid == pid]
+    others = [each for each in living if each.role != "helper"]
+    return named[0] if named else others[0] if len(others) == 1 else None
+
+
+def _place_of(child: ProcessEvidence) -> Frame | None:
+    stack = next((stack for stack in child.stacks if stack.main), None)
+    return user_frame(stack.frames) if stack is not None else None
+
+
+def _used(child: ProcessEvidence) -> str:
+    return "" if child.facts.cpu_delta_s is None else f" and used {child.facts.cpu_delta_s:.2f} s of processor time"
+
+
+def _frame_name(view: RankView) -> str:
+    frames = view.evidence.main_stack
+    return next(
+        (frame.function for frame in frames if name_of(frame.function) in ("_exit_function", "join", "wait")), "?"
+    )
+
+
+def queue_feeder(case: Case) -> Finding | None:
+    """multiprocessing waits at the exit for a queue to be emptied, which nobody does."""
+    held = leaving(case, Doing.QUEUE_FEEDER)
+    if not held:
+        return None
+    ranks = [view.rank for view in held]
+    writing = [view for view in held if _feeder(view) is not None]
+    return Finding(
+        "exit-queue-feeder",
+        Certainty.PROVEN if len(writing) == len(held) else Certainty.LIKELY,
+        f"Training is over, but {case.name(ranks)} cannot exit: a multiprocessing queue still holds data, and nobody"
+        " reads it.",
+        culprits=tuple(view.culprit() for view in held),
+        victims=(),
+        evidence=(
+            f"the main thread of rank {held[0].rank} is in Queue._finalize_join, at the exit of the interpreter",
+            *(f"the queue's feeder thread of rank {view.rank} waits in a write to its pipe" for view in writing[:8]),
+        ),
+        status=_status(held),
+        awaited=tuple(ranks),
+    )
+
+
+def _feeder(view: RankView) -> ThreadStack | None:
+    return next(
+        (each for each in view.evidence.stacks if each.frames and name_of(each.frames[0].function) == "_send"), None
+    )
+
+
+def atexit_handler(case: Case) -> Finding | None:
+    """A function that was registered for the exit still runs."""
+    held = [view for view in leaving(case) if _in_handler(view)]
+    if not held:
+        return None
+    ranks = [view.rank for view in held]
+    view = held[0]
+    what = f"{name_of(view.where.function)}{words.at(view.where)}" if view.where else words.place(view.main.frame)
+    return Finding(
+        "exit-atexit-handler",
+        Certainty.PROVEN if view.phase is Phase.ATEXIT else Certainty.LIKELY,
+        f"Training is over, but {case.name(ranks)} cannot exit: the exit handler {what} does not return.",
+        culprits=tuple(each.culprit() for each in held),
+        victims=(),
+        evidence=tuple(
+            f"the main program of rank {each.rank} (pid {each.pid}) is over, and its main thread is in an exit handler"
+            f"{words.at(each.where)}: {_how(each)}"
+            for each in held[: words.SHOWN]
+        ),
+        status=_status(held),
+        awaited=tuple(ranks),
+    )
+
+
+def _in_handler(view: RankView) -> bool:
+    if Within.DESTRUCTOR in view.main.within or view.main.doing in (Doing.NOTHING, Doing.JOIN_THREADS):
+        return False
+    return Within.ATEXIT in view.main.within and view.phase is not Phase.FINALIZING
+
+
+def destructor(case: Case) -> Finding | None:
+    """An object's destructor runs while the interpreter is taken down."""
+    held = [view for view in leaving(case) if Within.DESTRUCTOR in view.main.within or view.phase is Phase.FINALIZING]
+    if not held:
+        return None
+    ranks = [view.rank for view in held]
+    view = held[0]
+    what = f"the destructor at {words.place(view.where)}" if view.where else "a destructor of native code"
+    return Finding(
+        "exit-destructor",
+        Certainty.PROVEN if Within.DESTRUCTOR in view.main.within else Certainty.LIKELY,
+        f"Training is over, but {case.name(ranks)} cannot exit: {what} does not return.",
+        culprits=tuple(each.culprit() for each in held),
+        victims=(),
+        evidence=tuple(
+            f"rank {each.rank} (pid {each.pid}) is taking its interpreter down{words.at(each.where)}: {_how(each)}"
+            for each in held[: words.SHOWN]
+        ),
+        status=_status(held),
+        awaited=tuple(ranks),
+    )
+
+
+def _how(view: RankView) -> str:
+    process = view.evidence.process
+    if process is None:
+        return "how is not known"
+    if process.sleeps_s is not None and process.sleeps_s > LONG_SLEEP_S:
+        return f"it sleeps for another {words.duration(process.sleeps_s)}"
+    used = (
+        f"{process.cpu_delta_s:.2f} s of processor time" if process.cpu_delta_s is not None else "nothing that is known"
+    )
+    return f"it used {used} between two samples" + (f", in {process.system_call}" if process.system_call else "")
+
+
+# ------------------------------------------------------------------------------------------ patience
+
+
+def _status(held: list[RankView]) -> Status:
+    """Lingering where the patience has run out on somebody who does nothing that could end."""
+    return Status.LINGERING if any(_stands(view) for view in held) else Status.WAITING
+
+
+def _stands(view: RankView) -> bool:
+    if _works(view):
+        return False
+    patience = view.evidence.patience_s * (POLLING if _naps(view) else 1.0)
+    return view.evidence.still_s > patience
+
+
+def _works(view: RankView) -> bool:
+    """Whatever is on its way out makes progress: the rank, or a child that it waits for."""
+    children = (*view.evidence.children, *view.evidence.workers)
+    moved = any((each.facts.io_delta_bytes or 0) > QUIET_IO for each in children)
+    return view.works or moved or any((each.facts.cpu_delta_s or 0) > IDLE_CPU_S for each in children)
+
+
+def _naps(view: RankView) -> bool:
+    """The main thread's own code takes short naps, or polls: it may come to its end."""
+    if view.main.where is None or view.main.doing in _ENDLESS:
+        return False
+    process = view.evidence.process
+    if process is None or process.system_call is None:
+        return view.main.doing is Doing.SLEEP
+    sleeps = process.sleeps_s
+    return "sleep" in process.system_call and (sleeps is None or sleeps < LONG_SLEEP_S)
+
+
+# ------------------------------------------------------------------------------------------ some left, some not
+
+
+def destroy_asymmetric(case: Case) -> Finding | None:
+    """Some ranks have destroyed the group or are about to, and others wait in a collective of it."""
+    left = [view for view in case if view.over or view.phase is Phase.DESTROYING]
+    left = [view for view in left if view.rank not in case.blocked]
+    staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
+    if not left or not staying or len(left) + len(staying) < len(case.ranks) or not _same_work(case):
+        return None
+    ranks = [view.rank for view in left]
+    first = case.ranks[staying[0]]
+    few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
+    return Finding(
+        "exit-destroy-asymmetric",
+        case.certainty(),
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended the process group, while"
+        f" {case.wait_words(staying)} in {first.now.call or 'a collective'} of it{words.at(first.where)}.",
+        culprits=tuple(view.culprit() for view in few),
+        victims=tuple(staying),
+        step=first.step,
+        evidence=(
+            *(f"rank {view.rank} is past destroy_process_group{words.at(view.where)}" for view in left[:8]),
+            *(f"rank {rank} is in {case.blocked[rank].op}{words.at(case.blocked[rank].where)}" for rank in staying[:8]),
+        ),
+        awaited=tuple(ranks),
+    )
+
+
+def _same_work(case: Case) -> bool:
+    """All ranks have made the same steps with their data: the difference lies behind the last one."""
+    steps = {view.reading.progress.step for view in case if view.reading is not None}
+    drawn = {(loader.epoch, loader.drawn, loader.exhausted) for view in case if (loader := view.loader) is not None}
+    return len(steps) <= 1 and len(drawn) <= 1
+
+
+GONE: tuple[Rule, ...] = (orphan_holds_pipe, launcher_order)
+RULES: tuple[Rule, ...] = (
+    output_pipe_full,
+    destructor,
+    queue_feeder,
+    child_process,
+    non_daemon_thread,
+    atexit_handler,
+    destroy_asymmetric,
+)
