@@ -35,6 +35,7 @@ class Group:
         self.countable = True
         self.issued = 0
         self.uncounted = 0
+        self.differed = ((0, 0), 0)  # our count and the recorder's when they last differed, and at how many ticks
         self.sent = self.received = 0
         self.barriers: list[int] = []  # collectives issued before each monitored_barrier
         self.point_to_point: deque[int] = deque(maxlen=4096)  # the sequence numbers that they took
@@ -131,7 +132,11 @@ class Groups:
             self._lock.release()
 
     def _retire(self, present: dict[int, Any]) -> bool:
-        gone = [identity for identity, group in self._by_id.items() if present.get(identity) is not group.ref()]
+        gone = [
+            identity
+            for identity, group in self._by_id.items()
+            if group.ref() is None or present.get(identity) is not group.ref()
+        ]
         for identity in gone:
             self._by_id.pop(identity).alive = False
         return bool(gone)

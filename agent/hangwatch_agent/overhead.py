@@ -1,6 +1,6 @@
 """What the probe costs a rank, measured in this process: `python -m hangwatch_agent.overhead` prints it as JSON.
 
-`hangwatch bench` runs it as a subprocess: the import is measured in a process that has imported torch and nothing of ours.
+`hangwatch bench` runs it as a subprocess: the import is measured in a process that has torch and nothing of ours.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ ROUNDS = 7
 def measure() -> dict[str, float]:
     """Milliseconds and MiB of import and install; microseconds of all hooks in one step of DDP with a DataLoader."""
     import torch
+    from torch._C._distributed_c10d import HashStore
 
     os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     with tempfile.TemporaryDirectory() as folder:
-        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
         step = _step(torch)
         _seconds(step, STEPS // 10)
         before = _resident()

@@ -76,6 +76,8 @@ class Probe:
         """Hook only what tells that this process is a rank."""
         self._imports.install()
         self.groups.install()
+        if self._is_rank():
+            self.lifecycle.install()  # it may fail before it has imported torch
 
     def wake(self) -> None:
         """This process is a rank: make its board and hook everything. Does nothing the second time."""
@@ -92,7 +94,15 @@ class Probe:
     def _open_board(self) -> None:
         """A board, or private memory that nobody reads where the disk is full: the hooks need not know."""
         context, ticks = self.context, identity.start_ticks()
-        parts = (context.groups, context.steps, self.loader, self.forwards, self.optimizer, self.collectives, self.groups)
+        parts = (
+            context.groups,
+            context.steps,
+            self.loader,
+            self.forwards,
+            self.optimizer,
+            self.collectives,
+            self.groups,
+        )
         for part in parts:
             part.reset()
         context.identity = identity.describe(os.environ, job=self._settings.job, attached_by=self._attached_by)

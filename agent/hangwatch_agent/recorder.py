@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hangwatch_agent.groups import Group
@@ -61,10 +61,29 @@ def _is_of(entry: dict[str, Any], group: Group) -> bool:
     return not entry.get("is_p2p") and str(entry["process_group"][0]) == group.name
 
 
+def numbers(groups: Iterable[Group], recorder: Recorder) -> None:
+    """Give groups the numbers that the recorders have for them, from the newest entry of each.
+
+    Groups are numbered as they are made in a process. Those that were gone before we came are missing in our count.
+    """
+    by_name = {group.name: group for group in groups if group.alive}
+    for backend in {name for group in by_name.values() for name in group.records}:
+        for entry in recorder.entries({backend}, frames=False):
+            group = by_name.get(str(entry["process_group"][0]))
+            if group is not None and backend in group.records and "pg_id" in entry:
+                group.records[backend] = int(entry["pg_id"])
+
+
 def completed(group: Group, status: dict[str, dict[str, Any]]) -> int | None:
     """How many collectives of a group are completed, from `Recorder.status`; None where the recorder does not know."""
     known = [int(found["last_completed_collective"]) for found in _found(group, status)]
     return group.collectives_until(max(known)) if known and max(known) >= 0 else None
+
+
+def enqueued(group: Group, status: dict[str, dict[str, Any]]) -> int:
+    """How many collectives of a group the recorder has seen, from `Recorder.status`; -1 for none."""
+    seen = max((int(found["last_enqueued_collective"]) for found in _found(group, status)), default=-1)
+    return group.collectives_until(seen) if seen >= 0 else -1
 
 
 def _found(group: Group, status: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:

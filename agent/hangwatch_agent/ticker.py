@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from hangwatch_agent import board as b
 from hangwatch_agent.groups import Group
 from hangwatch_agent.hooks.context import Context
-from hangwatch_agent.recorder import Recorder, completed
+from hangwatch_agent.recorder import Recorder, completed, enqueued, numbers
 
 # Phases in which collectives that DDP has issued may be under way.
 WORKING = (b.FORWARD, b.BACKWARD, b.EVAL, b.STEP)
@@ -64,7 +65,11 @@ class Ticker:
         groups = [group for group in self._context.groups.slots if group.alive]
         words = self._context.board.words
         if groups:
-            status = self._recording().status({name for group in groups for name in group.records})
+            backends = {name for group in groups for name in group.records}
+            status = self._recording().status(backends)
+            if any(status.values()) and self._confused(groups, status):
+                numbers(groups, self._recording())
+                status = self._recording().status(backends)
             for group in groups:
                 at = b.GROUPS_AT + group.index * b.SLOT_WORDS
                 done = completed(group, status)
@@ -75,6 +80,20 @@ class Ticker:
                 if done is not None:
                     words[at + b.G_COMPLETED] = max(min(done, issued), words[at + b.G_COMPLETED])
         self._sum(words)
+
+    def _confused(self, groups: list[Group], status: dict[str, dict[str, Any]]) -> bool:
+        """Whether a group's status in the recorder is another's: at two ticks it differs from our count in one way.
+
+        Said once for each such difference: to look again would cost milliseconds, and find the same.
+        """
+        confused = False
+        for group in groups:
+            counts = (group.count(), enqueued(group, status))
+            if group.records and counts[0] > 0 and counts[0] != counts[1]:
+                ticks = group.differed[1] + 1 if group.differed[0] == counts else 1
+                group.differed = (counts, ticks)
+                confused = confused or ticks == 2
+        return confused
 
     def _estimated(self, group: Group, issued: int) -> int:
         """Completed collectives where the flight recorder is off: what was waited for, and all when a step is over."""

@@ -254,7 +254,8 @@ class LoaderHook:
         outer = any(each.open and each.training for each in self._passes.values())
         if current.training:
             self._context.steps.paused()
-        self._context.steps.phase(b.STEP if outer and not current.training else b.BETWEEN, now)
+        if self._board.words[b.W_PHASE] <= b.BETWEEN:  # at the end of a rank its iterators go after it
+            self._context.steps.phase(b.STEP if outer and not current.training else b.BETWEEN, now)
 
     def look_for_left(self) -> None:
         """Persistent workers keep their iterator: a loop has left it when nobody else holds it. For the ticker."""

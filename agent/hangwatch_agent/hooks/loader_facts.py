@@ -143,7 +143,7 @@ def dataset_of(loader: Any, iterator: Any) -> Any:
 
 
 def _is_endless(sampler: Any) -> bool:
-    """Whether it is what torch puts in the place of a sampler for an IterableDataset, or a batch sampler around that."""
+    """Whether it is what torch puts in place of a sampler for an IterableDataset, or a batch sampler around that."""
     inner = getattr(sampler, "sampler", sampler)
     return "_InfiniteConstantSampler" in (type(sampler).__name__, type(inner).__name__)
 
@@ -153,7 +153,8 @@ def _asked_length(loader: Any) -> int | None:
 
     Not asked by us: the loader would warn, from then on, when it gives more than that.
     """
-    samples, size = _integer(getattr(loader, "_IterableDataset_len_called", None)), getattr(loader, "batch_size", None)
+    samples = _integer(getattr(loader, "_IterableDataset_len_called", None))
+    size = getattr(loader, "batch_size", None)
     if samples is None or not size:
         return samples
     return int(samples // size if loader.drop_last else -(-samples // size))
