@@ -28,7 +28,7 @@ def read(document: bytes) -> Incident:
 
 def html(document: bytes) -> str:
     """The self-contained page of a stored document."""
-    return html_report.render(read(document))
+    return html_report.page(read(document))
 
 
 def speedscope(document: bytes) -> str:

@@ -27,7 +27,7 @@ async def events(service: TheService, job: Annotated[str, Query(pattern=f"^$|{KE
     if job and found is None:
         raise BodyError(404, "there is no such job")
     if service.hub.full:
-        raise BodyError(503, "too many open streams")
+        raise BodyError(429, "too many open streams")
     stream = service.hub.stream(job, first_events(service, found), lambda: {"server_time": service.clock()})
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

@@ -1,0 +1,79 @@
+"""Whatever the OpenAPI description allows is answered without a 5xx; and what it describes is what there is."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.checks import not_a_server_error
+
+from hangwatch_dashboard.app import create_app
+from hangwatch_dashboard.config import Config, Limits
+from tests.examples import uneven_steps, uneven_steps_snapshot
+from tests.integration.dashboard.processes import until
+from tests.nodes import JSON, FakeNode, body
+
+LIMITS = Limits(requests_per_s=1e6, ingest_per_node_s=1e6, captures_per_minute=10**6, streams=0)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A dashboard with a job and an incident, as schemathesis sees it. Streams are closed: they never end."""
+    folder: Path = tmp_path_factory.mktemp("openapi")
+    app = create_app(Config(database=str(folder / "d.db"), limits=LIMITS))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        until(lambda: server.started)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        node = FakeNode(ranks=(0, 1, 2, 3))
+        now = time.time()
+        for kind, record in (
+            ("batch", node.batch(now)),
+            ("incident", node.incident(uneven_steps())),
+            ("capture", node.capture(uneven_steps_snapshot())),
+        ):
+            requests.post(
+                f"{address}/api/v1/ingest/{kind}", data=body(record), headers=JSON, timeout=5
+            ).raise_for_status()
+        yield schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json")
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.mark.slow
+def test_nothing_that_is_allowed_breaks_it(described: Any) -> None:
+    tried = [result.ok() for result in described.get_all_operations()]
+    assert len(tried) > 20
+    for operation in tried:
+        _try(operation)
+
+
+def _try(operation: Any) -> None:
+    """A few requests that the description allows, and a few that it does not."""
+    for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+
+        @given(case=operation.as_strategy(generation_mode=mode))
+        @settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        def ask(case: Any) -> None:
+            case.call_and_validate(checks=[not_a_server_error], timeout=20)
+
+        with contextlib.suppress(Unsatisfiable):  # there is no wrong way to ask for what has no parameters
+            ask()
+
+
+def test_every_record_of_the_link_is_described(described: Any) -> None:
+    schemas = described.raw_schema["components"]["schemas"]
+    assert {"NodeBatch", "NodeCapture", "NodeIncident", "Incident", "RankBeat", "Snapshot"} <= set(schemas)
+    assert schemas["RankBeat"]["additionalProperties"] is False
