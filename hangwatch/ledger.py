@@ -178,6 +178,15 @@ class Ledger:
         group = self.group(rank, name)
         return None if group is None else (steps[index].issued.get(name, 0), group.issued(rank) or 0)
 
+    def step_of(self, rank: int, call: Collective) -> int | None:
+        """The step in which `rank` issued `call`: as recorded with it, else as the step ledger counts."""
+        if call.step is not None:
+            return call.step
+        entry = self.evidence.get(rank)
+        steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
+        index = bisect_left(steps, call.seq, key=lambda each: each.issued.get(call.group, 0)) - 1
+        return steps[index].step if index >= 0 else None
+
     def usual(self, rank: int, name: str) -> int | None:
         """How many collectives `rank` usually issues in the group `name` in one step; None where there is no rule."""
         counts = Counter(step.counts.get(name, 0) for step in self.steps(rank) if step.complete)

@@ -250,9 +250,12 @@ def _waits_in_collective(names: Names) -> Told:
             return Doing.COLLECTIVE, "broadcast", frame
         if name == "_verify_param_shape_across_processes":
             return Doing.COLLECTIVE, "parameter check", frame
-        if (name in _WAIT_TENSOR and "/distributed/" in file) or (name == "wait" and _HOOKED_WAIT.search(file)):
-            return Doing.WORK_WAIT, "", frame
-    return None
+    waits = (frame for frame, name, file in names if _is_wait(name, file))
+    return next(((Doing.WORK_WAIT, "", frame) for frame in waits), None)
+
+
+def _is_wait(name: str, file: str) -> bool:
+    return (name in _WAIT_TENSOR and "/distributed/" in file) or (name == "wait" and bool(_HOOKED_WAIT.search(file)))
 
 
 def _is_collective_file(file: str) -> bool:
@@ -423,6 +426,21 @@ _BY_NAME: dict[str, tuple[Within, ...]] = {
     "__aexit__": (Within.EXIT_BLOCK,),
     "optimizer_step": (Within.OPTIMIZER,),
 }
+
+
+def stacks_of_trace(text: str) -> tuple[ThreadStack, ...]:
+    """The stacks in what Python's faulthandler writes when a process crashes; the main thread is the last one."""
+    parts = re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]
+    frames = [
+        tuple(Frame(file, int(line), function) for file, line, function in _TRACE_LINE.findall(part)) for part in parts
+    ]
+    return tuple(
+        ThreadStack(index, "MainThread" if index + 1 == len(frames) else "", found, main=index + 1 == len(frames))
+        for index, found in enumerate(frames)
+    )
+
+
+_TRACE_LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 
 
 # ------------------------------------------------------------------------------------------ the user's source

@@ -7,7 +7,7 @@ before any counting, an earlier step before a later one, a cause inside the rank
 from __future__ import annotations
 
 from ..records import Judgement, Snapshot
-from . import code, collectives, data, exceptions, exit, loops, outside, processes, start, steps
+from . import code, collectives, data, device, exceptions, exit, loops, outside, processes, start, steps
 from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
@@ -15,10 +15,13 @@ from .verdict import judged, undetermined
 __all__ = ["ORDER", "Case", "Finding", "diagnose"]
 
 ORDER: tuple[Rule, ...] = (
-    *collectives.GONE,
-    *processes.GONE,
+    # What ended a rank or its data comes before the end of the rank itself.
     *start.GONE,
     *data.GONE,
+    *exit.GONE,
+    *collectives.GONE,
+    *steps.GONE,
+    *processes.GONE,
     *exceptions.RULES,
     *start.RULES,
     *data.RULES,
@@ -29,6 +32,7 @@ ORDER: tuple[Rule, ...] = (
     *loops.RULES,
     *collectives.RULES,
     *code.RULES,
+    *device.RULES,
     *outside.RULES,
 )
 

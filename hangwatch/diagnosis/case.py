@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,12 +25,12 @@ from ..records import (
     ThreadStack,
     Wait,
 )
-from ..stacks import POINT_TO_POINT, Activity, Doing, activity
+from ..stacks import POINT_TO_POINT, Activity, Doing, activity, stacks_of_trace
 from ..waitgraph import Need, WaitGraph
 from . import words
 
-IDLE_CPU_S = 0.1  # CPU time between two samples (about a second apart) below which a process counts as asleep
-QUIET_IO = 64 * 1024
+IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
+QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root, and nobody can say for whom the root waits
@@ -61,7 +62,8 @@ class RankView:
 
     @cached_property
     def threads(self) -> tuple[Activity, ...]:
-        return tuple(activity(stack) for stack in self.evidence.stacks)
+        stacks = self.evidence.stacks or stacks_of_trace(self.evidence.crash_trace)
+        return tuple(activity(stack) for stack in stacks)
 
     @cached_property
     def main(self) -> Activity:
@@ -102,9 +104,14 @@ class RankView:
 
     @property
     def finished(self) -> bool:
-        """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end."""
+        """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end.
+
+        A clean exit may end in SIGABRT, in destructors of torch's gloo; that does no harm any more.
+        """
         code = self.evidence.process.exit_code if self.evidence.process is not None else None
-        return self.dead and (self.over if code is None else code == 0 and self.phase is not Phase.FAILED)
+        if code is None or code == -signal.SIGABRT:
+            return self.dead and self.over
+        return self.dead and code == 0 and self.phase is not Phase.FAILED
 
     @property
     def cpu(self) -> float | None:
@@ -112,8 +119,8 @@ class RankView:
 
     @property
     def idle(self) -> bool:
-        """Known to use no processor time."""
-        return self.cpu is not None and self.cpu <= IDLE_CPU_S
+        """Known to use no processor time, and not waiting for a processor either."""
+        return self.cpu is not None and self.cpu <= IDLE_CPU_S and self.state != "R"
 
     @property
     def busy(self) -> bool:

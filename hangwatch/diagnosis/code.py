@@ -173,8 +173,18 @@ def slow_checkpoint(case: Case) -> Finding | None:
         victims=victims,
         step=view.step,
         evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}, {state}",),
-        status=_status(case, savers),
+        status=_saving(case, savers),
     )
+
+
+def _saving(case: Case, savers: list[RankView]) -> Status:
+    """Storage that is slow looks stuck between two writes: only a call that the kernel blocks counts at once."""
+    blocked = any(view.evidence.process is not None and view.evidence.process.blocked_on is not None for view in savers)
+    much = all(view.evidence.still_s > SAVING_PATIENCE * view.evidence.patience_s for view in savers)
+    return _status(case, savers) if blocked or much else Status.WAITING
+
+
+SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
 
 
 def _saves(view: RankView) -> bool:

@@ -14,6 +14,7 @@ from . import words
 from .case import Blocked, Case, RankView, what
 from .finding import Finding, Rule
 from .loops import first_uneven
+from .sites import Sites
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
@@ -87,7 +88,8 @@ def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
 
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
     sides = differing(calls)
-    odd = _odd_ones(sides)
+    majority = _odd_ones(sides)
+    odd = majority or _unlike_before(case, calls)
     texts = [
         f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}{words.at(_where(case, ranks[0], calls))}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
@@ -97,7 +99,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
         "collective-mismatch",
-        Certainty.PROVEN if not ended and case.deadlocked else Certainty.LIKELY,
+        Certainty.PROVEN if not ended and case.deadlocked and odd == majority else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
         culprits=tuple(case.ranks[rank].culprit(_where(case, rank, calls)) for rank in odd),
         victims=tuple(rank for rank in calls if rank not in odd),
@@ -116,6 +118,18 @@ def _odd_ones(sides: dict[Shape, list[int]]) -> list[int]:
     if 2 * len(largest) <= total:
         return []
     return sorted(rank for ranks in sides.values() if ranks is not largest for rank in ranks)
+
+
+def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
+    """Who alone calls from a new place, or brings another size than ever before; nobody where that is not clear."""
+    sites = Sites(case)
+    regular = {rank: sites.used(rank, calls[rank]) for rank in calls}
+    new = sorted(rank for rank, before in regular.items() if not before)
+    if new:
+        return new if len(new) < len(calls) and all(len(before) > 1 for before in regular.values() if before) else []
+    odd = sorted(rank for rank, before in regular.items() if shape(calls[rank]) not in map(shape, before))
+    alike = all(len(set(map(shape, before))) == 1 for before in regular.values())
+    return odd if alike and len(odd) < len(calls) else []
 
 
 def _where(case: Case, rank: int, calls: dict[int, Collective]) -> Frame | None:
@@ -156,6 +170,8 @@ def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
         for entry, other in zip(entries, following, strict=True)
     ]
+    strays = [entry for entry in entries if Sites(case).strays(entry.rank)]
+    guilty = strays if len(strays) == 1 and cause == "point-to-point-deadlock" else entries
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
     return Finding(
@@ -163,12 +179,18 @@ def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
         f" {'; '.join(edges[:3])}{'; ...' if len(edges) > 3 else ''}.",
-        culprits=tuple(case.ranks[entry.rank].culprit() for entry in entries),
-        victims=tuple(sorted(case.deadlocked - {entry.rank for entry in entries})),
+        culprits=tuple(case.ranks[entry.rank].culprit() for entry in guilty),
+        victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
-        evidence=tuple(edges[: words.SHOWN]),
+        evidence=(*edges[: words.SHOWN], *_astray(strays)),
         waits=waits,
     )
+
+
+def _astray(strays: list[Blocked]) -> tuple[str, ...]:
+    if len(strays) != 1:
+        return ()
+    return (f"rank {strays[0].rank} alone has left the order of calls that it kept in all earlier steps",)
 
 
 # ------------------------------------------------------------------------------------------ threads

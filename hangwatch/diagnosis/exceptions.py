@@ -7,13 +7,15 @@ from ..stacks import user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .processes import CONSEQUENCE
+from .processes import CONSEQUENCE, STOPPED_BY_A_PERSON
 
 
 def exception_on_one_rank(case: Case) -> Finding | None:
     """A rank has met an error of its own, and no longer takes part."""
     raised = [(view, found) for view in case if (found := own_error(view)) is not None]
-    if raised:
+    if not any(error.fatal for _, error in raised) and 2 * len(raised) > len(case.ranks):
+        raised = []  # what most ranks handle at the same time is a way of the program, e.g. main() below an except
+    if raised and (case.blocked or any(error.fatal for _, error in raised)):
         view, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
         return _recorded(case, view, error, [other.rank for other, _ in raised if other is not view])
     return _hidden(case)
@@ -22,9 +24,9 @@ def exception_on_one_rank(case: Case) -> Finding | None:
 def own_error(view: RankView) -> ExceptionFacts | None:
     """The exception that keeps this rank from taking part; None for one that follows from another rank's end."""
     error = view.reading.exception if view.reading is not None else None
-    if error is None or CONSEQUENCE.search(f"{error.type} {error.message}"):
+    if error is None or error.type in STOPPED_BY_A_PERSON or CONSEQUENCE.search(f"{error.type} {error.message}"):
         return None
-    return error if error.fatal or _handles(view) else None
+    return error  # one that is not fatal was being handled when the rank came to stand still
 
 
 def _handles(view: RankView) -> bool:

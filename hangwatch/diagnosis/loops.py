@@ -249,7 +249,7 @@ def dried_up(case: Case) -> Finding | None:
         step=name,
         evidence=(
             f"rank {first.rank} issued no collective in any group from {words.step(name)} to the end of its loader",
-            f"it made {words.plural(_forwards(first), 'forward')}, the others more",
+            f"it drew {words.plural((first.step.step or 0) + 1, 'batch')} and made {_forwards(first)} forwards",
         ),
         awaited=culprits,
     )
@@ -269,15 +269,8 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
     if wet is None or len(steps) - wet - 1 < 2 or steps[wet + 1].epoch != loader.epoch:
         return None
     unused = len(steps) - wet - 1
-    most = max(other.reading.progress.forwards for other in case if other.reading is not None)
-    return steps[wet + 1] if most - reading.progress.forwards >= max(unused - 1, 1) - _behind(case, view) else None
-
-
-def _behind(case: Case, view: RankView) -> int:
-    """By how many steps the furthest-drawn rank is short of this rank's last."""
-    mine = view.step.step or 0
-    furthest = max((other.step.step or 0 for other in case if other is not view), default=0)
-    return max(mine - furthest, 0)
+    begun = (view.step.step if view.step.step is not None else -1) + 1
+    return steps[wet + 1] if begun - reading.progress.forwards >= unused - 1 else None
 
 
 def ended_early(case: Case) -> Finding | None:

@@ -15,13 +15,14 @@ CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 
 def rank_died(case: Case) -> Finding | None:
     """A rank's process is gone, and not because its training had ended."""
     dead = [view for view in case if view.dead and not view.finished]
-    if any(_fatal(view) and not _is_consequence(view) for view in case):
+    if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
     if first is None:
@@ -76,6 +77,11 @@ def _failing(view: RankView) -> bool:
 
 def _fatal(view: RankView) -> bool:
     return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
+
+
+def _own_error(view: RankView) -> bool:
+    error = view.reading.exception if view.reading is not None else None
+    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not _is_consequence(view)
 
 
 def _first(dead: list[RankView]) -> RankView | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from itertools import pairwise
 
 from ..ledger import family
 from ..records import Collective, Frame
@@ -52,13 +53,12 @@ class Sites:
         return (family(blocked.op), ((blocked.where.file, blocked.where.line),))
 
     def before(self, rank: int) -> dict[Site, int]:
-        """How often `rank` has used each site, without the call that it is in now."""
+        """How often `rank` has used each site, in calls that are complete."""
         if rank not in self._known:
-            blocked = self.case.blocked.get(rank)
-            current = (blocked.group.name, blocked.seq) if blocked is not None and blocked.group is not None else None
+            through = {group.name: group.heads[rank].completed for group in self.case.ledger.groups_of(rank)}
             counts: dict[Site, int] = {}
-            for key, call in self.case.ledger.calls(rank).items():
-                found = site(call) if key != current else None
+            for (name, seq), call in self.case.ledger.calls(rank).items():
+                found = site(call) if seq <= through.get(name, 0) else None
                 if found is not None:
                     counts[found] = counts.get(found, 0) + 1
             self._known[rank] = counts
@@ -79,6 +79,58 @@ class Sites:
                 earlier.add(found)
         return within, earlier
 
+    def used(self, rank: int, call: Collective) -> list[Collective]:
+        """The earlier calls of `rank` in the group of `call`, from the very place of `call`."""
+        here = site(call)
+        past = (other for other in self.case.ledger.calls(rank).values() if other.group == call.group)
+        return [
+            other
+            for other in past
+            if other.seq < call.seq and here is not None and (there := site(other)) is not None and _same(here, there)
+        ]
+
+    def due(self, rank: int, place: Site) -> bool | None:
+        """By its own rhythm (every so many steps) `place` is due in the rank's present step; None where it has none."""
+        now = self.case.ranks[rank].step.step
+        steps = sorted(step for step, places in self._by_step(rank).items() if step != now and _holds(places, place))
+        gaps = {after - before for before, after in pairwise(steps)}
+        if now is None or len(steps) < 3 or len(gaps) != 1:
+            return None
+        return now - steps[-1] == gaps.pop()
+
+    def precedes(self, rank: int, earlier: Site, later: Site) -> bool:
+        """In the last step of `rank` that had both, `earlier` came before `later`."""
+        for step, places in sorted(self._by_step(rank).items(), reverse=True):
+            if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
+                return next(place for place in places if _same(place, earlier) or _same(place, later)) == earlier
+        return False
+
+    def strays(self, rank: int) -> bool | None:
+        """In its present step `rank` left the order of calls of all earlier ones; None where those were not alike.
+
+        Only calls that Python code issued count, point-to-point ones too: their order on one rank is the program's own.
+        """
+        reading, now = self.case.ranks[rank].reading, self.case.ranks[rank].step.step
+        steps: dict[int, list[Site]] = {}
+        for call in reading.calls if reading is not None else ():
+            place = site(call)
+            if place is not None and call.step is not None:
+                steps.setdefault(call.step, []).append(place)
+        present = steps.pop(now, []) if now is not None else []
+        whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
+        if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
+            return None
+        return present != whole[0][: len(present)]
+
+    def _by_step(self, rank: int) -> dict[int, list[Site]]:
+        """The sites of each recorded step of `rank`, in order."""
+        found: dict[int, list[Site]] = {}
+        for call in self.case.ledger.calls(rank).values():
+            place, step = site(call), self.case.ledger.step_of(rank, call)
+            if place is not None and step is not None:
+                found.setdefault(step, []).append(place)
+        return found
+
     def regular(self, rank: int) -> bool | None:
         """`rank` has stood before where it stands now; None where its sites were not recorded."""
         now, before = self.now(rank), self.before(rank)
@@ -96,6 +148,10 @@ class Sites:
             if (there is not None and _same(now, there)) or any(_same(now, site) for site in self.before(other)):
                 return True
         return False
+
+
+def _holds(places: list[Site], place: Site) -> bool:
+    return any(_same(other, place) for other in places)
 
 
 def _same(one: Site, other: Site) -> bool:

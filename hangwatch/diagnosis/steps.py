@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from ..records import Certainty, Divergence, Frame, Phase, StepName
+from ..records import Certainty, Divergence, Frame, Phase, Status, StepName
 from ..stacks import Within
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import dried_up, first_uneven, has_left_loop
+from .processes import end_of
 from .sites import Site, Sites, site
 
 
@@ -206,17 +207,47 @@ def _alone_now(case: Case) -> RankView | None:
         if rank not in short and not sites.regular(rank) and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:
-        loners = [rank for rank in loners if guarded(case.ranks[rank])]
+        loners = [rank for rank in loners if guarded(case.ranks[rank])] or _in_loop_alone(case, loners)
     if len(loners) != 1 or has_left_loop(case, case.ranks[loners[0]]):
         return None
     lone = case.ranks[loners[0]]
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
+    if any(
+        _same_point(case, lone.rank, other.rank) or _new_group_in_circle(case, other.rank, lone.rank)
+        for other in others
+    ):
+        return None  # rather a mismatch, or groups used in different orders
     if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
         return None
     if any(view.rank not in case.blocked for view in case if not view.dead):
         return None  # somebody has yet to come from his own code
-    usual = [other for other in others if sites.regular(other.rank)]
+    usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
     return lone if 2 * len(usual) > len(others) or guarded(lone) else None
+
+
+def _same_point(case: Case, one: int, other: int) -> bool:
+    """Both bring the same data to the same number of the same group, from the same function: one calls it otherwise."""
+    mine, theirs = case.blocked[one], case.blocked[other]
+    if mine.call is None or theirs.call is None or mine.group is not theirs.group or mine.seq != theirs.seq:
+        return False
+    functions = [entry.where.function if entry.where is not None else "" for entry in (mine, theirs)]
+    return mine.call.sizes == theirs.call.sizes != () and functions[0] == functions[1]
+
+
+def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
+    """They wait in different groups of which both are members, and nobody has used the lone rank's group before."""
+    mine, theirs = case.blocked[one].group, case.blocked[other].group
+    if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
+        return False
+    return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _in_loop_alone(case: Case, ranks: list[int]) -> list[int]:
+    """The one of `ranks` that still stands in a loop, if all others have left it after the same step."""
+    inside = [rank for rank in ranks if case.ranks[rank].now.in_loop]
+    others = [view for view in case if view.rank not in inside]
+    same = {view.step.step for view in case}
+    return inside if len(same) == 1 and all(has_left_loop(case, view) for view in others) else []
 
 
 def _without(ranks: list[int], rank: int) -> list[int]:
@@ -330,35 +361,41 @@ def _somebody_differs(case: Case, found: Parting) -> Finding | None:
 
 
 def _skipped_by_site(case: Case) -> Finding | None:
-    """All are in the same step with equal numbers, but one rank stands one call further along the usual order."""
+    """All are in the same step with equal numbers, but some stand in a call that comes after the one of the others."""
     sites = Sites(case)
     places = {rank: place for rank in case.blocked if (place := sites.now(rank)) is not None}
-    if len(places) < 2 or len(set(places.values())) != 2 or len({case.ranks[rank].step for rank in places}) != 1:
+    if len(places) < 2 or len(set(places.values())) != 2 or len({case.ranks[rank].step.step for rank in places}) != 1:
         return None
-    (usual, times), (other, _) = Counter(places.values()).most_common()
-    if 2 * times <= len(places):
-        usual, other = _earlier_first(case, usual, other)
-    ahead = tuple(sorted(rank for rank, place in places.items() if place == other))
-    if not all(_follows(case, rank, usual, other) for rank in ahead):
+    order = _in_order(case, sites, places)
+    if order is None:
         return None
-    first, second = words.place(Frame(*usual[1][0], "")), words.place(Frame(*other[1][0], ""))
+    skipped, reached = order
+    ahead = tuple(sorted(rank for rank, place in places.items() if place == reached))
+    first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{case.name(ahead, capital=True)} skipped {usual[0] or 'the call'}"
-        f" ({words.place(Frame(*usual[1][0], ''))}) in {words.step(case.ranks[ahead[0]].step) or 'this step'} and"
-        f" {words.verb(len(ahead), 'is', 'are')} in the next call already{words.at(case.ranks[ahead[0]].where)}.",
+        f"{case.name(ahead, capital=True)} skipped {skipped[0] or 'a call'} ({first}) in"
+        f" {words.step(case.ranks[ahead[0]].step) or 'this step'} and"
+        f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
         culprits=tuple(case.ranks[rank].culprit() for rank in ahead),
         step=case.ranks[ahead[0]].step,
-        evidence=(f"in earlier steps every rank called {first} before {second}",),
+        evidence=(f"by the order of all earlier steps, {first} comes before {second} in this one",),
         awaited=ahead,
     )
 
 
-def _earlier_first(case: Case, one: Site, other: Site) -> tuple[Site, Site]:
-    """The two sites in the order in which an earlier step of some rank had them."""
-    rank = next(iter(case.blocked))
-    return (other, one) if _follows(case, rank, other, one) else (one, other)
+def _in_order(case: Case, sites: Sites, places: dict[int, Site]) -> tuple[Site, Site] | None:
+    """The two sites as (the one that was due, the one that comes after it); None where the past does not say."""
+    found = []
+    one, other = sorted(set(places.values()))
+    for earlier, later in ((one, other), (other, one)):
+        there = [rank for rank, place in places.items() if place == later]
+        followed = all(_follows(case, rank, earlier, later) for rank in there)
+        due = all(sites.due(rank, earlier) for rank in places) and all(map(sites.regular, there))
+        if followed or (due and all(sites.precedes(rank, earlier, later) for rank in there)):
+            found.append((earlier, later))
+    return found[0] if len(found) == 1 else None
 
 
 def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
@@ -370,4 +407,32 @@ def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
     return len(before) >= 2 and all(place == earlier for place in before)
 
 
+def aborted_alone(case: Case) -> Finding | None:
+    """A rank was aborted by its backend in a collective that no other rank ever calls."""
+    dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
+    if len(dead) != 1 or len(case.ranks) < 2:
+        return None
+    view, sites = dead[0], Sites(case)
+    mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
+    others = [place for rank in case.ranks for place in sites.before(rank)]
+    if not others or any(lines[0] == mine for _, lines in others):
+        return None
+    call = view.main.call or view.main.op or "a collective"
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{words.ranks([view.rank], capital=True)} was alone in {call}{words.at(view.where)}, which no rank had ever"
+        f" called before, and was ended by it ({end_of(view.evidence.process)}).",
+        culprits=(view.culprit(),),
+        victims=tuple(rank for rank in case.ranks if rank != view.rank),
+        step=view.step,
+        evidence=(
+            f"pid {view.pid} of rank {view.rank} is gone: {end_of(view.evidence.process)}",
+            f"its last stack is in {call}{words.at(view.where)}",
+        ),
+        status=Status.FAILED,
+    )
+
+
+GONE: tuple[Rule, ...] = (aborted_alone,)
 WITHIN: tuple[Rule, ...] = (dried_up, gradient_sync_mismatch, rank_zero_only, skipped_collective)
