@@ -18,9 +18,9 @@ ORDER: tuple[Rule, ...] = (
     # What ended a rank or its data comes before the end of the rank itself.
     *start.GONE,
     *data.GONE,
-    *exit.GONE,
     *collectives.GONE,
     *steps.GONE,
+    *exit.GONE,
     *processes.GONE,
     *exceptions.RULES,
     *start.RULES,
