@@ -68,12 +68,17 @@ class DivergenceWatch:
 def comparable(ledgers: Mapping[int, Reading]) -> dict[GroupKey, list[int]]:
     """Groups with at least two members among the readings, by name and members, without doubtful names."""
     found: dict[GroupKey, list[int]] = {}
+    known: dict[tuple[str, int], list[int]] = {}  # ranks of a large job share their tuples of members
     for rank, reading in ledgers.items():
-        names = Counter(head.name for head in reading.heads)
+        names = [head.name for head in reading.heads]
         for head in reading.heads:
-            if names[head.name] == 1 and rank in head.members and len(head.members) > 1:
-                found.setdefault(head.key, []).append(rank)
-    return {key: ranks for key, ranks in found.items() if len(ranks) > 1}
+            place = (head.name, id(head.members))
+            if place not in known:
+                known[place] = found.setdefault(head.key, [])
+            if names.count(head.name) == 1:
+                known[place].append(rank)
+    members = {key: frozenset(key[1]) for key in found}
+    return {key: mine for key, ranks in found.items() if len(mine := [r for r in ranks if r in members[key]]) > 1}
 
 
 def aligned(readings: Mapping[int, Reading]) -> dict[int, dict[StepKey, int]]:

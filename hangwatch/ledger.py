@@ -58,6 +58,10 @@ class Group:
         return sorted((max(head.issued, 0), rank) for rank, head in self.heads.items())
 
     @cached_property
+    def member_set(self) -> frozenset[int]:
+        return frozenset(self.members)
+
+    @cached_property
     def silent(self) -> tuple[int, ...]:
         """Members that have not said anything about this group."""
         return tuple(rank for rank in self.members if rank not in self.heads)
@@ -79,38 +83,41 @@ class Ledger:
         self.evidence = {entry.rank: entry for entry in ranks}
         self.groups: dict[GroupKey, Group] = {}
         self.doubtful: set[tuple[int, str]] = set()  # (rank, group name): contradictory, never used for a proof
-        self._names: dict[tuple[int, str], GroupKey] = {}
+        self._names: dict[int, dict[str, Group]] = {}
+        self._known: dict[tuple[str, int], Group] = {}
         for rank, entry in self.evidence.items():
             for head in _heads(entry):
                 self._add(rank, head)
         for rank, name in self.doubtful:
-            key = self._names.pop((rank, name), None)
-            if key is not None:
-                self.groups[key].heads.pop(rank, None)
+            group = self._names.get(rank, {}).pop(name, None)
+            if group is not None:
+                group.heads.pop(rank, None)
         self._steps: dict[int, tuple[Step, ...]] = {}
         self._calls: dict[int, dict[tuple[str, int], Collective]] = {}
 
     def _add(self, rank: int, head: GroupHead) -> None:
-        known = self._names.get((rank, head.name))
-        if rank not in head.members or head.completed > head.issued or (known is not None and known != head.key):
+        group = self._group_of(head)
+        names = self._names.setdefault(rank, {})
+        if rank not in group.member_set or head.completed > head.issued or names.get(head.name, group) is not group:
             self.doubtful.add((rank, head.name))
             return
-        group = self.groups.setdefault(head.key, Group(head.name, head.members))
         mine = group.heads.get(rank)
         group.heads[rank] = head if mine is None else _later(mine, head)
-        self._names[rank, head.name] = head.key
+        names[head.name] = group
+
+    def _group_of(self, head: GroupHead) -> Group:
+        """The group that a head means. Ranks of a large job share their tuples of members: those are hashed once."""
+        place = (head.name, id(head.members))
+        if place not in self._known:
+            self._known[place] = self.groups.setdefault(head.key, Group(head.name, head.members))
+        return self._known[place]
 
     def group(self, rank: int, name: str) -> Group | None:
         """The group that `rank` means by `name`; None where that is not known for sure."""
-        key = self._names.get((rank, name))
-        return None if key is None else self.groups[key]
+        return self._names.get(rank, {}).get(name)
 
     def groups_of(self, rank: int) -> Iterator[Group]:
-        head_names = {head.name for head in _heads(self.evidence[rank])} if rank in self.evidence else set()
-        for name in sorted(head_names):
-            group = self.group(rank, name)
-            if group is not None:
-                yield group
+        yield from self._names.get(rank, {}).values()
 
     def outstanding(self, rank: int) -> list[tuple[Group, int, int]]:
         """(group, lowest and highest number issued and not completed) for each group of `rank` that has any."""
@@ -147,6 +154,12 @@ class Ledger:
         if entry is None:
             return ()
         return entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ())
+
+    def issuers(self, rank: int) -> set[str]:
+        """Names of the threads of `rank` that have issued recorded calls."""
+        entry = self.evidence[rank]
+        ring = entry.reading.calls if entry.reading is not None else ()
+        return {call.thread_name for calls in (entry.collectives.recent, ring) for call in calls}
 
     # -------------------------------------------------------------- steps
 

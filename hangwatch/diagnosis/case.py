@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 from ..divergence import first_divergence, unfinished
 from ..ledger import Group, Ledger, family
@@ -36,6 +37,7 @@ OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZI
 FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root, and nobody can say for whom the root waits
 TO_ROOT = ("reduce", "gather")  # the root waits for everybody, the others perhaps for nobody
 SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "gradients", "parametercheck")
+Answer = TypeVar("Answer")
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
 
@@ -160,7 +162,7 @@ class RankView:
         progress = self.reading.progress
         return StepName(progress.epoch, progress.batch, progress.step if progress.step >= 0 else None)
 
-    @property
+    @cached_property
     def loader(self) -> LoaderFacts | None:
         """The training loader used last; None where there is none."""
         loaders = [loader for loader in (self.reading.loaders if self.reading else ()) if loader.training]
@@ -207,6 +209,20 @@ class Blocked:
         return self.activity.where
 
 
+def once(function: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
+    """Answers a question about a case once, and from memory when other rules ask it again."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def ask(case: Case) -> Answer:
+        if name not in case.memory:
+            case.memory[name] = function(case)
+        answer: Answer = case.memory[name]
+        return answer
+
+    return ask
+
+
 class Case:
     """A snapshot with everything derived that more than one rule needs."""
 
@@ -218,6 +234,7 @@ class Case:
             for entry in sorted(snapshot.ranks, key=lambda entry: entry.rank)
         }
         self.ledger = Ledger(view.evidence for view in self.ranks.values())
+        self.memory: dict[str, Any] = {}  # answers of functions marked `once`
         self._needs: dict[tuple[object, ...], Need] = {}
 
     def __iter__(self) -> Iterator[RankView]:
@@ -302,7 +319,7 @@ class Case:
             return None
         if not needs_everybody(op) and kind not in FROM_ROOT and (kind not in TO_ROOT or root != rank):
             return None
-        key = (group.key, seq, kind, root if kind in FROM_ROOT else None)
+        key = (id(group), seq, kind, root if kind in FROM_ROOT else None)
         if key not in self._needs:
             absent, never = tuple(sorted(group.behind(seq))), self._wrong_partners(group, seq, kind)
             if kind in FROM_ROOT:
@@ -330,8 +347,8 @@ class Case:
             return False
         if any(thread.in_collective for thread in view.threads if thread.thread_id != now.thread_id):
             return False
-        issuers = {call.thread_name for call in self.ledger.calls(view.rank).values() if call.thread_name}
-        if issuers & {thread.thread for thread in view.threads if thread.thread_id != now.thread_id}:
+        others = {thread.thread for thread in view.threads if thread.thread_id != now.thread_id and thread.thread}
+        if others and not others.isdisjoint(self.ledger.issuers(view.rank)):
             return False
         return now.doing is Doing.COLLECTIVE or now.native or view.idle
 

@@ -59,11 +59,11 @@ def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
     seen = {}
     for entry in case.blocked.values():
         if entry.group is not None and entry.seq:
-            seen[entry.group.key, entry.seq] = entry.group
+            seen[id(entry.group), entry.seq] = entry.group
     for view in case:
         if view.dead or _raised(view):
             seen.update(
-                {(group.key, group.issued(view.rank) or 0): group for group in case.ledger.groups_of(view.rank)}
+                {(id(group), group.issued(view.rank) or 0): group for group in case.ledger.groups_of(view.rank)}
             )
     for (_, seq), group in seen.items():
         if seq > 0:

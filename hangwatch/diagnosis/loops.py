@@ -10,7 +10,7 @@ from ..ledger import Step
 from ..records import Certainty, LoaderFacts, StepName
 from ..stacks import Doing
 from . import words
-from .case import Case, RankView
+from .case import Case, RankView, once
 from .finding import Finding, Rule
 from .sites import Sites
 
@@ -65,6 +65,7 @@ def _lost(loader: LoaderFacts) -> int:
     return max(loader.epoch + 1 - KEPT_EPOCHS, 0) if len(loader.drawn_per_epoch) >= KEPT_EPOCHS else 0
 
 
+@once
 def first_uneven(case: Case) -> Uneven | None:
     """The first epoch that ended on some ranks with fewer batches than others have drawn in it."""
     loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}

@@ -14,7 +14,7 @@ from itertools import pairwise
 from ..records import Certainty, Divergence, Frame, Phase, Status, StepName
 from ..stacks import Within
 from . import words
-from .case import Case, RankView
+from .case import Case, RankView, once
 from .finding import Finding, Rule
 from .loops import dried_up, first_uneven, has_left_loop
 from .processes import end_of
@@ -47,6 +47,7 @@ class Parting:
         return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
 
 
+@once
 def parting(case: Case) -> Parting | None:
     """Where the ledgers part for the first time, unless the end of a loop explains it."""
     uneven = first_uneven(case)
@@ -133,14 +134,16 @@ def _named(places: Counter[Site]) -> str:
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
+    first = next(iter(case.divergences), None)
+    if first is None or not case.blocked or len({cadence(case, rank) for rank in _representatives(first)}) < 2:
+        return None
     cadences = {view.rank: found for view in case if (found := cadence(case, view.rank)) is not None}
-    if len(set(cadences.values())) < 2 or len(cadences) < len(case.ranks) or not case.blocked:
+    if len(set(cadences.values())) < 2 or len(cadences) < len(case.ranks):
         return None
     counts = Counter(cadences.values())
     usual, times = counts.most_common(1)[0]
     odd = [rank for rank, found in cadences.items() if found != usual] if 2 * times > len(cadences) else []
     by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
-    first = next((d for d in case.divergences), None)
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
     return Finding(
         "gradient-sync-mismatch",
@@ -148,7 +151,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         f"The ranks synchronise their gradients at different intervals: {words.listed(sides)}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
-        step=StepName(first.epoch, first.batch, first.step) if first is not None else StepName(),
+        step=StepName(first.epoch, first.batch, first.step),
         evidence=tuple(
             f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step of the last"
             f" {len(case.ledger.steps(ranks[0]))}"
@@ -156,6 +159,14 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         ),
         awaited=tuple(case.ranks),
     )
+
+
+def _representatives(divergence: Divergence) -> list[int]:
+    """A few ranks of each side."""
+    sides: dict[int, list[int]] = {}
+    for rank, count in divergence.counts.items():
+        sides.setdefault(count, []).append(rank)
+    return [rank for ranks in sides.values() for rank in ranks[:4]]
 
 
 def cadence(case: Case, rank: int) -> int | None:
@@ -201,10 +212,14 @@ def _alone_now(case: Case) -> RankView | None:
     sites, ranks = Sites(case), list(case.blocked)
     uneven = first_uneven(case)
     short = uneven.short if uneven is not None else ()
+    crowd = Counter(case.blocked[rank].where for rank in ranks)
     loners = [
         rank
         for rank in ranks
-        if rank not in short and not sites.regular(rank) and not sites.shared(rank, _without(ranks, rank))
+        if crowd[case.blocked[rank].where] == 1
+        and rank not in short
+        and not sites.regular(rank)
+        and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:
         loners = [rank for rank in loners if guarded(case.ranks[rank])] or _in_loop_alone(case, loners)

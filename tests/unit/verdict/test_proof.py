@@ -13,7 +13,7 @@ from hangwatch.diagnosis import Case, diagnose
 from hangwatch.records import GroupHead, RankEvidence, Snapshot, Status
 from tests.unit.simulator import Action, Call, Die, Leave, Stall, Stop, Work, World
 
-FAULTS = ("none", "skip", "extra", "swap", "die", "stop", "stall", "leave", "other op")
+FAULTS = ("none", "work", "skip", "extra", "swap", "die", "stop", "stall", "leave", "other op")
 OPS = ("all_reduce", "all_gather", "barrier", "broadcast")
 
 Programs = list[list[Action]]
@@ -25,7 +25,7 @@ def random_world(seed: int) -> tuple[World, int, str]:
     size = dice.randint(2, 6)
     groups = {"0": [tuple(range(size))], **{name: _parts(dice, size) for name in ("tp", "dp")[: dice.randint(0, 2)]}}
     common = [_call(dice, groups, line) for line in range(10, 10 + dice.randint(3, 14))]
-    programs: Programs = [[_mine(call, rank, groups, dice) for call in common if _takes_part(call, rank, groups)] for rank in range(size)]
+    programs: Programs = [[call for part, call in common if rank in groups[call.group][part]] for rank in range(size)]
     culprit, fault = dice.randrange(size), dice.choice(FAULTS)
     programs[culprit] = _with_fault(programs[culprit], fault, dice)
     return World(programs, groups, seed=seed), culprit, fault
@@ -43,21 +43,21 @@ def _call(dice: random.Random, groups: dict[str, list[tuple[int, ...]]], line: i
     part = dice.randrange(len(groups[name]))
     op = dice.choice(OPS)
     root = dice.choice(groups[name][part]) if op == "broadcast" else None
-    return part, Call(op, line, name, root=root, via=dice.choice(("python", "python", "gradients")) if op == "all_reduce" else "python")
-
-
-def _takes_part(call: tuple[int, Call], rank: int, groups: dict[str, list[tuple[int, ...]]]) -> bool:
-    return rank in groups[call[1].group][call[0]]
-
-
-def _mine(call: tuple[int, Call], rank: int, groups: object, dice: random.Random) -> Action:
-    return call[1] if dice.random() < 0.9 else Work(dice.randint(1, 3)) if False else call[1]
+    via = dice.choice(("python", "python", "gradients")) if op == "all_reduce" else "python"
+    return part, Call(op, line, name, root=root, via=via)
 
 
 def _with_fault(program: list[Action], fault: str, dice: random.Random) -> list[Action]:
     at = dice.randrange(len(program) + 1)
     before, after = program[:at], program[at:]
-    new: dict[str, list[Action]] = {"die": [Die()], "stop": [Stop()], "stall": [Stall()], "leave": [Leave()], "extra": [Call(line=77)]}
+    new: dict[str, list[Action]] = {
+        "die": [Die()],
+        "stop": [Stop()],
+        "stall": [Stall()],
+        "leave": [Leave()],
+        "extra": [Call(line=77)],
+        "work": [Work(5)],
+    }
     if fault == "skip":
         return before + after[1:]
     if fault == "swap" and len(after) > 1:
@@ -79,7 +79,7 @@ def _place(world: World, rank: int) -> tuple[int, bool, int]:
     return (me.pc, me.waiting is None, me.worked)
 
 
-@settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), moments=st.integers(0, 60))
 def test_whoever_is_called_deadlocked_never_moves_again(seed: int, moments: int) -> None:
     # GIVEN a world at any moment of its life
@@ -93,7 +93,7 @@ def test_whoever_is_called_deadlocked_never_moves_again(seed: int, moments: int)
     assert deadlocked <= blocked_for_ever(world)
 
 
-@settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
 def test_at_the_end_nobody_innocent_is_proven_guilty(seed: int) -> None:
     # GIVEN a world that has run until nobody can move
@@ -107,7 +107,7 @@ def test_at_the_end_nobody_innocent_is_proven_guilty(seed: int) -> None:
     blamed = {each.rank for each in judgement.verdict.culprits}
     if judgement.verdict.certainty == "proven":
         assert blamed <= {culprit}, (fault, judgement)
-    if fault == "none":
+    if fault in ("none", "work"):
         assert judgement.status is not Status.HUNG
 
 
@@ -130,7 +130,8 @@ def _broken_rank(entry: RankEvidence, dice: random.Random) -> RankEvidence:
         cut = replace(entry.collectives, recent=entry.collectives.recent[-2:])
         return replace(entry, collectives=cut, reading=replace(entry.reading, steps=entry.reading.steps[-2:]))
     if kind == "clock":
-        return replace(entry, reading=replace(entry.reading, taken_at=entry.reading.taken_at + 3600, ticker_at=entry.reading.ticker_at + 3600))
+        taken_at, ticker_at = entry.reading.taken_at + 3600, entry.reading.ticker_at + 3600
+        return replace(entry, reading=replace(entry.reading, taken_at=taken_at, ticker_at=ticker_at))
     if kind == "twice" and heads:
         other = replace(heads[0], members=tuple(reversed(heads[0].members)) if len(heads[0].members) > 1 else (9,))
         return _with_heads(entry, (*heads, other))
@@ -153,7 +154,7 @@ def _with_heads(entry: RankEvidence, heads: Sequence[GroupHead]) -> RankEvidence
     )
 
 
-@settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), moments=st.integers(0, 200))
 def test_broken_evidence_never_crashes_and_never_proves_what_is_not_so(seed: int, moments: int) -> None:
     # GIVEN any moment of a world, and evidence of it with parts missing and with contradictions

@@ -1,0 +1,34 @@
+"""The judge's cost grows about linearly with the ranks, and stays within its figures."""
+
+from __future__ import annotations
+
+import time
+
+from hangwatch.diagnosis import diagnose
+from tests.unit.verdict.big import uneven
+
+
+def _seconds(ranks: int) -> float:
+    snapshot = uneven(ranks)
+    began = time.perf_counter()
+    verdict = diagnose(snapshot).verdict
+    took = time.perf_counter() - began
+    assert verdict.cause == "uneven-steps"
+    assert [culprit.rank for culprit in verdict.culprits] == [ranks - 1]
+    return took
+
+
+def test_a_thousand_ranks_are_judged_in_half_a_second_and_growth_is_about_linear() -> None:
+    # GIVEN the same hang on 256 and on 1,024 ranks
+    small, large = min(_seconds(256) for _ in range(3)), min(_seconds(1024) for _ in range(3))
+
+    # THEN four times the ranks take not much more than four times as long, within the promise
+    assert large < 0.5
+    assert large < 12 * max(small, 0.005)
+
+
+def test_the_waits_of_a_verdict_do_not_grow_with_the_ranks() -> None:
+    verdict = diagnose(uneven(512)).verdict
+    assert len(verdict.waits) == 1
+    assert len(verdict.summary) < 300
+    assert all(len(sentence) < 300 for sentence in (*verdict.evidence, *verdict.details))
