@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from hangwatch.commands.trial import Trial
 from hangwatch.errors import HangwatchError
@@ -44,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
         words = command(case, ranks=arguments.ranks, culprit=arguments.culprit, healthy=arguments.healthy)
     except ValueError as error:
         raise HangwatchError(str(error)) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends the demo ends its processes too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"hangwatch demo: {case.cause}: {case.script}, {arguments.ranks or case.ranks} ranks, by {case.launcher}")
     with _dashboard(wanted=not arguments.no_dashboard) as address:
         return _watched(words, address, arguments)
@@ -99,15 +103,17 @@ def _dashboard(*, wanted: bool) -> Iterator[str]:
         yield ""
         return
     port = _free_port()
-    service = subprocess.Popen([sys.executable, "-m", "hangwatch", "dashboard", "--port", str(port)])
-    try:
-        yield f"http://127.0.0.1:{port}" if _answers(service, port) else ""
-    finally:
-        service.terminate()
-        service.wait()
+    words = [sys.executable, "-m", "hangwatch", "dashboard", "--port", str(port)]
+    with tempfile.TemporaryFile() as log:  # its log is not what the demo is about
+        service = subprocess.Popen(words, stdout=log, stderr=log)
+        try:
+            yield f"http://127.0.0.1:{port}" if _answers(service, port, log) else ""
+        finally:
+            service.terminate()
+            service.wait()
 
 
-def _answers(service: subprocess.Popen[bytes], port: int, seconds: float = 20.0) -> bool:
+def _answers(service: subprocess.Popen[bytes], port: int, log: IO[bytes], seconds: float = 20.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and service.poll() is None:
         with contextlib.suppress(OSError):
@@ -115,7 +121,9 @@ def _answers(service: subprocess.Popen[bytes], port: int, seconds: float = 20.0)
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.client.OK
         time.sleep(0.1)
-    print("hangwatch demo: the dashboard did not start; going on without it")
+    log.seek(0)
+    said = log.read().decode(errors="replace").strip().splitlines()
+    print(f"hangwatch demo: the dashboard did not start; going on without it ({said[-1] if said else 'it said nothing'})")
     return False
 
 

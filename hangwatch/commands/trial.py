@@ -24,6 +24,8 @@ class Trial:
         report_dir: where its incidents are written; those that lie there already do not count.
         options: of `hangwatch run`, e.g. ("--stall-after", "4").
         output: where the job's output and the verdict go; None is where ours goes.
+        environment: of the command; None is ours.
+        watched: False runs the command without `hangwatch run`: it attaches by itself.
     """
 
     def __init__(
@@ -33,10 +35,13 @@ class Trial:
         options: Sequence[str] = (),
         output: IO[bytes] | int | None = None,
         environment: dict[str, str] | None = None,
+        *,
+        watched: bool = True,
     ) -> None:
         self.report_dir = report_dir
         self._before = set(report_dir.glob("incident-*.json"))
-        words = [sys.executable, "-m", "hangwatch", "run", "--report-dir", str(report_dir), *options, "--", *command]
+        run = [sys.executable, "-m", "hangwatch", "run", "--report-dir", str(report_dir), *options, "--"]
+        words = [*(run if watched else ()), *command]
         self.started = time.time()
         self.process = subprocess.Popen(words, stdout=output, stderr=output, env=environment)
 

@@ -54,12 +54,15 @@ def play_command(
     options: tuple[str, ...] = (),
     stall_after: float = STALL_AFTER,
     environment: dict[str, str] | None = None,
+    attaches: bool = False,
 ) -> Played:
-    """Run any command so."""
-    log = folder / "output.txt"
+    """Run any command so; with `attaches`, without `hangwatch run` in front."""
+    log, reports = folder / "output.txt", folder / "reports"
+    settings = {"HANGWATCH_REPORT_DIR": str(reports), "HANGWATCH_STALL_AFTER": str(stall_after)} if attaches else {}
+    given = ("--stall-after", str(stall_after), *options)
     with log.open("wb") as output:
-        given = ("--stall-after", str(stall_after), *options)
-        with Trial(words, folder / "reports", given, output.fileno(), {**os.environ, **(environment or {})}) as trial:
+        passed = {**os.environ, **settings, **(environment or {})}
+        with Trial(words, reports, given, output.fileno(), passed, watched=not attaches) as trial:
             incident = trial.incident(seconds)
             exit_code = trial.exit_code
     pids = {rank.rank: rank.pid for rank in incident.ranks if rank.pid} if incident else {}
