@@ -18,6 +18,7 @@ from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.capture.tree import kind_of_command
 
 YOUNG_S = 3.0  # a process may still become another program, with another environment
+BESIDE_S = 1.0  # starts are known to a second, and a successor may come while its predecessor goes
 MOST = 4096  # remembered at a time
 MARK = "HANGWATCH_RANK_PID"  # a rank's probe gives it to the rank's children
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
@@ -68,19 +69,15 @@ class Launches:
         self.elastic = not alive and any(kind_of_command(seen.command) == "launcher" for seen in self._seen.values())
 
     def known(self, boards: Collection[int] = ()) -> tuple[Launched, ...]:
-        """Those of the newest generation, by rank; of one rank all that live, or the one that lived last.
+        """Those of the newest generation, by rank; of one rank all that live or lived beside them, or the last one.
 
         Args:
             boards: the pids that have a board.
         """
         newest = max((_generation(each) for each in self._launched.values()), default=0)
         current = [each for each in self._launched.values() if _generation(each) == newest]
-        alive = {each.rank for each in current if each.ended_at is None}
-        last = {each.rank: each for each in sorted(current, key=lambda each: each.started_at)}
-        alive_or_last = [
-            each.ended_at is None or (each.rank not in alive and last[each.rank] is each) for each in current
-        ]
-        kept = [each for each, keep in zip(current, alive_or_last, strict=True) if keep]
+        last = {each.rank: each for each in sorted(current, key=_lived_longest)}
+        kept = [each for each in current if each is last[each.rank] or _beside(each, last[each.rank])]
         marked = (replace(each, board=each.pid in boards) for each in kept)
         return tuple(sorted(marked, key=lambda each: (each.rank, each.started_at)))
 
@@ -143,6 +140,15 @@ def _launched(stat: Stat, seen: _Seen, table: Table) -> Launched:
         command=redact_command(seen.command) or stat.name,
         environment=distributed_settings(seen.environment),
     )
+
+
+def _lived_longest(launched: Launched) -> tuple[float, float]:
+    return launched.ended_at or float("inf"), launched.started_at
+
+
+def _beside(each: Launched, last: Launched) -> bool:
+    """It lives, or has lived while `last` did."""
+    return each.ended_at is None or each.ended_at > last.started_at + BESIDE_S
 
 
 def _generation(launched: Launched) -> int:

@@ -28,7 +28,7 @@ STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
 class Reason:
     """Why a look is due. Reasons with one `key` are one episode: the pauses between their looks grow."""
 
-    # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "quiet" | "patience" | "lingering" | "missing"
+    # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "quiet" | "patience" | "lingering" | "missing" | "twice"
     kind: str
     key: tuple[object, ...]
     urgent: bool = False
@@ -57,6 +57,7 @@ def reasons(
     """
     found = [*_troubled(standings, now), *_missing(standings, now, settings, world_size)]
     found += _unborn(standings, launched)
+    found += _twice(standings, launched)
     if nobody_since is not None and not standings and now - nobody_since > settings.start_after:
         found.append(Reason("missing", ("everybody",), urgent=True))
     living = [each for each in standings if each.alive]
@@ -71,6 +72,18 @@ def _unborn(standings: Sequence[Standing], launched: Sequence[Launched]) -> list
     waiting = any(each.alive and each.reading.phase in STARTING for each in standings)
     waiting = waiting or any(each.ended_at is None and not each.board for each in launched)
     return [Reason("ended", dead, urgent=True)] if dead and waiting else []
+
+
+def _twice(standings: Sequence[Standing], launched: Sequence[Launched]) -> list[Reason]:
+    """Two living processes claim one rank, and one of them is still at the start."""
+    claims: dict[int, set[int]] = {}
+    for rank, pid in [(each.rank, each.pid) for each in standings if each.alive and each.rank is not None] + [
+        (each.rank, each.pid) for each in launched if each.ended_at is None
+    ]:
+        claims.setdefault(rank, set()).add(pid)
+    twice = tuple(sorted(pid for pids in claims.values() if len(pids) > 1 for pid in pids))
+    starting = any(each.alive and each.reading.phase in STARTING for each in standings)
+    return [Reason("twice", twice, urgent=True)] if twice and starting else []
 
 
 def _lingering(
@@ -88,10 +101,13 @@ def _lingering(
 
 def _troubled(standings: Sequence[Standing], now: float) -> list[Reason]:
     found = []
+    starting = any(each.alive and each.reading.phase in STARTING for each in standings)
     for each in standings:
         if each.reading.exception is not None and each.reading.exception.fatal:
             found.append(Reason("failed", (each.pid,), urgent=True))
-        if not each.alive and each.reading.phase not in LEAVING and not each.reading.detached:
+        # A rank that was never a member is missed by those who are still starting, however it has ended.
+        unasked = each.reading.phase not in LEAVING or (starting and not each.reading.heads)
+        if not each.alive and unasked and not each.reading.detached:
             found.append(Reason("ended", (each.pid,), urgent=True))
         if each.state in ("T", "t") and now - each.since >= QUICK:
             found.append(Reason("stopped", (each.pid, each.since), urgent=True))

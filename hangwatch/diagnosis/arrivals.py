@@ -10,7 +10,8 @@ from ..records import Launched, Phase, ProcessEvidence, ThreadStack
 from ..stacks import Doing, activity, name_of
 from .case import Case, RankView
 
-STARTING = frozenset({Phase.START, Phase.INIT})
+# What a rank can have been in without ever having been a member; it goes on to its end from there.
+OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LATE = 10.0  # times the patience of the start: how long a process that lives may take before it comes
 ENDS_THE_OTHERS = frozenset({"torchrun", "spawn"})  # launchers that end all ranks when one fails
 _JOINS = frozenset({Doing.JOIN_CHILD, Doing.JOIN_THREADS})
@@ -112,7 +113,7 @@ def registered(view: RankView) -> bool:
     if reading is None:
         return bool(view.evidence.collectives.heads)
     made = any(group.done for group in reading.groups_made)
-    return bool(reading.heads) or made or reading.phase not in (*STARTING, Phase.FAILED)
+    return bool(reading.heads) or made or reading.phase not in OUTSIDE
 
 
 def settings_of(view: RankView) -> Mapping[str, str]:

@@ -111,9 +111,10 @@ class RankView:
         A clean exit may end in SIGABRT, in destructors of torch's gloo; that does no harm any more.
         """
         code = self.evidence.process.exit_code if self.evidence.process is not None else None
-        if code is None or code == -signal.SIGABRT:
-            return self.dead and self.over
-        return self.dead and code == 0 and self.phase is not Phase.FAILED
+        exception = self.reading.exception if self.reading is not None else None
+        if not self.dead or self.phase is Phase.FAILED or (exception is not None and exception.fatal):
+            return False
+        return self.over if code is None or code == -signal.SIGABRT else code == 0
 
     @property
     def cpu(self) -> float | None:

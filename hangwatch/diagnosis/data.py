@@ -220,7 +220,8 @@ def loader_fork_deadlock(case: Case) -> Finding | None:
         Certainty.PROVEN if proven else Certainty.LIKELY,
         f"{words.plural(len(workers), 'loader worker')} of {case.name(ranks)}"
         f" {words.verb(len(workers), 'waits', 'wait')} for a lock or a thread pool that"
-        f" {words.verb(len(workers), 'its', 'their')} parent held at the fork, and nobody can let it go{words.at(worker.where)}{_and_others(case, ranks)}.",
+        f" {words.verb(len(workers), 'its', 'their')} parent held at the fork, and nobody can let it go"
+        f"{words.at(worker.where)}{_and_others(case, ranks)}.",
         culprits=() if alike else tuple(each.culprit(worker) for each, worker in workers),
         victims=_victims(case, ranks),
         step=first.view.step,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..records import Certainty, Culprit, Launched, ProcessEvidence, ProcessFacts, Stage, Status
 from ..stacks import name_of, user_frame
 from . import words
-from .arrivals import ENDS_THE_OTHERS, LATE, Arrivals, address, launcher_of, main_stack
+from .arrivals import ENDS_THE_OTHERS, LATE, Arrivals, address, launcher_of, main_stack, registered
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .lockfile import stale_file_lock
@@ -16,7 +16,8 @@ from .master import port_conflict, unreachable_master
 from .newgroup import new_group_mismatch
 from .processes import CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
 
-SETTLED_S = 5.0  # two claimants of one rank may be an old process on its way out and its successor
+WORDS_S = 1.5  # the last words of a process may come a moment after its end
+SETTLED_S = 3.0  # two claimants of one rank may be an old process on its way out and its successor
 
 
 # ------------------------------------------------------------------------------------------ ended before they came
@@ -44,8 +45,15 @@ def rank_died_before_init(case: Case) -> Finding | None:
         culprits=tuple(each.culprit for each in own),
         victims=tuple(waiting),
         evidence=tuple(sentence for each in own[: words.SHOWN] for sentence in each.evidence),
-        status=Status.HUNG if alive and launcher_of(case) not in ENDS_THE_OTHERS else Status.FAILED,
+        status=_end_of_the_start(case, first, alive=bool(alive)),
     )
+
+
+def _end_of_the_start(case: Case, first: _Ended, *, alive: bool) -> Status:
+    if not alive or launcher_of(case) in ENDS_THE_OTHERS:
+        return Status.FAILED
+    fresh = case.snapshot.taken_at - first.at < WORDS_S
+    return Status.WAITING if fresh and not first.error else Status.HUNG
 
 
 class _Ended:
@@ -113,7 +121,7 @@ def duplicate_rank(case: Case) -> Finding | None:
     """Two living processes claim one rank, and none of them is the other's child."""
     claims = _claims(case)
     rank, pids = next(((rank, pids) for rank, pids in sorted(claims.items()) if len(pids) > 1), (None, {}))
-    if rank is None or not any(_is_starting(case, claimed) for claimed in claims):
+    if rank is None or any(registered(view) for view in case if not view.dead and view.rank != rank):
         return None
     oldest_first = sorted(pids, key=lambda pid: pids[pid])
     settled = case.snapshot.taken_at - max(pids.values()) > SETTLED_S
@@ -122,17 +130,27 @@ def duplicate_rank(case: Case) -> Finding | None:
     return Finding(
         "rendezvous-duplicate-rank",
         Certainty.PROVEN,
-        f"{words.plural(len(pids), 'living process').replace('processs', 'processes')} claim rank {rank}: {named}.",
+        f"{words.plural(len(pids), 'process')} claim rank {rank} at the same time: {named}.",
         fix=_one_too_many(oldest_first, apart),
         culprits=tuple(Culprit(rank, pid, _host(case)) for pid in oldest_first),
         victims=tuple(view.rank for view in Arrivals(case).waiting if view.rank != rank),
         evidence=(
-            f"{named} have RANK={rank} in their environment, and all of them live",
+            f"{named} have RANK={rank} in their environment, and lived at the same time",
             f"pid {oldest_first[-1]} was started {words.duration(apart)} after pid {oldest_first[0]}",
         ),
-        status=Status.HUNG if settled else Status.WAITING,
+        status=_status_of_twins(case, settled),
         awaited=(rank,),
     )
+
+
+def _status_of_twins(case: Case, settled: bool) -> Status:
+    if case.ranks and all(view.dead or view.reading is None or _failed(view) for view in case):
+        return Status.FAILED
+    return Status.HUNG if settled else Status.WAITING
+
+
+def _failed(view: RankView) -> bool:
+    return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
 
 
 def _one_too_many(oldest_first: list[int], apart: float) -> str:
@@ -141,13 +159,8 @@ def _one_too_many(oldest_first: list[int], apart: float) -> str:
     return "give every process its own RANK, and start each rank once"
 
 
-def _is_starting(case: Case, rank: int) -> bool:
-    arrivals = Arrivals(case)
-    return bool(arrivals.waiting) or any(view.rank == rank for view in arrivals.late)
-
-
 def _claims(case: Case) -> dict[int, dict[int, float]]:
-    """Rank to the living processes that claim it, each with its start."""
+    """Rank to the processes that claim it and have lived at the same time, each with its start."""
     found: dict[int, dict[int, float]] = {}
     parents: dict[int, int | None] = {}
     for entry in case.snapshot.ranks:
@@ -156,9 +169,15 @@ def _claims(case: Case) -> dict[int, dict[int, float]]:
             found.setdefault(entry.rank, {})[entry.pid] = started
             parents[entry.pid] = entry.process.parent if entry.process is not None else None
     for each in case.snapshot.launched:
-        if each.ended_at is None:
+        lived_on = [other for other in case.snapshot.launched if other.rank == each.rank and _overlap(each, other)]
+        if each.ended_at is None or lived_on:
             found.setdefault(each.rank, {}).setdefault(each.pid, each.started_at)
     return {rank: {pid: at for pid, at in pids.items() if parents.get(pid) not in pids} for rank, pids in found.items()}
+
+
+def _overlap(one: Launched, other: Launched) -> bool:
+    ends = (one.ended_at or float("inf"), other.ended_at or float("inf"))
+    return one.pid != other.pid and min(ends) - max(one.started_at, other.started_at) > SETTLED_S
 
 
 # ------------------------------------------------------------------------------------------ never

@@ -87,9 +87,18 @@ def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:
 def test_a_rank_that_was_started_again_lives(tmp_path: Path) -> None:
     found = launched(tmp_path)
     end(tmp_path, 21)
-    process(tmp_path, 30, parent=10, environment=environment(1))
+    process(tmp_path, 30, parent=10, environment=environment(1), ticks=10_050)
     found.update(Table.read(tmp_path), 101.0)
     assert [(each.rank, each.pid, each.ended_at) for each in found.known()] == [(0, 20, None), (1, 30, None)]
+
+
+def test_who_lived_beside_another_of_the_same_rank_is_not_forgotten(tmp_path: Path) -> None:
+    found = launched(tmp_path)
+    process(tmp_path, 30, parent=10, environment=environment(1), ticks=9_000)
+    found.update(Table.read(tmp_path), 101.0)
+    end(tmp_path, 21)
+    found.update(Table.read(tmp_path), 102.0)
+    assert [(each.rank, each.pid) for each in found.known()] == [(0, 20), (1, 21), (1, 30)]
 
 
 def test_only_the_newest_generation_of_a_restarting_launcher_counts(tmp_path: Path) -> None:
