@@ -7,6 +7,7 @@ from itertools import pairwise
 from ..records import Certainty, Judgement, Stage, Status, Verdict, Wait
 from ..stacks import Doing
 from . import words
+from .alternatives import alternatives
 from .case import Blocked, Case
 from .causes import cause
 from .finding import Finding
@@ -27,6 +28,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         victims=victims,
         step=finding.step,
         evidence=finding.evidence,
+        alternatives=alternatives(case, finding),
         waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
         details=(*finding.details, *who_waits(case, victims)),
     )

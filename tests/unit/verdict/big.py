@@ -1,4 +1,4 @@
-"""Evidence of very many ranks, made from the simulator's small worlds: what the benchmark and the tests of scale judge."""
+"""Evidence of very many ranks, made from the simulator's small worlds, for tests of scale."""
 
 from __future__ import annotations
 
