@@ -855,13 +855,17 @@ class NodeReply:
 
 @dataclass(frozen=True)
 class NodeCapture:
-    """A node's part of a capture. `request` is empty where the node captured without being asked."""
+    """A node's part of a capture. `request` is empty where the node captured without being asked.
+
+    Long lists of members stand once in `groups`; see `hangwatch.compact`.
+    """
 
     job: str
     node: str
     boot: str
     snapshot: Snapshot
     request: str = ""
+    groups: tuple[GroupMembers, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from typing import Any
 
 import hangwatch
 from hangwatch import wire
+from hangwatch.compact import compacted
 from hangwatch.records import (
     Divergence,
     HealthWarning,
@@ -121,7 +122,7 @@ class Link:
 
     def capture(self, snapshot: Snapshot, request: str = "") -> None:
         """Takes evidence: the answer to a request of the dashboard, or "" for a capture of one's own."""
-        self._put(lambda: self._keep("capture", NodeCapture(*self._sender, snapshot, request)))
+        self._put(lambda: self._keep_capture(snapshot, request))
 
     def captures_wanted(self) -> list[str]:
         """Requests for evidence that have come since the last call."""
@@ -213,6 +214,10 @@ class Link:
 
     def _keep_goodbye(self, exit_code: int | None) -> None:
         self._keep_batch(self._last, self._clock(), closing=True, exit_code=exit_code)
+
+    def _keep_capture(self, snapshot: Snapshot, request: str) -> None:
+        small, groups = compacted(snapshot)
+        self._keep("capture", NodeCapture(*self._sender, small, request, groups))
 
     def _keep(self, kind: str, record: Any, *, durable: bool = False) -> None:
         self._spool.put(kind, packed(wire.encode(record)), durable=durable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hangwatch.records import (
@@ -39,20 +39,25 @@ def merged(parts: Sequence[Part], rest: Snapshot) -> Snapshot:
     ranks = [rank for snapshot in snapshots for rank in snapshot.ranks]
     ranks += [rank for rank in rest.ranks if rank.rank not in told]
     everything = (*snapshots, rest)
-    return Snapshot(
-        job=rest.job,
-        taken_at=max((snapshot.taken_at for snapshot in snapshots), default=rest.taken_at),
-        ranks=tuple(sorted(ranks, key=lambda rank: rank.rank)),
-        launchers=_joined(everything, "launchers"),
-        others=_joined(everything, "others"),
-        nodes=tuple(_nodes(own, rest)),
-        divergences=_distinct(_joined(everything, "divergences")),
-        warnings=_distinct(_joined(everything, "warnings")),
-        notes=_joined(everything, "notes"),
-        last_progress_at=max((snapshot.last_progress_at for snapshot in everything), default=0.0),
-        sampled_twice=all(snapshot.sampled_twice for snapshot in snapshots),
-        launched=_joined(everything, "launched"),
-    )
+    own_fields = {
+        "ranks": tuple(sorted(ranks, key=lambda rank: rank.rank)),
+        "nodes": tuple(_nodes(own, rest)),
+        "taken_at": max((snapshot.taken_at for snapshot in snapshots), default=rest.taken_at),
+        "sampled_twice": all(snapshot.sampled_twice for snapshot in snapshots),
+    }
+    return replace(rest, **{**_others(everything), **own_fields})
+
+
+def _others(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
+    """Every other field of a snapshot: lists joined without repetition, times the latest, durations the longest."""
+    found: dict[str, Any] = {}
+    for entry in fields(Snapshot):
+        values = [getattr(snapshot, entry.name) for snapshot in snapshots]
+        if isinstance(values[0], tuple) and entry.name not in ("ranks", "nodes"):
+            found[entry.name] = _distinct(item for value in values for item in value)
+        elif type(values[0]) is float:
+            found[entry.name] = max(values)
+    return found
 
 
 def _nodes(parts: Iterable[Part], rest: Snapshot) -> Iterable[NodeFacts]:
@@ -64,28 +69,28 @@ def _nodes(parts: Iterable[Part], rest: Snapshot) -> Iterable[NodeFacts]:
     yield from (facts for facts in rest.nodes if facts.host not in seen)
 
 
-def _joined(snapshots: Iterable[Snapshot], name: str) -> Any:
-    return tuple(item for snapshot in snapshots for item in getattr(snapshot, name))
-
-
-def _distinct(items: tuple[Any, ...]) -> Any:
+def _distinct(items: Iterable[Any]) -> tuple[Any, ...]:
     result: list[Any] = []
+    seen: set[str] = set()
     for item in items:
-        if item not in result:
+        name = repr(item)  # records with dictionaries in them cannot be hashed
+        if name not in seen:
+            seen.add(name)
             result.append(item)
     return tuple(result)
 
 
 def remainder(job: LiveJob, answered: set[str], now: float) -> Snapshot:
     """What is known of a job from its batches alone: all of it for nodes that did not answer."""
-    silent = [node for node in job.nodes.values() if node.name not in answered]
+    nodes = list(job.nodes.values())
+    silent = [node for node in nodes if node.name not in answered]
     ranks = [shifted(evidence(node, beat, now), node.clock.offset) for node in silent for beat in node.batch.ranks]
     moved_at = [beat.progress.at - node.clock.offset for node, beat in job.ranked() if beat.progress.at]
     return Snapshot(
         job=job.job,
         taken_at=now,
         ranks=tuple(ranks),
-        nodes=tuple(_facts(node, now) for node in job.nodes.values()),
+        nodes=tuple(_facts(node, now) for node in nodes),
         divergences=tuple(job.divergences),
         warnings=tuple(job.warnings),
         notes=tuple(_note(node, now) for node in silent if not node.closed),
@@ -158,8 +163,7 @@ class Interner:
 
     def _rank(self, rank: RankEvidence) -> RankEvidence:
         stacks, earlier = self._stacks(rank.stacks), self._stacks(rank.earlier_stacks)
-        calls = rank.collectives
-        calls = replace(calls, heads=self._all(calls.heads), recent=tuple(map(self._call, calls.recent)))
+        calls = replace(rank.collectives, recent=tuple(map(self._call, rank.collectives.recent)))
         return replace(rank, stacks=stacks, earlier_stacks=earlier, collectives=calls)
 
     def _stacks(self, stacks: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
@@ -167,9 +171,6 @@ class Interner:
 
     def _call(self, call: Any) -> Any:
         return replace(call, frames=self._one(call.frames), sizes=self._one(call.sizes), dtypes=self._one(call.dtypes))
-
-    def _all(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(replace(item, members=self._one(item.members)) for item in items)
 
     def _one(self, value: Any) -> Any:
         return self._known.setdefault(value, value)

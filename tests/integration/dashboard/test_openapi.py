@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import schemathesis
 import uvicorn
@@ -44,9 +45,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             ("incident", node.incident(uneven_steps())),
             ("capture", node.capture(uneven_steps_snapshot())),
         ):
-            requests.post(
-                f"{address}/api/v1/ingest/{kind}", data=body(record), headers=JSON, timeout=5
-            ).raise_for_status()
+            httpx2.post(f"{address}/api/v1/ingest/{kind}", content=body(record), headers=JSON).raise_for_status()
         yield schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json")
         server.should_exit = True
         thread.join(10)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import zlib
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,8 @@ from hangwatch_dashboard.judge import Case, judge, judge_apart, packed
 from hangwatch_dashboard.merge import Interner, Part, merged
 from hangwatch_dashboard.store.rows import PartRow
 from hangwatch_dashboard.store.text import pack
-from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
+from hangwatch_dashboard.thin import thinned
+from tests.examples import lingering, uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
 from tests.nodes import FakeNode
 
 
@@ -90,7 +93,27 @@ def case() -> Case:
 def test_a_case_is_judged_into_a_document() -> None:
     judged = judge(case(), lambda snapshot: uneven_steps_judgement())
     assert (judged.head.id, judged.head.status, judged.head.ranks) == ("3f2a", Status.HUNG, ())
-    assert judged.document[:2] == packed(uneven_steps())[:2]
+    assert json.loads(zlib.decompress(judged.document))["schema"] == "hangwatch.incident/1"
+
+
+def test_documents_are_the_same_as_reports() -> None:
+    for found in (uneven_steps(), lingering(), uneven_steps(40, 3, 8)):
+        assert json.loads(zlib.decompress(packed(found))) == json.loads(wire.dumps(found))
+    odd = dataclasses.replace(uneven_steps(), id="\udc80")
+    assert json.loads(zlib.decompress(packed(odd))) == json.loads(wire.dumps(odd))
+
+
+def test_documents_of_large_jobs_keep_what_tells() -> None:
+    found = uneven_steps(300, 299, 8)
+    thin = thinned(found)
+    assert len(thin.ranks) == 300
+    assert thin.stack_tree == found.stack_tree
+    assert thin.ranks[299] == found.ranks[299]
+    full = [rank.rank for rank in thin.ranks if rank.stacks]
+    assert 1 < len(full) <= 64
+    assert f"{300 - len(full)} of 300 ranks" in thin.capture[-1].detail
+    assert thin.ranks[150].progress == found.ranks[150].progress
+    assert thinned(uneven_steps()) == uneven_steps()
 
 
 def test_a_case_is_judged_alike_in_a_process_of_its_own() -> None:

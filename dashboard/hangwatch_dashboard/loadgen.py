@@ -1,0 +1,382 @@
+"""Measures a dashboard under load: `python -m hangwatch_dashboard.loadgen`.
+
+**The ranks are simulated.** There is no training and no watchdog: this process opens one connection a node and sends
+what a watchdog's link would send, a batch a second, to a real dashboard process. What is measured is the dashboard:
+how long it takes to acknowledge a batch, whether every acknowledged batch is in its store, how much memory it needs,
+and with --capture how long a capture of all nodes takes from the request to the judgement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hangwatch import members, wire
+from hangwatch.compact import compacted
+from hangwatch.records import (
+    Collective,
+    Collectives,
+    Frame,
+    GroupBeat,
+    GroupHead,
+    GroupMembers,
+    Identity,
+    Job,
+    LoaderBeat,
+    NodeBatch,
+    NodeCapture,
+    NodeFacts,
+    NodeHello,
+    Phase,
+    Progress,
+    RankBeat,
+    RankEvidence,
+    Reading,
+    Snapshot,
+    StepEntry,
+    StepTimes,
+    ThreadStack,
+)
+from hangwatch_dashboard.store.store import Store
+
+WORDS = "simulated ranks: no training ran, only the dashboard is measured"
+
+
+@dataclass
+class Figures:
+    """What came of it. Latencies are seconds from sending a batch to its acknowledgement."""
+
+    latencies: list[float] = field(default_factory=list)
+    late_s: list[float] = field(default_factory=list)  # how far behind its second a batch was sent
+    answers: Counter[int] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    most_resident: int = 0
+
+    def quantile(self, part: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else float("nan")
+
+
+class Node:
+    """One simulated node: its batches, and its part of a capture."""
+
+    def __init__(self, number: int, ranks: int, world_size: int) -> None:
+        self.name, self.sequence = f"node-{number:05d}", -1
+        self.ranks = range(number * ranks, (number + 1) * ranks)
+        self.world_size, self.hung_at = world_size, 0.0
+        everybody = range(world_size)
+        self.group = GroupMembers(
+            members.identifier("0", everybody), "0", members.text(everybody), "default_pg", "nccl"
+        )
+        self.step = 100
+
+    def batch(self, now: float) -> bytes:
+        self.sequence += 1
+        if not self.hung_at:
+            self.step += 2
+        batch = NodeBatch(
+            job="loadgen",
+            node=self.name,
+            boot="simulated",
+            sequence=self.sequence,
+            taken_at=now,
+            ranks=tuple(self._beat(rank, now) for rank in self.ranks),
+            hello=self._hello(now) if self.sequence == 0 else None,
+        )
+        return _packed(batch)
+
+    def _progress(self, now: float) -> Progress:
+        step = self.step
+        at = self.hung_at or now
+        return Progress(0, step, step, step, step, 0, step + 1, 10 * step, 10 * step - bool(self.hung_at), at)
+
+    def _beat(self, rank: int, now: float) -> RankBeat:
+        hung = bool(self.hung_at)
+        heads = (GroupBeat(self.group.id, 10 * self.step, 10 * self.step - hung),)
+        loaders = (LoaderBeat(0, 100_000, 0, self.step + 1, num_workers=4),)
+        times = StepTimes(self.step, 0.1 * self.step, 0.2 * self.step, 0.5 * self.step, 0.5, 0.6)
+        return RankBeat(
+            rank=rank,
+            pid=1000 + rank,
+            phase=Phase.BACKWARD,
+            phase_at=now,
+            progress=self._progress(now),
+            ticker_at=now,
+            still_s=now - self.hung_at if hung else random.random() / 2,
+            patience_s=120.0,
+            heads=heads,
+            loaders=loaders,
+            times=times,
+            process_state="S",
+            blocked=hung,
+            waiting_for=f"collective {10 * self.step} of group 0" if hung else "",
+        )
+
+    def _identity(self, rank: int) -> Identity:
+        return Identity(rank, self.world_size, rank % 8, self.name, 1000 + rank, 1e9, "loadgen", "train.py", "torchrun")
+
+    def _hello(self, now: float) -> NodeHello:
+        job = Job("loadgen", "loadgen (simulated)", self.world_size, "torchrun", "train.py", now)
+        return NodeHello(job, self.name, now, tuple(map(self._identity, self.ranks)), (self.group,), "simulated")
+
+    def capture(self, request: str, now: float) -> bytes:
+        """Evidence as large as a real node's: four threads a rank, twice, and the last calls with their call sites."""
+        ranks = tuple(self._evidence(rank, now) for rank in self.ranks)
+        facts = NodeFacts(self.name, tuple(self.ranks))
+        snapshot = Snapshot(
+            Job("loadgen", "", self.world_size), now, ranks, nodes=(facts,), last_progress_at=self.hung_at
+        )
+        small, groups = compacted(snapshot)  # as the link does
+        return _packed(NodeCapture("loadgen", self.name, "simulated", small, request, groups))
+
+    def _evidence(self, rank: int, now: float) -> RankEvidence:
+        wait = Frame("/opt/venv/torch/autograd/graph.py", 824, "_engine_run_backward")
+        user = tuple(Frame(f"/home/mia/vision/model_{depth}.py", 10 * depth, f"forward_{depth}") for depth in range(18))
+        stacks = tuple(
+            ThreadStack(
+                rank * 10 + number,
+                f"Thread-{number}",
+                (wait, *user) if number == 0 else user,
+                False,
+                False,
+                number == 0,
+            )
+            for number in range(4)
+        )
+        head = GroupHead("0", tuple(range(self.world_size)) if self.world_size <= 64 else (), "default_pg", "nccl")
+        head = replace(
+            head, members=members.parse(self.group.members), issued=10 * self.step, completed=10 * self.step - 1
+        )
+        calls = tuple(
+            Collective("0", 10 * self.step - back, "all_reduce", ((1000, 10),), ("float32",), back > 0, frames=user[:3])
+            for back in range(31, -1, -1)
+        )
+        steps = tuple(
+            StepEntry(step, 0, step, 0, self.hung_at, {"0": 10 * step}) for step in range(self.step - 60, self.step + 1)
+        )
+        reading = Reading(
+            self._identity(rank),
+            now,
+            Phase.BACKWARD,
+            self.hung_at,
+            self._progress(now),
+            now,
+            heads=(head,),
+            steps=steps,
+        )
+        return RankEvidence(
+            rank,
+            self.name,
+            1000 + rank,
+            reading,
+            stacks=stacks,
+            earlier_stacks=stacks,
+            collectives=Collectives((head,), calls, source="flight-recorder"),
+            still_s=now - self.hung_at,
+            patience_s=120.0,
+        )
+
+
+class Connection:
+    """One kept connection, as the link keeps one."""
+
+    def __init__(self, host: str, port: int, token: str) -> None:
+        self._host, self._port, self._token = host, port, token
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def post(self, kind: str, body: bytes) -> tuple[int, bytes]:
+        """Sends a body and returns the status and the answer. Raises OSError and asyncio.IncompleteReadError."""
+        if self._reader is None or self._writer is None:
+            self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        authorization = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
+        head = (
+            f"POST /api/v1/ingest/{kind} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n{authorization}"
+            f"Content-Type: application/json\r\nContent-Encoding: gzip\r\nHangwatch-Sent-At: {time.time():.6f}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + body)
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        lines = answer.decode("latin-1").lower().split("\r\n")
+        length = next(int(line[15:]) for line in lines if line.startswith("content-length:"))
+        return int(lines[0].split()[1]), await self._reader.readexactly(length)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
+
+
+async def drive(node: Node, connection: Connection, first: float, until: float, figures: Figures) -> None:
+    """Sends one node's batches, one a second, and its part of every capture that it is asked for."""
+    moment = first
+    while moment < until:
+        await asyncio.sleep(max(0.0, moment - time.time()))
+        figures.late_s.append(time.time() - moment)
+        body = node.batch(time.time())
+        started = time.perf_counter()
+        try:
+            status, answer = await connection.post("batch", body)
+            figures.latencies.append(time.perf_counter() - started)
+            figures.answers[status] += 1
+            if status == 200:
+                figures.acknowledged[node.name] = node.sequence
+                for command in json.loads(answer)["commands"]:
+                    if command["kind"] == "capture":
+                        await connection.post("capture", node.capture(command["request"], time.time()))
+        except (OSError, asyncio.IncompleteReadError) as error:
+            figures.errors[type(error).__name__] += 1
+            connection.close()
+        moment += 1.0
+    connection.close()
+
+
+async def watch_memory(pid: int, figures: Figures) -> None:
+    while True:
+        figures.most_resident = max(figures.most_resident, resident(pid))
+        await asyncio.sleep(0.5)
+
+
+def resident(pid: int) -> int:
+    """Resident bytes of a process, and of its children while they live."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def measure(
+    host: str, port: int, pid: int, nodes: Sequence[Node], seconds: float, capture: bool
+) -> tuple[Figures, float]:
+    """Drives all nodes for so many seconds; then, with `capture`, hangs them all and waits for the judgement."""
+    figures, token = Figures(), os.environ.get("HANGWATCH_INGEST_TOKEN", "")
+    memory = asyncio.create_task(watch_memory(pid, figures))
+    begin = time.time() + 2.0
+    end = begin + seconds
+    # Batches are spread over the second, as those of nodes that started at different times are.
+    tasks = [
+        asyncio.create_task(drive(node, Connection(host, port, token), begin + index / len(nodes), end, figures))
+        for index, node in enumerate(nodes)
+    ]
+    await asyncio.gather(*tasks)
+    judged_s = await hang(host, port, nodes, token) if capture else float("nan")
+    memory.cancel()
+    return figures, judged_s
+
+
+async def hang(host: str, port: int, nodes: Sequence[Node], token: str) -> float:
+    """Lets no rank move any more. Returns the seconds from the dashboard's request for evidence to its judgement."""
+    moment = time.time()
+    for node in nodes:
+        node.hung_at = moment
+    more, end = Figures(), moment + 90
+    tasks = [
+        asyncio.create_task(drive(node, Connection(host, port, token), moment + index / len(nodes), end, more))
+        for index, node in enumerate(nodes)
+    ]
+    base = f"http://{host}:{port}/api/v1"
+    try:
+        while time.time() < end:
+            await asyncio.sleep(0.5)
+            job = (await asyncio.to_thread(_get, f"{base}/jobs"))["jobs"][0]
+            captures = (await asyncio.to_thread(_get, f"{base}/jobs/{job['key']}/captures"))["captures"]
+            done = [one for one in captures if one["state"] != "asked"]
+            if done:
+                last = done[-1]
+                print(f"capture: {last['state']}, {job['state_text'][:200]}")
+                return float(last["done_at"] - last["asked_at"])
+    finally:
+        for task in tasks:
+            task.cancel()
+    return float("nan")
+
+
+def _get(url: str) -> Any:
+    token = os.environ.get("HANGWATCH_READ_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+        return json.load(answer)
+
+
+def lost(database: str, acknowledged: dict[str, int]) -> int:
+    """How many nodes' last acknowledged batch is not in the store. The dashboard must have ended."""
+    store = Store(database, "loadgen")
+    try:
+        kept = {row.node: row.sequence for run in store.runs_seen_since(0, 10) for row in store.nodes_of(run.key)}
+    finally:
+        store.close()
+    return sum(kept.get(node, -1) < sequence for node, sequence in acknowledged.items())
+
+
+def _packed(record: Any) -> bytes:
+    return gzip.compress(wire.dumps(record).encode(), 1)
+
+
+async def run(arguments: argparse.Namespace) -> int:
+    print(WORDS)
+    nodes = [Node(number, arguments.ranks, arguments.nodes * arguments.ranks) for number in range(arguments.nodes)]
+    with tempfile.TemporaryDirectory() as folder:
+        database = arguments.database or str(Path(folder) / "load.db")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "hangwatch", "dashboard", "--port", str(arguments.port), "--database", database,
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        if not (await process.stdout.readline()).startswith(b"hangwatch: dashboard at"):
+            return 1
+        try:
+            figures, judged_s = await measure(
+                "127.0.0.1", arguments.port, process.pid, nodes, arguments.seconds, arguments.capture
+            )
+        finally:
+            process.terminate()
+            await process.wait()
+        missing = lost(database, figures.acknowledged)
+    return report(figures, missing, judged_s, arguments)
+
+
+def report(figures: Figures, missing: int, judged_s: float, arguments: argparse.Namespace) -> int:
+    """Prints the figures. Returns 0 if nothing was lost."""
+    sent = len(figures.latencies)
+    print(f"{arguments.nodes} nodes x {arguments.ranks} ranks, {arguments.seconds:.0f} s: {sent} batches")
+    print(f"answers {dict(figures.answers)}, errors {dict(figures.errors)}, nodes with lost batches {missing}")
+    print(
+        f"acknowledged in p50 {figures.quantile(0.5) * 1e3:.1f} ms, p99 {figures.quantile(0.99) * 1e3:.1f} ms, "
+        f"p99.9 {figures.quantile(0.999) * 1e3:.1f} ms, longest {figures.quantile(1) * 1e3:.0f} ms"
+    )
+    print(f"sent late by at most {max(figures.late_s, default=0.0):.2f} s")
+    print(f"memory of the dashboard at most {figures.most_resident / 1e6:.0f} MB")
+    if arguments.capture:
+        print(f"capture of all nodes, from the request to the judgement: {judged_s:.1f} s")
+    wrong = missing + sum(figures.errors.values()) + sum(n for status, n in figures.answers.items() if status != 200)
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1250)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--port", type=int, default=18470)
+    parser.add_argument("--database", default="", help="by default an SQLite file that is deleted afterwards")
+    parser.add_argument("--capture", action="store_true", help="at the end hang all ranks and wait for the judgement")
+    return asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
