@@ -1,0 +1,144 @@
+"""Who left the common path: simulated jobs in many shapes, with the culprit on every rank in turn."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.diagnosis import diagnose
+from hangwatch.records import Judgement, Phase, Status
+from tests.unit.simulator import Action, Call, Draw, Leave, LoopEnd, Stall, World
+
+Program = list[Action]
+END: Program = [Call("barrier", line=88)]
+GRADIENTS = (Call(via="gradients", line=12), Call(via="gradients", line=12))
+BUFFERS = Call("broadcast", line=10, via="buffers", root=0)
+SIZES = [(2, 0), (2, 1), (3, 1), (4, 0), (4, 3), (8, 5)]
+everywhere = pytest.mark.parametrize(("ranks", "culprit"), SIZES)
+
+
+def epoch(number: int, batches: int, *, skip: int | None = None, buffers: bool = False, log: bool = True) -> Program:
+    """An epoch of DDP; with `skip` the backward of that batch is left out."""
+    actions: Program = []
+    for batch in range(batches):
+        actions += [Draw(number, batch), *([BUFFERS] if buffers else [])]
+        actions += [] if batch == skip else GRADIENTS
+        actions += [Call("all_reduce", line=14, size=1)] if log else []
+    return [*actions, LoopEnd()]
+
+
+def plain(steps: int) -> Program:
+    """A loop of one's own, without a DataLoader."""
+    return [action for _ in range(steps) for action in (Draw(), *GRADIENTS)]
+
+
+def judged(usual: Program, odd: Program, ranks: int, culprit: int) -> Judgement:
+    world = World([odd if rank == culprit else usual for rank in range(ranks)])
+    return diagnose(world.run().snapshot())
+
+
+def blamed(judgement: Judgement) -> list[int | None]:
+    return [culprit.rank for culprit in judgement.verdict.culprits]
+
+
+@everywhere
+@pytest.mark.parametrize("buffers", [False, True])
+def test_a_rank_with_one_batch_less_ran_out_of_data(ranks: int, culprit: int, buffers: bool) -> None:
+    judgement = judged(
+        [*epoch(0, 6, buffers=buffers), *END], [*epoch(0, 5, buffers=buffers), *END], ranks, culprit
+    )
+    assert judgement.verdict.cause == "uneven-steps"
+    assert blamed(judgement) == [culprit]
+    assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (0, 5)
+    assert judgement.status is Status.HUNG
+
+
+@everywhere
+def test_the_first_epoch_that_differed_is_named_when_the_hang_comes_epochs_later(ranks: int, culprit: int) -> None:
+    long = [*epoch(0, 4), *epoch(1, 5), *epoch(2, 5), *END]
+    short = [*epoch(0, 4), *epoch(1, 4), *epoch(2, 4), *END]
+    judgement = judged(long, short, ranks, culprit)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert blamed(judgement) == [culprit]
+    assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (1, 4)
+
+
+@everywhere
+def test_a_rank_that_breaks_out_of_the_loop_exited_early(ranks: int, culprit: int) -> None:
+    judgement = judged([*epoch(0, 8), *END], [*epoch(0, 4)[:-1], LoopEnd(exhausted=False), *END], ranks, culprit)
+    assert judgement.verdict.cause == "early-exit"
+    assert blamed(judgement) == [culprit]
+
+
+@everywhere
+def test_a_rank_that_ends_its_program_while_the_others_train_exited_early(ranks: int, culprit: int) -> None:
+    judgement = judged([*epoch(0, 8), *epoch(1, 8), *END], [*epoch(0, 8), Leave(Phase.MAIN_DONE)], ranks, culprit)
+    assert judgement.verdict.cause == "early-exit"
+    assert blamed(judgement) == [culprit]
+
+
+@everywhere
+@pytest.mark.parametrize("later", [0, 2])
+def test_a_skipped_backward_is_named_with_its_step_however_late_the_hang(ranks: int, culprit: int, later: int) -> None:
+    rest = [action for number in range(1, 1 + later) for action in epoch(number, 8)]
+    judgement = judged([*epoch(0, 8), *rest, *END], [*epoch(0, 8, skip=4), *rest, *END], ranks, culprit)
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed(judgement) == [culprit]
+    assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (0, 4)
+    assert "train.py:12" in judgement.verdict.summary
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "lone",
+    [
+        [Call("broadcast", line=30, via="buffers", root=0, function="validate"), Call(line=31, function="validate")],
+        [Call("all_gather", line=30, function="validate")],
+        [Call("barrier", line=35, function="save")] * 3,
+    ],
+    ids=["forward", "gather", "barriers"],
+)
+def test_a_rank_alone_in_a_collective_is_to_blame_whatever_the_numbers_say(
+    ranks: int, culprit: int, lone: Program
+) -> None:
+    usual = [*epoch(0, 8), *epoch(1, 8), *END]
+    judgement = judged(usual, [*epoch(0, 8), *lone, *epoch(1, 8), *END], ranks, culprit)
+    assert judgement.verdict.cause == "rank-zero-only-collective"
+    assert blamed(judgement) == [culprit]
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8])
+def test_accumulation_over_other_numbers_of_batches_is_told_by_the_rhythm(ranks: int) -> None:
+    def accumulating(every: int) -> Program:
+        steps = ([Draw(0, batch), *(GRADIENTS if (batch + 1) % every == 0 else ())] for batch in range(48))
+        return [*(action for step in steps for action in step), LoopEnd(), *END]
+
+    judgement = judged(accumulating(4), accumulating(2), ranks, 1)
+    assert judgement.verdict.cause == "gradient-sync-mismatch"
+    assert blamed(judgement) == [1]
+
+
+@everywhere
+def test_a_rank_that_leaves_a_plain_loop_early_is_found_without_a_loader(ranks: int, culprit: int) -> None:
+    judgement = judged([*plain(9), *END], [*plain(7), *END], ranks, culprit)
+    assert blamed(judgement) == [culprit]
+    if culprit != 0:  # on rank 0 a barrier behind the loop looks like one behind a rank check
+        assert judgement.verdict.cause == "uneven-steps"
+
+
+@everywhere
+def test_a_rank_stuck_in_its_own_code_is_waited_for_until_patience_has_run_out(ranks: int, culprit: int) -> None:
+    usual, odd = [*epoch(0, 8), *END], [*epoch(0, 4)[:-1], Stall()]
+    world = World([odd if rank == culprit else usual for rank in range(ranks)]).run()
+    early, late = diagnose(world.snapshot(still_s=20)), diagnose(world.snapshot(still_s=200))
+    for judgement in (early, late):
+        assert judgement.verdict.cause == "user-code-blocked"
+        assert blamed(judgement) == [culprit]
+    assert (early.status, late.status) == (Status.WAITING, Status.HUNG)
+
+
+def test_what_cannot_be_told_is_blamed_on_nobody() -> None:
+    # GIVEN two ranks that part in their very first step, so that no past says who is right
+    world = World([[Draw(0, 0), Call(line=5), *GRADIENTS], [Draw(0, 0), *GRADIENTS]]).run()
+
+    # THEN the difference is told, and nobody is blamed
+    assert blamed(diagnose(world.snapshot())) == []
