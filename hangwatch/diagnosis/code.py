@@ -181,6 +181,8 @@ def _saving(case: Case, savers: list[RankView]) -> Status:
     """Storage that is slow looks stuck between two writes: only a call that the kernel blocks counts at once."""
     blocked = any(view.evidence.process is not None and view.evidence.process.blocked_on is not None for view in savers)
     much = all(view.evidence.still_s > SAVING_PATIENCE * view.evidence.patience_s for view in savers)
+    if any(view.works for view in savers):
+        return Status.WAITING
     return _status(case, savers) if blocked or much else Status.WAITING
 
 
@@ -208,7 +210,7 @@ def compile_skew(case: Case) -> Finding | None:
         victims=victims,
         step=view.step,
         evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}",),
-        status=_status(case, compilers),
+        status=Status.WAITING if any(other.works for other in compilers) else _status(case, compilers),
     )
 
 

@@ -43,9 +43,7 @@ def blamed(judgement: Judgement) -> list[int | None]:
 @everywhere
 @pytest.mark.parametrize("buffers", [False, True])
 def test_a_rank_with_one_batch_less_ran_out_of_data(ranks: int, culprit: int, buffers: bool) -> None:
-    judgement = judged(
-        [*epoch(0, 6, buffers=buffers), *END], [*epoch(0, 5, buffers=buffers), *END], ranks, culprit
-    )
+    judgement = judged([*epoch(0, 6, buffers=buffers), *END], [*epoch(0, 5, buffers=buffers), *END], ranks, culprit)
     assert judgement.verdict.cause == "uneven-steps"
     assert blamed(judgement) == [culprit]
     assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (0, 5)

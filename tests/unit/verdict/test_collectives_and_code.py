@@ -1,0 +1,291 @@
+"""Mismatches, circles, threads, errors, frozen and dead ranks, and ranks that stand in code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.diagnosis import diagnose
+from hangwatch.records import (
+    Certainty,
+    Collective,
+    ExceptionFacts,
+    Frame,
+    Judgement,
+    OpenFile,
+    ProcessEvidence,
+    ProcessFacts,
+    RankEvidence,
+    Snapshot,
+    Socket,
+    Status,
+    ThreadStack,
+)
+from tests.unit.simulator import SCRIPT, TORCH, Action, Call, Die, Draw, Leave, Peer, Stall, Stop, World
+
+Program = list[Action]
+STEP: Program = [Draw(), Call(line=12, via="gradients"), Call(line=13)]
+
+
+def world(*programs: Program, groups: dict[str, list[tuple[int, ...]]] | None = None) -> Snapshot:
+    return World(programs, groups).run().snapshot()
+
+
+def changed(snapshot: Snapshot, rank: int, change: Callable[[RankEvidence], RankEvidence]) -> Snapshot:
+    return replace(snapshot, ranks=tuple(change(e) if e.rank == rank else e for e in snapshot.ranks))
+
+
+def blamed(judgement: Judgement) -> list[int | None]:
+    return [culprit.rank for culprit in judgement.verdict.culprits]
+
+
+def stuck(kind: str, **process: object) -> Snapshot:
+    """Three ranks, of which the middle one stands in code; with facts of its process."""
+    snapshot = world(STEP * 5, [*STEP * 3, Draw(), Stall(kind=kind)], STEP * 5)
+    return changed(snapshot, 1, lambda e: replace(e, still_s=500, process=replace(_process(e), **process)))  # type: ignore[arg-type]
+
+
+def _process(entry: RankEvidence) -> ProcessFacts:
+    assert entry.process is not None
+    return entry.process
+
+
+# ------------------------------------------------------------------------------------------ mismatches
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_another_operation_at_the_same_point_is_a_mismatch_with_both_call_sites(culprit: int) -> None:
+    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=21)]
+    judgement = diagnose(world(*(odd if rank == culprit else usual for rank in range(4))))
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert judgement.verdict.certainty is Certainty.PROVEN
+    assert blamed(judgement) == [culprit]
+    assert "train.py:20" in judgement.verdict.summary
+    assert "train.py:21" in judgement.verdict.summary
+
+
+def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_to_blame() -> None:
+    usual = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    judgement = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)]))
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert blamed(judgement) == [1]
+
+
+def test_a_mismatch_that_aborts_a_rank_is_no_mere_death() -> None:
+    usual = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    snapshot = world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)])
+    aborted = changed(snapshot, 0, lambda e: replace(e, process=ProcessFacts(4000, "X", exit_code=-6), stacks=()))
+    judgement = diagnose(aborted)
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert judgement.status is Status.FAILED
+    assert blamed(judgement) == [1]
+
+
+# ------------------------------------------------------------------------------------------ circles
+
+
+def test_two_groups_in_opposite_order_are_a_circle_of_everybody_in_it() -> None:
+    groups = {"a": [(0, 1)], "b": [(0, 1)]}
+    one, other = Call(group="a", line=20), Call(group="b", line=21)
+    judgement = diagnose(world([*STEP * 3, one, other], [*STEP * 3, other, one], groups=groups))
+    assert judgement.verdict.cause == "group-order-cycle"
+    assert judgement.status is Status.HUNG
+    assert sorted(rank or 0 for rank in blamed(judgement)) == [0, 1]
+    assert [wait.awaited for wait in judgement.verdict.waits] == [(1,), (0,)]
+
+
+def test_a_ring_over_four_groups_is_found_whole() -> None:
+    groups = {f"g{rank}": [(rank, (rank + 1) % 4)] for rank in range(4)}
+    programs = [[*STEP * 2, Call(group=f"g{rank}"), Call(group=f"g{(rank - 1) % 4}")] for rank in range(4)]
+    judgement = diagnose(world(*programs, groups=groups))
+    assert judgement.verdict.cause == "group-order-cycle"
+    assert len(judgement.verdict.waits) == 4
+
+
+def test_everybody_sending_is_a_point_to_point_deadlock() -> None:
+    judgement = diagnose(world([*STEP * 3, Peer("send", 1)], [*STEP * 3, Peer("send", 0)]))
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert judgement.status is Status.HUNG
+
+
+def test_a_receive_whose_sender_waits_elsewhere_is_one_too() -> None:
+    judgement = diagnose(world([*STEP, Peer("recv", 1), Call("barrier")], [*STEP, Call("barrier")]))
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+
+
+def test_a_receive_whose_sender_still_computes_is_none() -> None:
+    judgement = diagnose(world([*STEP, Peer("recv", 1)], [*STEP, Stall(kind="loop"), Peer("send", 0)]))
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert judgement.status is Status.WAITING
+
+
+# ------------------------------------------------------------------------------------------ threads
+
+
+def test_two_threads_in_one_group_are_named() -> None:
+    snapshot = world(STEP * 3, STEP * 4)
+
+    def with_thread(entry: RankEvidence) -> RankEvidence:
+        frames = (
+            Frame(f"{TORCH}/distributed/distributed_c10d.py", 9, "barrier"),
+            Frame("/home/ann/log.py", 8, "report"),
+        )
+        thread = ThreadStack(7, "reporter", frames)
+        stacks = (*entry.stacks, thread)
+        open_calls = (*entry.collectives.open_calls, Collective("0", 9, "barrier", thread_name="reporter"))
+        collectives = replace(entry.collectives, open_calls=open_calls)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks, collectives=collectives)
+
+    verdict = diagnose(changed(snapshot, 1, with_thread)).verdict
+    assert verdict.cause == "concurrent-collectives"
+    assert [(culprit.rank, culprit.where and culprit.where.function) for culprit in verdict.culprits] == [(1, "report")]
+    assert "'reporter'" in verdict.summary
+
+
+# ------------------------------------------------------------------------------------------ errors and ends
+
+
+def error(message: str, *, fatal: bool = False, at: float = 5.0) -> ExceptionFacts:
+    return ExceptionFacts("IndexError", message, (Frame(SCRIPT, 33, "crop"),), fatal=fatal, at=at)
+
+
+def with_error(found: ExceptionFacts) -> Callable[[RankEvidence], RankEvidence]:
+    def change(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        return replace(entry, reading=replace(entry.reading, exception=found))
+
+    return change
+
+
+def test_a_pending_exception_on_one_rank_is_the_cause_not_the_barrier_it_waits_in() -> None:
+    snapshot = changed(world(STEP * 5, [*STEP * 3, Call("barrier", line=60)]), 1, with_error(error("list index")))
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "exception-on-one-rank"
+    assert blamed(judgement) == [1]
+    assert "IndexError: list index (train.py:33)" in judgement.verdict.summary
+    assert judgement.status is Status.HUNG
+
+
+def test_an_exception_that_another_ranks_end_explains_is_not_the_cause() -> None:
+    snapshot = world(STEP * 5, [*STEP * 3, Die(-9)], STEP * 5)
+    follow = replace(error("Connection closed by peer", fatal=True), type="RuntimeError")
+    judgement = diagnose(changed(snapshot, 0, with_error(follow)))
+    assert judgement.verdict.cause == "rank-died"
+    assert blamed(judgement) == [1]
+
+
+def test_of_two_errors_the_first_is_to_blame() -> None:
+    snapshot = world([*STEP * 3, Die(1)], [*STEP * 3, Die(1)], STEP * 5)
+    snapshot = changed(snapshot, 0, with_error(error("second", fatal=True, at=9.0)))
+    snapshot = changed(snapshot, 1, with_error(error("first", fatal=True, at=8.0)))
+    assert blamed(diagnose(snapshot)) == [1]
+
+
+def test_a_handled_exception_that_all_ranks_have_is_a_way_of_the_program() -> None:
+    snapshot = world(STEP * 5, [*STEP * 3, Stop()])
+    for rank in range(2):
+        snapshot = changed(snapshot, rank, with_error(error("no module named apex")))
+    assert diagnose(snapshot).verdict.cause == "rank-frozen"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(-9, "SIGKILL"), (-11, "SIGSEGV"), (3, "exit code 3"), (None, "not known")]
+)
+def test_a_dead_rank_is_named_with_how_it_ended(code: int | None, words: str) -> None:
+    judgement = diagnose(world(STEP * 5, [*STEP * 3, Die(code)], STEP * 5))
+    assert judgement.verdict.cause == "rank-died"
+    assert judgement.verdict.certainty is Certainty.PROVEN
+    assert blamed(judgement) == [1]
+    assert words in judgement.verdict.summary
+
+
+def test_a_stopped_rank_is_frozen_and_the_fix_is_a_command() -> None:
+    judgement = diagnose(world(STEP * 5, STEP * 5, [*STEP * 3, Stop()]))
+    assert judgement.verdict.cause == "rank-frozen"
+    assert judgement.verdict.fix == "kill -CONT 4002"
+    assert judgement.status is Status.HUNG
+
+
+# ------------------------------------------------------------------------------------------ in code
+
+
+@pytest.mark.parametrize("kind", ["socket", "lock", "sleep"])
+def test_a_rank_that_blocks_in_its_own_code_is_named_with_its_line(kind: str) -> None:
+    judgement = diagnose(stuck(kind))
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert judgement.status is Status.HUNG
+    assert "push (train.py:40)" in judgement.verdict.summary
+
+
+def test_what_it_waits_on_is_said_where_the_system_knows() -> None:
+    judgement = diagnose(stuck("socket", blocked_on=OpenFile(5, "socket 10.0.0.1:4000 -> 10.0.0.9:80")))
+    assert "10.0.0.9:80" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("sign", ["io", "child", "moved"])
+def test_a_rank_that_shows_work_is_waited_for_however_long(sign: str) -> None:
+    snapshot = stuck("socket", io_delta_bytes=9 << 20 if sign == "io" else 0)
+    child = ProcessEvidence("child", ProcessFacts(9, "R", cpu_delta_s=1.0))
+    children = (child,) if sign == "child" else ()
+    snapshot = changed(snapshot, 1, lambda e: replace(e, children=children, moved=sign == "moved"))
+    assert diagnose(snapshot).status is Status.WAITING
+
+
+def test_a_checkpoint_that_moves_data_is_waited_for_and_one_that_the_kernel_blocks_hangs() -> None:
+    moving = diagnose(stuck("checkpoint", io_delta_bytes=90 << 20))
+    blocked = diagnose(stuck("checkpoint", blocked_on=OpenFile(4, "/nfs/model.pt", "nfs4")))
+    assert moving.verdict.cause == blocked.verdict.cause == "slow-checkpoint"
+    assert (moving.status, blocked.status) == (Status.WAITING, Status.HUNG)
+    assert "/nfs/model.pt (nfs4)" in blocked.verdict.summary
+
+
+def test_a_rank_that_compiles_is_waited_for() -> None:
+    judgement = diagnose(stuck("compile", cpu_delta_s=0.9))
+    assert judgement.verdict.cause == "compile-skew"
+    assert judgement.status is Status.WAITING
+
+
+def test_a_rank_whose_c_call_keeps_the_interpreter_lock_is_told_by_its_silent_ticker() -> None:
+    def silent(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        stacks = tuple(replace(stack, owns_gil=True) for stack in entry.stacks)
+        reading = replace(entry.reading, ticker_at=entry.reading.taken_at - 60)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks, reading=reading)
+
+    judgement = diagnose(changed(stuck("sleep"), 1, silent))
+    assert judgement.verdict.cause == "gil-held"
+    assert blamed(judgement) == [1]
+
+
+def test_a_signal_handler_above_what_it_interrupted_is_named() -> None:
+    def handling(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, handler="on_usr1") for stack in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    judgement = diagnose(changed(stuck("lock"), 1, handling))
+    assert judgement.verdict.cause == "signal-handler-deadlock"
+    assert "on_usr1" in judgement.verdict.summary
+
+
+def test_unacknowledged_bytes_with_everybody_present_are_the_networks_fault_and_no_ranks() -> None:
+    world_ = World([STEP, STEP])
+    for _ in range(2):
+        for rank in range(2):
+            world_.act(rank)
+    socket = Socket("10.0.0.1:4000", "10.0.0.2:4001", "established", unacknowledged=65536, retransmits=7)
+    snapshot = changed(world_.snapshot(), 0, lambda e: replace(e, process=replace(_process(e), sockets=(socket,))))
+    verdict = diagnose(snapshot).verdict
+    assert verdict.cause == "network-partition"
+    assert verdict.culprits == ()
+    assert "65,536 bytes" in verdict.summary
+
+
+def test_nothing_is_blamed_without_evidence() -> None:
+    snapshot = world(STEP * 3, [*STEP * 3, Leave()])
+    bare = replace(snapshot, ranks=tuple(RankEvidence(entry.rank) for entry in snapshot.ranks))
+    judgement = diagnose(bare)
+    assert judgement.verdict.cause == "undetermined"
+    assert judgement.verdict.culprits == ()
+    assert diagnose(replace(snapshot, ranks=())).verdict.cause in ("undetermined", "rendezvous-missing-ranks")

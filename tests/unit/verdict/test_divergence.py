@@ -1,0 +1,134 @@
+"""Divergence while the job runs: found, remembered once, and never where there is none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.divergence import CONFIRM, DivergenceWatch, first_divergence
+from hangwatch.records import Divergence, GroupHead, Identity, Reading, StepEntry
+
+KEPT = 16
+
+
+def reading(
+    rank: int,
+    counts: Sequence[int],
+    *,
+    ranks: int = 3,
+    kept: int = KEPT,
+    epochs: Sequence[int] | None = None,
+    name: str = "0",
+    named: bool = True,
+) -> Reading:
+    """A board after steps with these numbers of collectives; `epochs` are batches per epoch, for names of steps."""
+    entries, issued = [], 0
+    names = _names(epochs or [10**6])
+    for step, count in enumerate([*counts, 0]):
+        epoch, batch = next(names)
+        place = (epoch, batch, 0) if named else (None, None, None)
+        entries.append(StepEntry(step, *place, at=float(step), issued={name: issued}))
+        issued += count
+    head = GroupHead(name, tuple(range(ranks)), issued=issued, completed=issued)
+    return Reading(
+        Identity(rank, ranks, rank, "a", 100 + rank, 0.0, "j"), 1.0, heads=(head,), steps=tuple(entries[-kept:])
+    )
+
+
+def _names(epochs: Sequence[int]):  # type: ignore[no-untyped-def]
+    for epoch, batches in enumerate(epochs):
+        for batch in range(batches):
+            yield epoch, batch
+    yield len(epochs), 0
+
+
+def run(
+    ledgers: Sequence[Sequence[int]], *, every: int = 1, lag: int = 0, seed: int = 0, named: bool = True
+) -> list[Divergence]:
+    """Lets the ranks run along their ledgers, each up to `lag` steps behind, and looks every so many steps."""
+    watch, dice, found = DivergenceWatch(), random.Random(seed), list[Divergence]()
+    for now in range(1, len(ledgers[0]) + 1, every):
+        at = [max(now - dice.randint(0, lag), 0) for _ in ledgers]
+        boards = [
+            reading(rank, counts[: at[rank]], ranks=len(ledgers), named=named) for rank, counts in enumerate(ledgers)
+        ]
+        found += watch.update(boards, float(now))
+    return found
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_skip_is_found_within_a_few_steps_with_who_and_when(named: bool) -> None:
+    # GIVEN a rank that skips one of three collectives in step 7, while all run on crosswise
+    usual = [3] * 40
+    short = [3] * 7 + [2] + [3] * 32
+
+    # WHEN the boards are looked at after every step
+    (found,) = run([usual, short, usual], named=named)
+
+    # THEN it is told once, soon, and with the right step and rank
+    assert (found.step, found.short, found.more) == (7, (1,), ())
+    assert found.counts == {0: 3, 1: 2, 2: 3}
+    assert found.seen_at <= 7 + 2 + CONFIRM
+    assert found.epoch == (0 if named else None)
+
+
+def test_with_two_ranks_their_own_habit_says_which_one_is_wrong() -> None:
+    (found,) = run([[3] * 30, [3] * 7 + [4] + [3] * 22])
+    assert (found.short, found.more) == ((), (1,))
+    (found,) = run([[3] * 30, [3] * 7 + [2] + [3] * 22])
+    assert (found.short, found.more) == ((1,), ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranks_that_are_steps_apart_are_no_divergence(seed: int) -> None:
+    dice = random.Random(seed)
+    program = [dice.choice((0, 3, 4)) for _ in range(60)]  # accumulation, validation: alike on all ranks
+    assert run([program] * 4, lag=5, seed=seed) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_background_thread_that_moves_a_call_over_a_step_border_is_no_divergence(seed: int) -> None:
+    dice = random.Random(seed)
+    early, late = [3] * 60, [3] * 60
+    for step in range(5, 55, 10):
+        early[step + dice.randint(0, 1)] += 1
+        late[step + dice.randint(0, 1)] += 1
+    assert run([early, late, early], seed=seed) == []
+
+
+def test_a_rank_that_looks_rarely_still_finds_it_while_the_rings_hold_it() -> None:
+    (found,) = run([[3] * 60, [3] * 33 + [2] + [3] * 26, [3] * 60], every=10)
+    assert found.step == 33
+
+
+def test_groups_of_one_and_names_used_twice_are_never_compared() -> None:
+    alone = [replace(reading(rank, [rank] * 20), heads=(GroupHead("0", (rank,), issued=9),)) for rank in range(3)]
+    twice = [
+        replace(board, heads=(*board.heads, GroupHead("0", (0, 1), issued=3)))
+        for board in (reading(rank, [rank + 1] * 20) for rank in range(3))
+    ]
+    assert DivergenceWatch().update(alone, 1.0) == ()
+    assert DivergenceWatch().update(twice, 1.0) == ()
+
+
+def test_an_epoch_that_is_a_batch_shorter_on_one_rank_is_a_divergence_at_that_batch() -> None:
+    # GIVEN ranks that draw 5 and 4 batches an epoch, and go on crosswise
+    long = [reading(rank, [2] * 12, ranks=3, epochs=[5, 5, 5]) for rank in (0, 2)]
+    short = reading(1, [2] * 12, ranks=3, epochs=[4, 4, 4, 4])
+
+    # THEN the batch that one of them lacks is named
+    watch = DivergenceWatch()
+    (found,) = watch.update([*long, short], 1.0)
+    assert (found.epoch, found.batch, found.short) == (0, 4, (1,))
+    assert watch.update([*long, short], 2.0) == ()
+
+
+def test_a_job_that_stands_still_needs_no_confirmation() -> None:
+    boards = [reading(0, [3, 3, 3]), reading(1, [3, 3, 2]), reading(2, [3, 3, 3])]
+    (found,) = first_divergence(boards)
+    assert (found.step, found.short) == (2, (1,))
+    assert first_divergence(boards[:1]) == ()
+    assert first_divergence([reading(rank, [3, 3, 3]) for rank in range(3)]) == ()
