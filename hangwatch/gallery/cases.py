@@ -27,6 +27,17 @@ def everyone(culprit: int, ranks: int) -> tuple[int, ...]:
     return tuple(range(ranks))
 
 
+def odd_one_out(culprit: int, ranks: int) -> tuple[int, ...]:
+    """The chosen rank; of two ranks that disagree, neither is the odd one."""
+    return (culprit,) if ranks > 2 else (0, 1)
+
+
+def stage_and_next(culprit: int, ranks: int) -> tuple[int, ...]:
+    """The chosen stage of a pipeline and its successor, or the last two."""
+    first = min(culprit, ranks - 2)
+    return (first, first + 1)
+
+
 def last(culprit: int, ranks: int) -> tuple[int, ...]:
     """The rank with the highest number."""
     return (ranks - 1,)
@@ -275,7 +286,7 @@ COLLECTIVES = (
         cause="rank-zero-only-collective",
         script="rank_zero_only_validation.py",
         culprit=0,
-        step=(0, 99),
+        step=(0, 159),
         where="run",
     ),
     Case(
@@ -298,6 +309,7 @@ COLLECTIVES = (
         name="mismatch-operation",
         cause="collective-mismatch",
         script="collective_mismatch.py",
+        culprits=odd_one_out,
         step=(0, 80),
         where="average",
     ),
@@ -305,6 +317,7 @@ COLLECTIVES = (
         name="mismatch-size",
         cause="collective-mismatch",
         script="collective_mismatch.py",
+        culprits=odd_one_out,
         args=("--kind", "size"),
         status="failed",
         step=(0, 80),
@@ -314,6 +327,7 @@ COLLECTIVES = (
         name="mismatch-dtype",
         cause="collective-mismatch",
         script="collective_mismatch.py",
+        culprits=odd_one_out,
         args=("--kind", "dtype"),
         launcher="plain",
         ranks=3,
@@ -363,6 +377,7 @@ COLLECTIVES = (
         script="pipeline_recv.py",
         ranks=3,
         culprit=0,
+        culprits=stage_and_next,
         step=(0, 30),
         where="forward",
     ),
@@ -371,6 +386,7 @@ COLLECTIVES = (
         cause="gradient-sync-mismatch",
         script="gradient_sync_mismatch.py",
         ranks=3,
+        culprits=odd_one_out,
         step=(0, 1),
         where="main",
     ),
@@ -391,6 +407,17 @@ COLLECTIVES = (
         culprit=0,
         step=(0, 80),
         where="save",
+    ),
+    Case(
+        name="partition",
+        cause="network-partition",
+        script="network_partition.py",
+        launcher="spawn",
+        culprits=nobody,
+        process="other",
+        where="main",
+        needs=("root", "namespaces", "iproute2"),
+        after=16.0,
     ),
     Case(
         name="signal-handler",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -49,7 +50,7 @@ def main() -> None:
         os.environ["REDUCE_MODE"] = args.kind
     flag = os.environ.get("REDUCE_MODE")
 
-    model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 4))
+    model = nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(args.steps):
         now = step == args.fault_step
@@ -67,6 +68,7 @@ def main() -> None:
     if rank == 0:
         print("done", flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
     rank = dist.get_rank()
     group = dist.new_group() if args.healthy else None
     torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     started = time.monotonic()
 

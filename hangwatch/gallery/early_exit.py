@@ -69,7 +69,7 @@ def main() -> None:
     validation = regression(128, sign=-1.0 if rank == args.culprit else 1.0)
     validation_loader = DataLoader(validation, batch_size=32)
 
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 3072), nn.ReLU(), nn.Linear(3072, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     should_stop = EarlyStopping(patience=1)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -30,6 +31,7 @@ class Distributed:
     ) -> None:
         dist.barrier()
         dist.destroy_process_group()
+        time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
     def average(self, model: nn.Module) -> None:
         for parameter in model.parameters():
@@ -61,7 +63,7 @@ def main() -> None:
             if job.rank != args.culprit or number != args.fault_shard:
                 torch.save(torch.randn(20, 8, 128), folder / f"{number}.pt")
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 1))
+        model = nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         for number in range(args.shards):
             for batch in load_shard(folder, number, lenient=args.healthy):

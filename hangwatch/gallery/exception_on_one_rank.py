@@ -46,7 +46,7 @@ def main() -> None:
     dataset = TensorDataset(torch.randn(len(labels), 96), labels)
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(dataset, shuffle=False)
     loader = DataLoader(dataset, batch_size=8, sampler=sampler)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(96, 768), nn.ReLU(), nn.Linear(768, 10)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(96, 3072), nn.ReLU(), nn.Linear(3072, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     try:

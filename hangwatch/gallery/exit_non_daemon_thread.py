@@ -43,7 +43,7 @@ def main() -> None:
         path = Path(gettempdir()) / f"heartbeat-{threading.get_native_id()}"
         threading.Thread(target=beat, args=(path, stop), name="heartbeat").start()
 
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 3072), nn.ReLU(), nn.Linear(3072, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(args.steps):
         loss = nn.functional.cross_entropy(model(torch.randn(32, 64)), torch.randint(0, 10, (32,)))

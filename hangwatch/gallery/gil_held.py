@@ -39,7 +39,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    network = nn.Sequential(nn.EmbeddingBag(256, 256), nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1))
+    network = nn.Sequential(nn.EmbeddingBag(256, 256), nn.Linear(256, 3072), nn.ReLU(), nn.Linear(3072, 1))
     model = DistributedDataParallel(network)
     optimizer = torch.optim.Adam(model.parameters())
 

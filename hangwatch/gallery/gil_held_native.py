@@ -39,7 +39,7 @@ def main() -> None:
     torch.manual_seed(0)
     library = ctypes.CDLL(None) if args.healthy else ctypes.PyDLL(None)
     reader, writer = os.pipe()
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     for step in range(args.steps):

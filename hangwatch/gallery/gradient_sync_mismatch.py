@@ -1,4 +1,4 @@
-"""Gradients are accumulated over several batches under no_sync; the number is derived from each rank's batch size.
+"""Gradients are accumulated under no_sync over a number of batches that follows from the rank's batch size.
 
 One rank has a smaller batch and accumulates more batches per step, so it synchronises less often over the
 same number of batches. The others run ahead in numbers and wait for its next all_reduce; at the end it has
@@ -36,8 +36,8 @@ def main() -> None:
     size = args.steps * batch_size
     dataset = TensorDataset(torch.randn(size, 128), torch.randn(size, 1))
     loader = DataLoader(dataset, batch_size=batch_size, shuffle=True)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 768), nn.SiLU(), nn.Linear(768, 1)))
-    optimizer = torch.optim.AdamW(model.parameters())
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 3072), nn.SiLU(), nn.Linear(3072, 1)))
+    optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-4)
 
     for batch, (inputs, targets) in enumerate(loader):
         last = (batch + 1) % accumulate == 0

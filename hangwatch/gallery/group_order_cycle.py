@@ -7,6 +7,7 @@ group for the ranks that wait in the other. With --healthy all keep the same ord
 from __future__ import annotations
 
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -39,7 +40,7 @@ def main() -> None:
     rank = dist.get_rank()
     gradients, metrics = dist.new_group(), dist.new_group()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(128, 512), nn.Tanh(), nn.Linear(512, 1))
+    model = nn.Sequential(nn.Linear(128, 3072), nn.Tanh(), nn.Linear(3072, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     early = rank == args.culprit and not args.healthy
 
@@ -59,6 +60,7 @@ def main() -> None:
     if rank == 0:
         print("done", flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ stays.
 from __future__ import annotations
 
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -44,7 +45,7 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(dist.get_rank())
-    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+    model = nn.Sequential(nn.Linear(256, 3072), nn.ReLU(), nn.Linear(3072, 256))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     boundary = torch.randn(32, 256)
 
@@ -64,6 +65,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         print("done", flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

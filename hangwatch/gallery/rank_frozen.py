@@ -36,7 +36,7 @@ def main() -> None:
     dataset = TensorDataset(torch.randn(size, 128), torch.randn(size, 1))
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=8, sampler=sampler)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 768), nn.ReLU(), nn.Linear(768, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     for batch, (inputs, targets) in enumerate(loader):

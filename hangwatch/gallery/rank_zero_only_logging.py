@@ -38,9 +38,9 @@ def main() -> None:
     dataset = TensorDataset(torch.randint(0, 500, (size, 12)), torch.randint(0, 2, (size,)))
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=16, sampler=sampler)
-    network = nn.Sequential(nn.EmbeddingBag(500, 256), nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 2))
+    network = nn.Sequential(nn.EmbeddingBag(500, 256), nn.Linear(256, 3072), nn.ReLU(), nn.Linear(3072, 2))
     model = DistributedDataParallel(network)
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     for batch, (tokens, labels) in enumerate(loader):
         optimizer.zero_grad()

@@ -1,7 +1,8 @@
 """A model sharded with fully_shard is saved by one rank only: `if rank == main: torch.save(...)`.
 
 Collecting the full state dict gathers every parameter from all ranks, so the main rank is alone in an
-all_gather, while the others are in the next step. With --healthy all ranks collect and the main rank writes.
+all_gather, while the others wait at the barrier behind. With --healthy all ranks collect and the main rank
+writes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def main() -> None:
             if step == args.fault_step and (rank == args.culprit or args.healthy):
                 save(model, Path(folder) / "model.pt", write=rank == args.culprit)
                 print(f"rank {rank}: checkpoint at step {step}", flush=True)
-        dist.barrier()
+            if step == args.fault_step:
+                dist.barrier()
 
     dist.destroy_process_group()
     time.sleep(0.1)  # gloo's threads may abort the process if it ends at once

@@ -1,8 +1,9 @@
 """Only one rank validates through the DDP wrapper, and nobody waits for it with a barrier.
 
-Its first broadcast of the batch-norm buffers meets the broadcast of the others' next training step, so
-nothing stops at once; but the others go on to all_reduce their gradients while it broadcasts again. The
-sequence numbers are equal on all ranks. With --healthy all ranks validate, each its own share.
+The first forward of a validation broadcasts the batch-norm buffers, and the training step after it then does
+not. So the lone broadcast meets that of the others' next step, every time, and nothing stops, until the last
+validation, which no training step follows. The sequence numbers are equal on all ranks. With --healthy all
+ranks validate, each its own share.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 class Classifier(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Linear(64, 512), nn.BatchNorm1d(512), nn.ReLU())
-        self.head = nn.Linear(512, 5)
+        self.features = nn.Sequential(nn.Linear(64, 3072), nn.BatchNorm1d(3072), nn.ReLU())
+        self.head = nn.Linear(3072, 5)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         scores: torch.Tensor = self.head(self.features(inputs))
@@ -43,8 +44,8 @@ class Evaluator:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--culprit", type=int, default=0, help="the rank that validates")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--fault-step", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--fault-step", type=int, default=80)
     parser.add_argument("--healthy", action="store_true")
     args = parser.parse_args()
 

@@ -50,7 +50,7 @@ def main() -> None:
     torch.manual_seed(0)
     metrics = Metrics(threading.RLock() if args.healthy else threading.Lock())
     signal.signal(signal.SIGUSR1, metrics.write)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     for step in range(args.steps):

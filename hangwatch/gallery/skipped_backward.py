@@ -51,7 +51,7 @@ def main() -> None:
     torch.manual_seed(0)
     damaged = args.fault_step * 8 + 3 if rank == args.culprit else None
     loader = DataLoader(Recordings(args.steps * 8, damaged), batch_size=8, collate_fn=collate)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 64)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 3072), nn.ReLU(), nn.Linear(3072, 64)))
     optimizer = torch.optim.Adam(model.parameters())
 
     for _ in range(args.epochs):

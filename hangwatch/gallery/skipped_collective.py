@@ -43,7 +43,7 @@ def main() -> None:
     sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(dataset, shuffle=False)
     loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)
 
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 10)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 3072), nn.ReLU(), nn.Linear(3072, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     for batch, (features, labels) in enumerate(loader):

@@ -8,6 +8,7 @@ gathered too.
 from __future__ import annotations
 
 import argparse
+import time
 
 import torch
 import torch.distributed as dist
@@ -65,6 +66,7 @@ def main() -> None:
     if rank == 0:
         print(f"{found} boxes", flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ class Throttled(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), 65536):
-            written = super().write(view[start : start + 65536])
+        piece = int(self.rate / 4)
+        for start in range(0, len(view), piece):
+            written = super().write(view[start : start + piece])
             time.sleep(written / self.rate)
         return len(view)
 
@@ -70,7 +71,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 3072), nn.ReLU(), nn.Linear(3072, 256)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     rate = 1e6 if args.healthy else 1e4
 

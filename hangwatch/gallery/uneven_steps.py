@@ -54,7 +54,7 @@ def main() -> None:
     loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)
 
     model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+        nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 10))
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     criterion = nn.CrossEntropyLoss()

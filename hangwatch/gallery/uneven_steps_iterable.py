@@ -57,7 +57,7 @@ def main() -> None:
         files = [args.steps * batch_size // 4] * 4
     loader = DataLoader(RecordFiles(files), batch_size=batch_size, num_workers=2)
 
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(96, 512), nn.Tanh(), nn.Linear(512, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(96, 3072), nn.Tanh(), nn.Linear(3072, 1)))
     optimizer = torch.optim.Adam(model.parameters())
     total = torch.zeros(1)
 

@@ -28,7 +28,7 @@ class Trainer:
         self.loader = loader
         self.accumulate = accumulate
         self.mask = mask
-        self.model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 8)))
+        self.model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 3072), nn.GELU(), nn.Linear(3072, 8)))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.scaler = torch.amp.GradScaler("cpu", enabled=False)
 

@@ -51,7 +51,7 @@ def main() -> None:
     delay = 0.0 if rank != args.culprit else 4.0 if args.healthy else None
     threading.Thread(target=collect, args=(server, delay), daemon=True).start()
 
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 3072), nn.ReLU(), nn.Linear(3072, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(args.steps):
         inputs = torch.randn(16, 64)

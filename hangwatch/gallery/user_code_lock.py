@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import queue
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -76,6 +77,7 @@ def main() -> None:
     if rank == 0:
         print("done", flush=True)
     dist.destroy_process_group()
+    time.sleep(0.1)  # gloo's threads may abort the process if it ends at once
 
 
 if __name__ == "__main__":
