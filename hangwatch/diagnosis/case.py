@@ -31,6 +31,7 @@ from ..waitgraph import Need, WaitGraph
 from . import words
 
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
+STARVED_CPU_S = 0.05
 QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
@@ -139,9 +140,14 @@ class RankView:
         """Shows any sign of work: a counter moved, the processor is used, bytes flow, a child computes."""
         if self.dead or self.stopped:
             return False
-        if self.evidence.moved or self.busy or self.writing:
+        if self.evidence.moved or self.busy or self.writing or self._starved:
             return True
         return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in self.evidence.children)
+
+    @property
+    def _starved(self) -> bool:
+        """Ready to run, on a machine whose processors are taken."""
+        return self.state == "R" and self.cpu is not None and self.cpu > STARVED_CPU_S
 
     @property
     def steady(self) -> bool:

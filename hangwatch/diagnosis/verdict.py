@@ -45,7 +45,9 @@ def status(case: Case, finding: Finding) -> Status:
     ranks = ranks or tuple(case.ranks)
     if any(case.ranks[rank].works for rank in ranks if rank in case.ranks):
         return Status.WAITING
-    return Status.HUNG if case.stalled(ranks) else Status.WAITING
+    if not case.stalled(ranks):
+        return Status.WAITING
+    return Status.LINGERING if case.training_over else Status.HUNG
 
 
 def stage(case: Case) -> Stage:
