@@ -70,7 +70,7 @@ def _tell(incident: Incident, sources: str, arguments: argparse.Namespace) -> No
     if arguments.json:
         put(arguments.json, wire.dumps(incident, indent=1) + "\n")
     if arguments.html:
-        put(arguments.html, html.render(incident))
+        put(arguments.html, html.page(incident))
     if "-" not in (arguments.json, arguments.html):
         print(f"hangwatch: from {sources}:\n")
         terminal.show(incident, sys.stdout)

@@ -67,6 +67,8 @@ def _put(pile: Pile, path: Path, trust_pickle: bool) -> None:
         pile.boards.append((path, _board(path)))
     elif flight_recorder.is_pickle(content):
         _put_dump(pile, path, flight_recorder.load(content, trust_pickle=trust_pickle))
+    elif content.startswith(b"<"):
+        raise _UnknownError("a page to look at; the .json of the same name is what to give")
     elif b'"hangwatch.incident/' in content:
         pile.incidents.append((path, files.parse(content, "it")))
     elif b'"entries"' in content:

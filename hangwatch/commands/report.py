@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         from hangwatch.report import html
 
-        put(arguments.html, html.render(incident))
+        put(arguments.html, html.page(incident))
     elif arguments.json:
         from hangwatch import wire
 

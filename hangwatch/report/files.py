@@ -56,7 +56,7 @@ def write(incident: Incident, report_dir: Path | str) -> Written:
     except OSError as error:
         return Written(None, None, _unwritable(directory, error))
     try:
-        _replace(html_path, html.render(incident))
+        _replace(html_path, html.page(incident))
     except OSError as error:
         return Written(json_path, None, _unwritable(html_path, error))
     return Written(json_path, html_path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
 
 import hangwatch_dashboard
 from hangwatch.records import Certainty, Judgement, Snapshot, Stage, Status, Verdict
@@ -114,9 +114,13 @@ class Watched:
         self.elsewhere: list[str] = []
         self.expected: list[str] = []  # errors that a test provokes
         self._origin = origin
-        context.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        context.on("console", self._said)
         context.on("weberror", lambda error: self.errors.append(str(error.error)))
         context.on("request", lambda request: self._seen(request.url))
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)
 
     def _seen(self, url: str) -> None:
         if not url.startswith((self._origin, "data:", "blob:", "file:")):

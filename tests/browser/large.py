@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hangwatch import members, wire
-from hangwatch.records import Phase
+from hangwatch.records import GroupMembers, Phase
 from hangwatch_dashboard.page import Page
 from tests.examples import uneven_steps_judgement
 
@@ -37,7 +37,7 @@ def ranks(count: int, per_node: int, moment: int, culprit: int | None = None) ->
         "job": KEY,
         "at": time.time(),
         "phases": PHASES,
-        "nodes": [f"gpu-{node:04d}" for node in range((count + per_node - 1) // per_node)],
+        "nodes": [f"gpu-{first:05d}" for first in range(0, count, per_node)],
         "rank": list(everybody),
         "node": [rank // per_node for rank in everybody],
         "pid": [4000 + rank for rank in everybody],
@@ -63,38 +63,62 @@ def ranks(count: int, per_node: int, moment: int, culprit: int | None = None) ->
 
 def groups(count: int, moment: int) -> dict[str, Any]:
     everybody = members.text(range(count))
-    heads = [{"issued": 2000 + moment, "completed": 2000 + moment, "ranks": everybody}]
-    group = {
-        "id": "a",
-        "name": "0",
-        "description": "default_pg",
-        "backend": "nccl",
-        "members": everybody,
-        "size": count,
-    }
-    row = {**group, "issued": 2000 + moment, "completed": 2000 + moment, "heads": heads, "behind": ""}
+    at = {"issued": 2000 + moment, "completed": 2000 + moment}
+    group = wire.encode(GroupMembers("a", "0", everybody, "default_pg", "nccl"))
+    row = {**group, **at, "size": count, "heads": [{**at, "ranks": everybody}], "behind": ""}
     return {"job": KEY, "at": time.time(), "groups": [row]}
 
 
 def detail(count: int, per_node: int, culprit: int | None) -> dict[str, Any]:
+    """JobDetail."""
     now = time.time()
-    nodes = (count + per_node - 1) // per_node
-    judgement = wire.encode(uneven_steps_judgement(count, culprit, per_node)) if culprit is not None else None
     state = "running" if culprit is None else "hung"
+    firsts = range(0, count, per_node)
     return {
-        **{"key": KEY, "id": "x", "name": "large", "world_size": count, "launcher": "torchrun", "command": "train.py"},
-        **{"started_at": now - 400, "last_seen_at": now, "nodes": nodes, "nodes_expected": None, "nodes_silent": 0},
-        **{"ranks": count, "state": state, "state_text": state, "steps_per_s": 0.7, "step": 1000, "step_max": 1001},
-        **{"incident": None, "warnings": 0, "dropped": 0, "judgement": judgement, "judged_at": now},
-        **{"open_incident": None, "groups": [], "warning_list": [], "divergences": [], "capture": None},
-        "node_list": [
-            {
-                **{"node": f"gpu-{node:04d}", "host": f"gpu-{node:04d}", "silent_s": 0.4, "clock_offset_s": 0.0},
-                **{"last_seen_at": now, "dropped": 0, "closed": False, "exit_code": None, "facts": None},
-                "ranks": list(range(node * per_node, min((node + 1) * per_node, count))),
-            }
-            for node in range(nodes)
-        ],
+        "key": KEY,
+        "id": "x",
+        "name": "large",
+        "world_size": count,
+        "launcher": "torchrun",
+        "command": "train.py",
+        "started_at": now - 400,
+        "last_seen_at": now,
+        "nodes": len(firsts),
+        "nodes_expected": None,
+        "nodes_silent": 0,
+        "ranks": count,
+        "state": state,
+        "state_text": state,
+        "steps_per_s": 0.7,
+        "step": 1000,
+        "step_max": 1001,
+        "incident": None,
+        "warnings": 0,
+        "dropped": 0,
+        "judgement": wire.encode(uneven_steps_judgement(count, culprit, per_node)) if culprit is not None else None,
+        "judged_at": now,
+        "open_incident": None,
+        "groups": [],
+        "warning_list": [],
+        "divergences": [],
+        "capture": None,
+        "node_list": [node(first, min(first + per_node, count)) for first in firsts],
+    }
+
+
+def node(first: int, end: int) -> dict[str, Any]:
+    name = f"gpu-{first:05d}"
+    return {
+        "node": name,
+        "host": name,
+        "ranks": list(range(first, end)),
+        "silent_s": 0.4,
+        "clock_offset_s": 0.0,
+        "last_seen_at": time.time(),
+        "dropped": 0,
+        "closed": False,
+        "exit_code": None,
+        "facts": None,
     }
 
 
@@ -127,8 +151,8 @@ def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 777
             return JSONResponse({"incidents": [], "total": 0})
         if path.endswith("/history"):
             wanted = members.parse(request.query_params["ranks"])
-            empty: list[Any] = []
-            moments = {name: empty for name in ("at", "step", "phase", "step_s", "data_s", "still_s")}
+            columns: list[Any] = []
+            moments = dict.fromkeys(("at", "step", "phase", "step_s", "data_s", "still_s"), columns)
             return JSONResponse({"job": KEY, "phases": PHASES, "rank": list(wanted), **moments})
         return JSONResponse({"error": "not here"}, 404)
 

@@ -253,7 +253,7 @@ def test_strings_from_ranks_stay_text(page: Page, served: Served, fleet: Fleet, 
     if not view:
         expect(page.locator(".situations")).to_contain_text("\\u202e")
         expect(page.locator(".situations")).to_contain_text("\\x1b[31m")
-    assert "owned" != page.title()
+    assert page.title() != "owned"
 
 
 def test_ranks_that_never_came_are_named(page: Page, served: Served, fleet: Fleet) -> None:

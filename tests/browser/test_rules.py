@@ -56,6 +56,9 @@ def test_no_view_has_a_serious_barrier(page: Page, served: Served, fleet: Fleet,
     assert barriers(page) == []
 
 
+NAME_OF_FOCUSED = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
+
+
 def test_everything_can_be_reached_by_keyboard(page: Page, served: Served, fleet: Fleet) -> None:
     hang(page, served, fleet)
     page.reload()
@@ -65,9 +68,7 @@ def test_everything_can_be_reached_by_keyboard(page: Page, served: Served, fleet
     reached = set()
     for _ in range(40):
         page.keyboard.press("Tab")
-        reached.add(
-            page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent")
-        )
+        reached.add(page.evaluate(NAME_OF_FOCUSED))
     for name in ("Copy the fix", "Capture now", "Stacks", "Copy the place"):
         assert name in reached
     assert any("rank grid" in name or "Arrow keys" in name for name in reached)
@@ -162,8 +163,6 @@ def test_ten_thousand_ranks_keep_the_page_responsive(browser: Browser, large: st
     tasks = page.evaluate("window.tasks")
     paints = page.evaluate("performance.getEntriesByName('grid').map((entry) => entry.duration)")
     page.close()
-    print(
-        f"{view or '/'}: tasks over 50 ms {[round(task) for task in tasks]}, paints {[round(paint) for paint in paints]} ms"
-    )
+    print(f"{view or '/'}: tasks over 50 ms: {[*map(round, tasks)]}, paints: {[*map(round, paints)]} ms")
     assert view or len(paints) >= 3
     assert all(task < 100 for task in tasks), tasks

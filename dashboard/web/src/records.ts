@@ -577,6 +577,7 @@ export interface NodeCapture {
   boot: string;
   snapshot: Snapshot;
   request: string;
+  groups: GroupMembers[];
 }
 
 export interface NodeIncident {

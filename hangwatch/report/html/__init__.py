@@ -1,4 +1,6 @@
-"""One self-contained HTML file of an incident: no script, nothing loaded from elsewhere, no server needed.
+"""One self-contained HTML file of an incident: nothing loaded from elsewhere, no server needed.
+
+`page` is what is written beside an incident; `render` makes the plain page, without any script.
 
 It says first what the terminal says, in the same words, and then shows the evidence.
 """
@@ -13,12 +15,17 @@ from importlib import resources
 
 from hangwatch.records import Incident
 from hangwatch.report import words
-from hangwatch.report.html import collectives, machine, ranks, stacks, verdict
+from hangwatch.report.html import collectives, interactive, machine, ranks, stacks, verdict
 from hangwatch.report.html.markup import Html, join, section, tag
 
 
+def page(incident: Incident) -> str:
+    """The interactive page where it is installed, the plain one elsewhere."""
+    return interactive.render(incident) or render(incident)
+
+
 def render(incident: Incident) -> str:
-    """The whole document."""
+    """The whole document, plain."""
     return f"<!doctype html>\n{_document(incident)}\n"
 
 

@@ -100,7 +100,7 @@ def test_json_is_there_before_the_page_is_made(tmp_path: Path, monkeypatch: pyte
         assert len(list(tmp_path.glob("*.json"))) == 1
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(html, "render", broken)
+    monkeypatch.setattr(html, "page", broken)
     assert files.write(examples.uneven_steps(), tmp_path).html_path is None
 
 

@@ -8,7 +8,8 @@ import { duration, ranks } from "../words";
 import { RankGrid, Situations } from "./grid";
 import { Waits } from "./waits";
 
-const MOST_NODES = 64;
+const MOST_NODES = 32;
+const BESIDE = 256; // a larger grid needs the whole width
 
 export function Overview({ scene }: { scene: Scene }) {
   const waits = scene.verdict.value !== null && scene.verdict.value.waits.length > 0;
@@ -16,7 +17,7 @@ export function Overview({ scene }: { scene: Scene }) {
   return (
     <>
       {!scene.verdict.value && warnings}
-      <div class={waits ? "two" : ""}>
+      <div class={waits && (scene.columns.value?.rank.length ?? 0) <= BESIDE ? "two" : ""}>
         <Part title="Ranks">
           <RankGrid scene={scene} />
           <Situations scene={scene} />
@@ -57,6 +58,7 @@ function Warnings({ found }: { found: HealthWarning[] }) {
 
 function Nodes({ nodes, live }: { nodes: Node[]; live: boolean }) {
   if (!nodes.length) return <Part title="Nodes"><Nothing>No node has reported.</Nothing></Part>;
+  const shown = [...nodes].sort((a, b) => Number(odd(b)) - Number(odd(a))).slice(0, MOST_NODES);
   return (
     <Part title="Nodes">
       <Table label="Nodes">
@@ -70,7 +72,7 @@ function Nodes({ nodes, live }: { nodes: Node[]; live: boolean }) {
           </tr>
         </thead>
         <tbody>
-          {nodes.slice(0, MOST_NODES).map((node) => (
+          {shown.map((node) => (
             <tr key={node.host}>
               <th scope="row">{node.host}</th>
               <td>{node.ranks.length ? ranks(node.ranks) : "–"}</td>
@@ -80,10 +82,14 @@ function Nodes({ nodes, live }: { nodes: Node[]; live: boolean }) {
             </tr>
           ))}
         </tbody>
-        {nodes.length > MOST_NODES && <caption>the first {MOST_NODES} of {nodes.length.toLocaleString("en")}</caption>}
+        {nodes.length > MOST_NODES && <caption>{MOST_NODES} of {nodes.length.toLocaleString("en")}, silent ones first</caption>}
       </Table>
     </Part>
   );
+}
+
+function odd(node: Node): boolean {
+  return node.row !== null && (node.row.silent_s > 5 || node.row.dropped > 0 || !!node.row.exit_code);
 }
 
 function health(node: Node, live: boolean): string {
