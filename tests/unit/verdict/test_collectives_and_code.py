@@ -26,10 +26,11 @@ from hangwatch.records import (
 from tests.unit.simulator import SCRIPT, TORCH, Action, Call, Die, Draw, Leave, Peer, Stall, Stop, World
 
 Program = list[Action]
+Groups = dict[str, list[tuple[int, ...]]]
 STEP: Program = [Draw(), Call(line=12, via="gradients"), Call(line=13)]
 
 
-def world(*programs: Program, groups: dict[str, list[tuple[int, ...]]] | None = None) -> Snapshot:
+def world(*programs: Program, groups: Groups | None = None) -> Snapshot:
     return World(programs, groups).run().snapshot()
 
 
@@ -67,14 +68,14 @@ def test_another_operation_at_the_same_point_is_a_mismatch_with_both_call_sites(
 
 
 def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_to_blame() -> None:
-    usual = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * 4
     judgement = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)]))
     assert judgement.verdict.cause == "collective-mismatch"
     assert blamed(judgement) == [1]
 
 
 def test_a_mismatch_that_aborts_a_rank_is_no_mere_death() -> None:
-    usual = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * 4
     snapshot = world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)])
     aborted = changed(snapshot, 0, lambda e: replace(e, process=ProcessFacts(4000, "X", exit_code=-6), stacks=()))
     judgement = diagnose(aborted)
@@ -87,7 +88,7 @@ def test_a_mismatch_that_aborts_a_rank_is_no_mere_death() -> None:
 
 
 def test_two_groups_in_opposite_order_are_a_circle_of_everybody_in_it() -> None:
-    groups = {"a": [(0, 1)], "b": [(0, 1)]}
+    groups: Groups = {"a": [(0, 1)], "b": [(0, 1)]}
     one, other = Call(group="a", line=20), Call(group="b", line=21)
     judgement = diagnose(world([*STEP * 3, one, other], [*STEP * 3, other, one], groups=groups))
     assert judgement.verdict.cause == "group-order-cycle"
@@ -97,7 +98,7 @@ def test_two_groups_in_opposite_order_are_a_circle_of_everybody_in_it() -> None:
 
 
 def test_a_ring_over_four_groups_is_found_whole() -> None:
-    groups = {f"g{rank}": [(rank, (rank + 1) % 4)] for rank in range(4)}
+    groups: Groups = {f"g{rank}": [(rank, (rank + 1) % 4)] for rank in range(4)}
     programs = [[*STEP * 2, Call(group=f"g{rank}"), Call(group=f"g{(rank - 1) % 4}")] for rank in range(4)]
     judgement = diagnose(world(*programs, groups=groups))
     assert judgement.verdict.cause == "group-order-cycle"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -28,9 +28,8 @@ def reading(
     entries, issued = [], 0
     names = _names(epochs or [10**6])
     for step, count in enumerate([*counts, 0]):
-        epoch, batch = next(names)
-        place = (epoch, batch, 0) if named else (None, None, None)
-        entries.append(StepEntry(step, *place, at=float(step), issued={name: issued}))
+        epoch, batch = next(names) if named else (None, None)
+        entries.append(StepEntry(step, epoch, batch, 0 if named else None, float(step), {name: issued}))
         issued += count
     head = GroupHead(name, tuple(range(ranks)), issued=issued, completed=issued)
     return Reading(
@@ -38,7 +37,7 @@ def reading(
     )
 
 
-def _names(epochs: Sequence[int]):  # type: ignore[no-untyped-def]
+def _names(epochs: Sequence[int]) -> Iterator[tuple[int, int]]:
     for epoch, batches in enumerate(epochs):
         for batch in range(batches):
             yield epoch, batch

@@ -30,26 +30,75 @@ def _frame(text: str) -> Frame:
 
 
 C10D = "TORCH/distributed/distributed_c10d.py"
+FSDP = "TORCH/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
+DDP = "TORCH/nn/parallel/distributed.py"
+LOADER = "TORCH/utils/data/dataloader.py"
+HOOK = "/x/agent/hangwatch_agent/hooks/collectives.py"
 CASES = [
     ((f"{C10D}:barrier", "TORCH/distributed/c10d_logger.py:wrapper", "user"), Doing.COLLECTIVE, "barrier"),
     ((f"{C10D}:all_gather", f"{C10D}:all_gather_object", "user"), Doing.COLLECTIVE, "all_gather"),
-    ((f"{C10D}:all_gather_single", "TORCH/distributed/fsdp/_fully_shard/_fsdp_param_group.py:FSDPParamGroup.unshard", "user"), Doing.COLLECTIVE, "all_gather_into_tensor"),
+    (
+        (f"{C10D}:all_gather_single", f"{FSDP}:FSDPParamGroup.unshard", "user"),
+        Doing.COLLECTIVE,
+        "all_gather_into_tensor",
+    ),
     ((f"{C10D}:recv", "user"), Doing.COLLECTIVE, "recv"),
-    (("/x/agent/hangwatch_agent/hooks/collectives.py:wait", f"{C10D}:all_reduce", "user"), Doing.COLLECTIVE, "all_reduce"),
-    (("/x/agent/hangwatch_agent/hooks/collectives.py:wait", "user"), Doing.WORK_WAIT, ""),
-    (("TORCH/autograd/graph.py:_engine_run_backward", "TORCH/_tensor.py:Tensor.backward", "user"), Doing.BACKWARD, "gradients"),
-    (("TORCH/nn/parallel/distributed.py:DistributedDataParallel._distributed_broadcast_coalesced", "TORCH/nn/parallel/distributed.py:DistributedDataParallel._sync_buffers", "user"), Doing.COLLECTIVE, "buffers"),
+    ((f"{HOOK}:wait", f"{C10D}:all_reduce", "user"), Doing.COLLECTIVE, "all_reduce"),
+    ((f"{HOOK}:wait", "user"), Doing.WORK_WAIT, ""),
+    (
+        ("TORCH/autograd/graph.py:_engine_run_backward", "TORCH/_tensor.py:Tensor.backward", "user"),
+        Doing.BACKWARD,
+        "gradients",
+    ),
+    (
+        (
+            f"{DDP}:DistributedDataParallel._distributed_broadcast_coalesced",
+            f"{DDP}:DistributedDataParallel._sync_buffers",
+            "user",
+        ),
+        Doing.COLLECTIVE,
+        "buffers",
+    ),
     (("TORCH/distributed/_functional_collectives.py:wait_tensor", "user"), Doing.WORK_WAIT, ""),
-    (("TORCH/distributed/rendezvous.py:_create_c10d_store", f"{C10D}:init_process_group", "user"), Doing.RENDEZVOUS, ""),
-    ((f"{C10D}:_new_process_group_helper", f"{C10D}:_new_group_with_tag", f"{C10D}:new_group", "user"), Doing.NEW_GROUP, ""),
+    (
+        ("TORCH/distributed/rendezvous.py:_create_c10d_store", f"{C10D}:init_process_group", "user"),
+        Doing.RENDEZVOUS,
+        "",
+    ),
+    (
+        (f"{C10D}:_new_process_group_helper", f"{C10D}:_new_group_with_tag", f"{C10D}:new_group", "user"),
+        Doing.NEW_GROUP,
+        "",
+    ),
     ((f"{C10D}:destroy_process_group", "user"), Doing.DESTROY, ""),
-    (("LIB/selectors.py:_PollLikeSelector.select", "LIB/multiprocessing/queues.py:Queue.get", "TORCH/utils/data/dataloader.py:_MultiProcessingDataLoaderIter._try_get_data", "user"), Doing.LOADER, ""),
+    (
+        (
+            "LIB/selectors.py:_PollLikeSelector.select",
+            "LIB/multiprocessing/queues.py:Queue.get",
+            f"{LOADER}:_MultiProcessingDataLoaderIter._try_get_data",
+            "user",
+        ),
+        Doing.LOADER,
+        "",
+    ),
     (("LIB/threading.py:Condition.wait", "LIB/threading.py:Event.wait", "user"), Doing.LOCK, ""),
     (("LIB/socket.py:SocketIO.readinto", "LIB/http/client.py:HTTPResponse._read_status", "user"), Doing.SOCKET, ""),
     (("LIB/subprocess.py:Popen._wait", "LIB/subprocess.py:run", "user"), Doing.JOIN_CHILD, ""),
     (("LIB/threading.py:Thread._wait_for_tstate_lock", "LIB/threading.py:_shutdown"), Doing.JOIN_THREADS, ""),
-    (("LIB/multiprocessing/popen_fork.py:Popen.poll", "LIB/multiprocessing/util.py:_exit_function"), Doing.JOIN_CHILD, ""),
-    (("LIB/threading.py:Thread.join", "LIB/multiprocessing/queues.py:Queue._finalize_join", "LIB/multiprocessing/util.py:_exit_function"), Doing.QUEUE_FEEDER, ""),
+    (
+        ("LIB/multiprocessing/popen_fork.py:Popen.poll", "LIB/multiprocessing/util.py:_exit_function"),
+        Doing.JOIN_CHILD,
+        "",
+    ),
+    (
+        (
+            "LIB/threading.py:Thread.join",
+            "LIB/multiprocessing/queues.py:Queue._finalize_join",
+            "LIB/multiprocessing/util.py:_exit_function",
+        ),
+        Doing.QUEUE_FEEDER,
+        "",
+    ),
     (("TORCH/_inductor/codecache.py:compile", "TORCH/_dynamo/convert_frame.py:_compile", "user"), Doing.COMPILE, ""),
     (("TORCH/serialization.py:_save", "TORCH/serialization.py:save", "user"), Doing.CHECKPOINT, ""),
     (("TORCH/utils/file_baton.py:FileBaton.wait", "TORCH/utils/cpp_extension.py:load", "user"), Doing.FILE_LOCK, ""),
@@ -57,7 +106,7 @@ CASES = [
     (("user",), Doing.CODE, ""),
     (("TORCH/cuda/__init__.py:synchronize", "user"), Doing.DEVICE, "synchronize"),
     ((), Doing.NOTHING, ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
