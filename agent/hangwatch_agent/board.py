@@ -110,12 +110,11 @@ class BoardWriter:
     =============  =================================================================================================
 
     What makes it readable while it is written, and after SIGKILL at any instruction: a word is stored by one
-    machine instruction (a `memoryview` of format 'q'; `struct.pack_into` stores bytes). An entry of a ring is marked
-    void before it is written and gets its mark (number + 1) last, then the count of entries moves. A blob is
-    written to the half that is not valid, then the halves are swapped.
+    machine instruction (a `memoryview` of format 'q'; `struct.pack_into` stores bytes). An entry of a ring gets its
+    mark (number + 1) last, then the count of entries moves; readers leave out the oldest entry, which may be being
+    overwritten. A blob is written to the half that is not valid, then the halves are swapped.
 
-    Not safe: two threads that write one blob at the same time may spoil it until it is written again (the checksum
-    tells). Words that belong together, such as a group's issued and completed, can be of two different moments.
+    Not safe: words that belong together, such as a group's issued and completed, can be of two different moments.
 
     The disk space is reserved at creation: a full disk is an error there, and never a SIGBUS in the training. A
     forked child gets private memory in place of the file.
@@ -176,6 +175,9 @@ class BoardWriter:
         words, self.bytes = view[: WORDS * 8].cast("q"), view
         self._table: dict[str, int] = {}
         self._table_used = 0
+        self.table_full = False
+        self._waiting: dict[str, Any] = {}
+        self._writing = threading.Lock()
         self._call_numbers = itertools.count()
         self._threads: dict[int, int] = {}
         words[W_VERSION], words[W_SIZE], words[W_PID], words[W_START_TICKS] = VERSION, SIZE, os.getpid(), start_ticks
@@ -188,7 +190,21 @@ class BoardWriter:
     # ------------------------------------------------------------ variable parts
 
     def write(self, name: str, value: Any) -> None:
-        """Replace blob `name` by `value` as JSON. Raises ValueError where it does not fit."""
+        """Replace blob `name` by `value` as JSON. Raises ValueError where it does not fit.
+
+        Two threads at once do not wait for each other: who comes second leaves the work to the first.
+        """
+        self._waiting[name] = value
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        while self._waiting and self._writing.acquire(blocking=False):
+            try:
+                self._put(*self._waiting.popitem())
+            finally:
+                self._writing.release()
+
+    def _put(self, name: str, value: Any) -> None:
         data = json.dumps(value, separators=(",", ":"), default=str).encode()
         word, start, capacity = self._places[name]
         if len(data) > capacity:
@@ -202,18 +218,26 @@ class BoardWriter:
         words[word] = half + 1
 
     def intern(self, value: Any) -> int:
-        """The number of a line of the table that says `value`, -1 if the table is full."""
+        """The number of a line of the table that says `value`; -1 if the table is full, or another thread is at it."""
         text = json.dumps(value, separators=(",", ":"))
         number = self._table.get(text)
-        if number is None:
-            number = self._append(text)
-        return number
+        if number is not None:
+            return number
+        if not self._writing.acquire(blocking=False):
+            return -1
+        try:
+            return self._append(text)
+        finally:
+            self._writing.release()
+            self._write_waiting()  # what others, or we, wanted to write meanwhile
 
     def _append(self, text: str) -> int:
         line = text.encode() + b"\n"
         used = self._table_used
         if used + len(line) > TABLE_BYTES:
-            self.problem("the board's table is full: some call sites and shapes are not recorded")
+            if not self.table_full:
+                self.table_full = True
+                self.problem("the board's table is full: some call sites and shapes are not recorded")
             return -1
         self.bytes[TABLE_AT + used : TABLE_AT + used + len(line)] = line
         self._table_used = used + len(line)
@@ -271,9 +295,15 @@ class BoardWriter:
         """This thread has returned from the call it entered."""
         self.words[token[0] + T_CALL] = token[1]
 
-    def inside_call(self) -> bool:
-        """Whether any thread is inside a call."""
-        return any(self.words[slot + T_CALL] for slot in tuple(self._threads.values()))
+    def open_collectives(self, group: int) -> list[int]:
+        """The numbers of the collectives of a group that threads are inside."""
+        words, found = self.words, []
+        for slot in tuple(self._threads.values()):
+            number = words[slot + T_CALL] - 1
+            entry = CALLS_AT + number % CALLS * CALL_WORDS
+            if number >= 0 and words[entry + C_GROUP] == group and words[entry + C_TAG] == NONE:
+                found.append(words[entry + C_SEQ])
+        return found
 
     def _thread_slot(self, ident: int) -> int:
         taken = set(self._threads.values())

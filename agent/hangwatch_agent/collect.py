@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backen
     by_name = {group.name: group for group in groups if group.alive}
     recorded = [collective(entry, by_name) for entry in recorder.entries(backends)]
     if not recorded:
-        return Collectives(reading.heads, _last(reading.calls), reading.open_calls, "board")
+        return Collectives(reading.heads, _last(_retired(reading)), reading.open_calls, "board")
     on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
     joined = [_joined(each, on_board) for each in recorded]
     joined += [call for call in reading.calls if call.op in NOT_RECORDED]
@@ -56,6 +56,14 @@ def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -
         frames=recorded.frames or seen.frames,
         step=seen.step,
     )
+
+
+def _retired(reading: Reading) -> Iterator[Collective]:
+    """The calls on the board, with what the heads say about their completion."""
+    done = {head.name: head.completed for head in reading.heads}
+    for call in reading.calls:
+        known = call.op not in NOT_RECORDED and call.group in done
+        yield replace(call, retired=call.seq <= done[call.group]) if known else call
 
 
 def _last(calls: Iterable[Collective]) -> tuple[Collective, ...]:

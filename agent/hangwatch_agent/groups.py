@@ -81,11 +81,11 @@ class Groups:
 
     def __init__(self, board: BoardWriter) -> None:
         self._board = board
-        self._lock = threading.Lock()  # never waited for: who does not get it leaves the work to who has it
         self.reset()
 
     def reset(self) -> None:
         """Forget every group: this process has a new board."""
+        self._lock = threading.Lock()  # never waited for: who does not get it leaves the work to who has it
         self.slots: list[Group] = []
         self._by_id: dict[int, Group] = {}
         self._made = dict.fromkeys(RECORDERS, 0)

@@ -76,14 +76,8 @@ class FaultTraces:
             self._signal = number
 
     def remove(self) -> None:
-        if self._signal:
-            faulthandler.unregister(self._signal)
-            self._signal = 0
-        if self._enabled:
-            faulthandler.disable()
-            atexit.unregister(self.tidy)
-            self._enabled = False
         self.forget()
+        atexit.unregister(self.tidy)
         self._stacks.unlink(missing_ok=True)
         self.tidy()
 
@@ -94,7 +88,13 @@ class FaultTraces:
                 self._crash.unlink()
 
     def forget(self) -> None:
-        """Close our files, without a word."""
+        """Leave faulthandler as it was, and our files closed but in place: in a forked child they are its parent's."""
+        if self._signal:
+            faulthandler.unregister(self._signal)
+            self._signal = 0
+        if self._enabled:
+            faulthandler.disable()
+            self._enabled = False
         for file in self._files:
             with contextlib.suppress(OSError):
                 file.close()

@@ -138,7 +138,7 @@ class Probe:
             self.context.board.problem(f"no traces by faulthandler: {error}")
         tracer = Tracer(self._run_dir)
         tracer.look()
-        looks = (tracer.look, self.groups.look, self.loader.look_for_left)
+        looks = (tracer.look, self.groups.look, self.loader.look_for_left, self.loader.count)
         self._ticker = Ticker(self.context, self._settings.tick, looks, self.lifecycle.look_for_handled)
         self._ticker.start()
 

@@ -31,7 +31,7 @@ class Steps:
         self.source = NOTHING
         self.count = 0
         self.began_at = 0
-        self.draws = self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
+        self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
 
     @property
@@ -43,7 +43,7 @@ class Steps:
         """A step begins at time `now` (ns). `board.NONE` stands for what is not known."""
         board, number = self._board, self.count
         words, entry = board.words, b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
-        words[entry] = 0
+        # The entry that lay here needs no voiding: readers leave out the oldest, which the next one overwrites.
         groups = self._groups.write_issued(words, entry + b.S_ISSUED)
         # Not word by word: nobody looks into an entry without its mark.
         PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups)
@@ -61,11 +61,10 @@ class Steps:
         self.began_at = now
 
     def publish(self) -> None:
-        """Put times and draws on the board. For the ticker: nobody needs them after each step."""
+        """Put the times on the board. For the ticker: nobody needs them after each step."""
         words = self._board.words
         words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS], words[b.W_LAST_NS] = self._timed, self._total, self._last
         words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
-        words[b.W_DRAWS] = self.draws
         words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
 
     def paused(self) -> None:

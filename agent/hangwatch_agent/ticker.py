@@ -34,6 +34,7 @@ class Ticker:
         self._stop = threading.Event()
         self._pid = os.getpid()
         self._recorder: Recorder | None = None
+        self._estimates = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -96,10 +97,13 @@ class Ticker:
         return confused
 
     def _estimated(self, group: Group, issued: int) -> int:
-        """Completed collectives where the flight recorder is off: what was waited for, and all when a step is over."""
-        self._context.board.problem("torch's flight recorder is off: what is completed is an estimate")
-        words = self._context.board.words
-        if words[b.W_PHASE] in WORKING or self._context.board.inside_call():
+        """Completed collectives where the recorder is off: those before an open one, else all when a step is over."""
+        if not self._estimates:
+            self._estimates = True
+            self._context.board.problem("torch's flight recorder is off: what is completed is an estimate")
+        if inside := self._context.board.open_collectives(group.index):
+            return min(inside) - 1
+        if self._context.board.words[b.W_PHASE] in WORKING:
             return self._context.waited.get(group.index, 0)
         return issued
 

@@ -171,7 +171,7 @@ class CollectivesHook:
             group = context.groups.of(pg)
             seq, raw = self._numbered(pg, group, method)
             shapes, elements = self._described(_tensors(method, args, kwargs))
-            tag = args[2] if method.point_to_point and len(args) > 2 and method.peer != "" else b.NONE
+            tag = args[-1] if method.point_to_point and args else b.NONE
             number = context.board.call(
                 group.index if group else -1, seq, self._op(method.op), shapes, elements, _peer(method, args, group),
                 tag if type(tag) is int else b.NONE, self._site(), context.steps.step, now,
@@ -232,7 +232,9 @@ class CollectivesHook:
     def _op(self, op: str) -> int:
         number = self._ops.get(op)
         if number is None:
-            number = self._ops[op] = self._context.board.intern(op)
+            number = self._context.board.intern(op)
+            if number >= 0:
+                self._ops[op] = number
         return number
 
     def _described(self, tensors: Sequence[Any]) -> tuple[int, int]:
@@ -245,7 +247,9 @@ class CollectivesHook:
             if board.table_free < TABLE_FOR_SITES or len(self._shapes) > 4096:
                 return -1, elements
             dtypes = sorted({DTYPES.get(name := str(dtype).rpartition(".")[2], name) for _, dtype in key})
-            number = self._shapes[key] = board.intern([[list(shape) for shape, _ in key], dtypes])
+            number = board.intern([[list(shape) for shape, _ in key], dtypes])
+            if number >= 0:
+                self._shapes[key] = number
         return number, elements
 
     def _site(self) -> int:
@@ -258,7 +262,9 @@ class CollectivesHook:
         number = self._sites.get(key)
         if number is None:
             frames = [described(frame) for frame in (through, user) if frame is not None]
-            number = self._sites[key] = self._context.board.intern(frames)
+            number = self._context.board.intern(frames)
+            if number >= 0 or self._context.board.table_full:
+                self._sites[key] = number
         return number
 
 

@@ -81,7 +81,7 @@ class GroupsHook:
         alive = any(group.alive for group in groups.slots)
         if alive and not self.ready:
             self._initialised()
-        elif not alive and self.ready and words[b.W_PHASE] != b.DESTROYING:
+        elif not alive and self.ready and words[b.W_PHASE] < b.DESTROYING:
             self.ready = False
             self._context.steps.phase(b.DESTROYED)
 

@@ -40,6 +40,7 @@ class LoaderHook:
         self.slots: list[LoaderSlot] = []
         self._passes: dict[int, Pass] = {}
         self._inside: Pass | None = None
+        self._replaced = 0  # batches of loaders that have lost their slot
         self._settle(None)
 
     def install(self) -> None:
@@ -98,9 +99,7 @@ class LoaderHook:
         def drawing(iterator: Any) -> Any:
             current, entered = None, 0
             try:
-                current = self._passes.get(id(iterator))
-                if current is None or current.iterator() is not iterator:
-                    current = self._late(iterator)
+                current = self._passes.get(id(iterator)) or self._late(iterator)
                 if self._inside is not current:
                     self._inside = current
                     board.words[b.W_LOADER] = current.slot.index
@@ -118,7 +117,6 @@ class LoaderHook:
                     now, words = time_ns(), board.words
                     number = current.drawn
                     current.drawn = words[current.drawn_at] = number + 1
-                    steps.draws += 1
                     words[b.W_PHASE] = b.STEP
                     words[b.W_PHASE_AT] = now
                     if current.training:
@@ -182,6 +180,7 @@ class LoaderHook:
             if index >= b.LOADER_SLOTS:
                 index = next((slot.index for slot in self.slots if slot.idle), b.LOADER_SLOTS - 1)
             found = LoaderSlot(self._context.board, index, grad)
+            self._replaced += sum(slot.draws for slot in self.slots[index : index + 1])
             self.slots[index : index + 1] = [found]
         return found
 
@@ -256,6 +255,10 @@ class LoaderHook:
             self._context.steps.paused()
         if self._board.words[b.W_PHASE] <= b.BETWEEN:  # at the end of a rank its iterators go after it
             self._context.steps.phase(b.STEP if outer and not current.training else b.BETWEEN, now)
+
+    def count(self) -> None:
+        """Put the batches of all loaders on the board. For the ticker."""
+        self._board.words[b.W_DRAWS] = sum(slot.draws for slot in self.slots) + self._replaced
 
     def look_for_left(self) -> None:
         """Persistent workers keep their iterator: a loop has left it when nobody else holds it. For the ticker."""

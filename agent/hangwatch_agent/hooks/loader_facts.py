@@ -56,10 +56,16 @@ class LoaderSlot:
         self.steps_before = -1  # how many steps there were before this loader's first, -1 while it has none
         self.facts: dict[str, Any] = {"index": index, "length": None, "drawn_per_epoch": [], "exhausted_per_epoch": []}
         self._epoch = -1
+        self._finished = 0
         self._loader: weakref.ref[Any] | None = None
         self._dataset = 0
         self._pass: Pass | None = None
         board.words[self.epoch_at], board.words[self.drawn_at], board.words[self.flags_at] = -1, 0, 0
+
+    @property
+    def draws(self) -> int:
+        """Batches drawn in all passes."""
+        return self._finished + (self._pass.drawn if self._pass is not None and self._pass.open else 0)
 
     @property
     def idle(self) -> bool:
@@ -100,6 +106,7 @@ class LoaderSlot:
         if current is not self._pass:
             return
         self.board.words[self.flags_at] |= b.F_EXHAUSTED if exhausted else b.F_LEFT
+        self._finished += current.drawn
         facts = self.facts
         facts["drawn_per_epoch"] = [*facts["drawn_per_epoch"], current.drawn][-MOST_EPOCHS:]
         facts["exhausted_per_epoch"] = [*facts["exhausted_per_epoch"], exhausted][-MOST_EPOCHS:]

@@ -155,7 +155,7 @@ def check_healthy(job: Job, launcher: str) -> None:
         assert [after - before for before, after in itertools.pairwise(issued[2:])] == [1] * 5
         assert reading.problems == ()
         assert reading.exception is None
-    assert not list(job.boards.glob("crash-*"))
+    assert not any(path.stat().st_size for path in job.boards.glob("crash-*"))  # a forked rank leaves it, empty
     for number in range(len(job.started)):
         assert "hangwatch" not in job.log(number)
 
@@ -169,6 +169,27 @@ def test_ranks_of_torchrun_and_not_torchrun_itself(job: Job) -> None:
 def test_ranks_of_spawn_and_not_their_parent(job: Job) -> None:
     job.start(sys.executable, job.script(main=SPAWN))
     check_healthy(job, "spawn")
+
+
+def test_ranks_that_are_forked(job: Job) -> None:
+    fork = SPAWN.replace(
+        "mp.spawn(main, args=(2,), nprocs=2)", "mp.start_processes(main, (2,), 2, start_method='fork')"
+    )
+    job.start(sys.executable, job.script(main=fork))
+    check_healthy(job, "spawn")
+
+
+def test_a_rank_whose_flight_recorder_is_off(job: Job) -> None:
+    script = job.script(end="time.sleep(60) if dist.get_rank() == 1 else dist.barrier()")
+    job.ranks(script, TORCH_FR_BUFFER_SIZE="0")
+    eventually(lambda: [reading.progress.step for reading in job.readings()] == [7, 7])
+    eventually(lambda: job.readings()[0].open_calls)
+
+    def counts() -> list[int]:
+        return [head.issued - head.completed for reading in job.readings() for head in reading.heads]
+
+    eventually(lambda: counts() == [1, 0])
+    assert any("recorder is off" in problem for problem in job.readings()[0].problems)
 
 
 def test_plain_ranks_with_spawned_loader_workers(job: Job) -> None:

@@ -432,3 +432,26 @@ def test_a_full_disk_is_an_error_at_creation(path: Path, monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="No space left"):
         BoardWriter.create(path, IDENTITY)
     assert list(path.parent.iterdir()) == []
+
+
+def test_two_threads_that_write_one_blob_do_not_spoil_it(writer: BoardWriter, path: Path) -> None:
+    import threading
+
+    def write(name: str) -> None:
+        for number in range(300):
+            writer.write("identity", IDENTITY | {"command": f"{name} {number} " + "x" * (number % 90)})
+            writer.intern(f"{name} {number}")
+
+    threads = [threading.Thread(target=write, args=(f"thread {number}",)) for number in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    with reader.BoardReader(path) as opened:
+        assert opened.read().problems == ()
+        assert all(isinstance(line, str) and line.startswith("thread ") for line in opened._lines)

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,12 @@ class Watched:
 
     context: Context
     path: Path
+    publish: list[Callable[[], None]] = field(default_factory=list)  # what the ticker would call
 
     @property
     def reading(self) -> Reading:
-        self.context.steps.publish()
+        for publish in (self.context.steps.publish, *self.publish):
+            publish()
         return board.read_board(self.path)
 
     @property

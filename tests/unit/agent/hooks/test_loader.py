@@ -46,6 +46,7 @@ class Stream(IterableDataset[int]):
 def hook(watched: Watched) -> Iterator[LoaderHook]:
     hook = LoaderHook(watched.context)
     hook.install()
+    watched.publish.append(hook.count)
     yield hook
     hook.remove()
 
