@@ -144,12 +144,30 @@ def between(
 ) -> Divergence:
     """The divergence that happened after step `before` began and ahead of step `after`, both shared by all ranks."""
     name, members = key
+    if before is not None and not all(before in ring for ring in positions.values()):
+        return _some_time_before(key, readings, positions, after, now)
     for step in _steps_between(readings, positions, before, after):
         counts, entry = _counts(name, readings, positions, step)
         if len(set(counts.values())) > 1:
             break
     short, more = sides(counts, {rank: usual(readings[rank].steps, name) for rank in readings})
     return Divergence(name, members, entry.step, entry.epoch, entry.batch, counts, short, more, now)
+
+
+def _some_time_before(
+    key: GroupKey,
+    readings: Mapping[int, Reading],
+    positions: Mapping[int, dict[StepKey, int]],
+    after: StepKey,
+    now: float,
+) -> Divergence:
+    """The rings have turned over since the last look: that it happened is known, and in which step is not."""
+    name, members = key
+    counts = {rank: reading.steps[positions[rank][after]].issued.get(name, 0) for rank, reading in readings.items()}
+    rank, position = next(iter((rank, ring[after]) for rank, ring in positions.items()))
+    entry = readings[rank].steps[position]
+    short, more = sides(counts, {})
+    return Divergence(name, members, entry.step, entry.epoch, entry.batch, counts, short, more, now, exact=False)
 
 
 def _steps_between(

@@ -471,6 +471,7 @@ class Divergence:
     short: tuple[int, ...]
     more: tuple[int, ...] = ()
     seen_at: float = 0.0
+    exact: bool = True  # false: it happened in `step` or before, when nobody looked; `counts` are of all those steps
 
 
 @dataclass(frozen=True)

@@ -186,11 +186,12 @@ def early_exit(case: Case) -> Finding | None:
 
 
 def _batch_left(view: RankView, uneven: Uneven) -> StepName:
-    """The batch in which it left: the last one that it drew."""
-    batch = uneven.drawn[view.rank].count - 1
+    """The first batch that it did not train on: the last one that it drew, if the others work on that one too."""
+    count = uneven.drawn[view.rank].count
+    batch = count if uneven.most > count else max(count - 1, 0)
     steps = view.reading.steps if view.reading is not None else ()
-    step = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, batch)), None)
-    return StepName(uneven.epoch, batch, step) if batch >= 0 else StepName(uneven.epoch)
+    last = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, count - 1)), None)
+    return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))
 
 
 def _now_at(case: Case, rank: int, where: object) -> str:
@@ -220,7 +221,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         f"{case.name(left, capital=True)} stopped training after epoch {epoch}{_now_at(case, first.rank, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
-        step=StepName(epoch, first.step.batch, first.step.step),
+        step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(
             f"{case.name(left)} ended epoch {epoch} and began no other",
             f"{case.name(others)} began epoch {last}",

@@ -46,6 +46,11 @@ class Parting:
     def step(self) -> StepName:
         return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
 
+    @property
+    def when(self) -> str:
+        """`in epoch 0, batch 7 (step 7)`, or `before` it where nobody looked at the very step."""
+        return f"{'in' if self.divergence.exact else 'some time before'} {words.step(self.step)}"
+
 
 @once
 def parting(case: Case) -> Parting | None:
@@ -80,7 +85,9 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
     more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
     ends = (min(divergence.counts.items(), key=_count), max(divergence.counts.items(), key=_count))
-    by_sites, call = _by_sites(case, divergence, ends[0][0], ends[1][0])
+    by_sites, call = Left.UNKNOWN, ""
+    if divergence.exact:
+        by_sites, call = _by_sites(case, divergence, ends[0][0], ends[1][0])
     if 2 * times > counts.total():
         how = Left.SKIPPED if short else Left.EXTRA
         return Parting(divergence, how, short or more, sure=True, call=call)
@@ -293,7 +300,7 @@ def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Findin
     tail = f"; {case.wait_words(others)} elsewhere" if others else ""
     buffers = Within.BUFFERS in lone.now.within
     where = words.at(case.usual_place(others)) if others else ""
-    when = f" in {words.step(found.step)}" if found is not None and not inside else ""
+    when = f" {found.when}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
         case.certainty() if found is not None and found.sure else Certainty.LIKELY,
@@ -321,7 +328,8 @@ def counted(case: Case, found: Parting) -> str:
     for rank, count in sorted(found.divergence.counts.items()):
         by_count.setdefault(count, []).append(rank)
     parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sorted(by_count.items())[:4]]
-    return f"in {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"
+    when = "in" if found.divergence.exact else "in all steps before"
+    return f"{when} {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"
 
 
 # ------------------------------------------------------------------------------------------ skipped
@@ -341,7 +349,7 @@ def skipped_collective(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         case.certainty() if found.sure or found.call else Certainty.LIKELY,
-        f"{case.name(found.who, capital=True)} {what} in {words.step(found.step)}; since then"
+        f"{case.name(found.who, capital=True)} {what} {found.when}; since then"
         f" {'its' if one else 'their'} calls meet the wrong partners.",
         culprits=tuple(case.ranks[rank].culprit() for rank in found.who if rank in case.ranks),
         step=found.step,

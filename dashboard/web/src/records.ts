@@ -289,6 +289,7 @@ export interface Divergence {
   short: number[];
   more: number[];
   seen_at: number;
+  exact: boolean;
 }
 
 export interface Pipe {

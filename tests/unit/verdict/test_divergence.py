@@ -103,6 +103,16 @@ def test_a_rank_that_looks_rarely_still_finds_it_while_the_rings_hold_it() -> No
     assert found.step == 33
 
 
+def test_between_two_looks_the_rings_may_turn_over_and_only_the_step_is_lost() -> None:
+    # GIVEN a skip in step 33, and a look every 25 steps at rings of 16
+    (found,) = run([[3] * 100, [3] * 33 + [2] + [3] * 66, [3] * 100], every=25)
+
+    # THEN who is known, and that it happened before a step
+    assert not found.exact
+    assert found.short == (1,)
+    assert found.step > 33
+
+
 def test_groups_of_one_and_names_used_twice_are_never_compared() -> None:
     alone = [replace(reading(rank, [rank] * 20), heads=(GroupHead("0", (rank,), issued=9),)) for rank in range(3)]
     twice = [
