@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hangwatch.health import HealthWatch
 from hangwatch.records import Incident, Job, Reading, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent import rundir
@@ -30,6 +31,7 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     casebook = Casebook(settings.report_dir, sys.stderr)
     made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook, root=root)
     made.link = _link(settings, job, casebook)
+    made.health = HealthWatch()
     if settings.on_hang == "abort":
         made.on_hang = lambda incident: _abort(made, incident)
     return made

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from hangwatch.diagnosis import diagnose, words
 from hangwatch.divergence import DivergenceWatch
+from hangwatch.health import device_warnings
 from hangwatch.records import (
     CaptureNote,
     Divergence,
@@ -22,8 +23,8 @@ from hangwatch.records import (
     Incident,
     Job,
     Judgement,
-    NodeFacts,
     Launched,
+    NodeFacts,
     RankEvidence,
     Reading,
     Snapshot,
@@ -157,7 +158,7 @@ class Watchdog:
             job=replace(self.job, world_size=self.world_size, launcher=self.job.launcher or _launcher(self.standings)),
             ranks=ranks,
             divergences=self.divergences,
-            warnings=tuple(self.warnings.values()),
+            warnings=(*self.warnings.values(), *device_warnings(taken.nodes, ranks)),
             notes=(*taken.notes, *(CaptureNote("board", False, f"{path.name}: {why}") for path, why in broken.items())),
             last_progress_at=max((each.moved_at for each in self.standings), default=0.0),
             launched=self.launched,

@@ -43,6 +43,11 @@ def last(culprit: int, ranks: int) -> tuple[int, ...]:
     return (ranks - 1,)
 
 
+def all_but_last(culprit: int, ranks: int) -> tuple[int, ...]:
+    """All ranks but the one with the highest number."""
+    return tuple(range(ranks - 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One way to start one script, and the verdict that should follow.
@@ -443,4 +448,53 @@ COLLECTIVES = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*COLLECTIVES, *EXIT)
+HEALTH = (
+    Case(
+        name="forecast",
+        cause="uneven-forecast",
+        script="uneven_forecast.py",
+        culprit=None,
+        culprits=all_but_last,
+        status="warned",
+    ),
+    Case(
+        name="full-copy",
+        cause="sampler-full-copy",
+        script="sampler_full_copy.py",
+        culprit=None,
+        culprits=everyone,
+        status="warned",
+    ),
+    Case(
+        name="same-order",
+        cause="set-epoch-missing",
+        script="set_epoch_missing.py",
+        culprit=None,
+        culprits=everyone,
+        status="warned",
+    ),
+    Case(
+        name="another-world",
+        cause="sampler-world-mismatch",
+        script="sampler_world_mismatch.py",
+        culprit=None,
+        culprits=everyone,
+        status="warned",
+    ),
+    Case(
+        name="slow-rank",
+        cause="straggler",
+        script="straggler.py",
+        status="warned",
+    ),
+    Case(
+        name="slow-data",
+        cause="data-bound",
+        script="data_bound.py",
+        culprit=None,
+        culprits=everyone,
+        status="warned",
+    ),
+)
+
+CASES: tuple[Case, ...] = (*COLLECTIVES, *EXIT, *HEALTH)

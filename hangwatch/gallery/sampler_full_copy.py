@@ -1,7 +1,7 @@
 """A sampler that was written to draw the rare samples more often, and forgets that there are several ranks.
 
-Every rank draws all samples, in the same order, for the seed is the same as well: N GPUs do the work of one, N
-times. With --healthy each rank draws every N-th of them.
+Every rank draws all samples, in the same order, for the seed is the same as well: N GPUs do the work of one,
+N times. With --healthy each rank draws every N-th of them.
 """
 
 from __future__ import annotations

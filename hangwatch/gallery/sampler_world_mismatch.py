@@ -1,6 +1,7 @@
 """A sampler made from the configuration's rank and number of GPUs, which are another run's.
 
-All ranks draw the first share of the data and nobody draws the rest. With --healthy the sampler asks the process group.
+All ranks draw the first share of the data and nobody draws the rest. With --healthy the sampler asks the
+process group.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def main() -> None:
 
     inputs = torch.randn(800, 64)
     dataset = TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
-    told = {} if args.healthy else {"num_replicas": CONFIG["gpus"], "rank": CONFIG["rank"]}
-    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(dataset, **told)
+    replicas, part = (None, None) if args.healthy else (CONFIG["gpus"], CONFIG["rank"])
+    sampler: DistributedSampler[tuple[torch.Tensor, ...]] = DistributedSampler(dataset, replicas, part)
     loader = DataLoader(dataset, batch_size=16, sampler=sampler)
 
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)))

@@ -1,7 +1,7 @@
 """A smoke run of a few batches, over ranks whose shares of the data differ in length.
 
-The run ends long before the epoch does, so nothing goes wrong yet: the real training would hang at the end of its
-first epoch, hours later. With --healthy every rank has the same number of batches.
+The run ends long before the epoch does, so nothing goes wrong yet: the real training would hang at the end of
+its first epoch, hours later. With --healthy every rank has the same number of batches.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def share(rank: int, world_size: int, even: bool) -> TensorDataset:
-    """This rank's part of 12,010 samples: the last rank takes what is left over."""
-    size = 12_010 // world_size
-    start, end = rank * size, (rank + 1) * size
-    if rank == world_size - 1 and not even:
-        end = 12_010
-    inputs = torch.randn(end - start, 64)
+    """This rank's part of the data: 3,000 samples, and the last rank takes what is left over."""
+    size = 3_000 if even or rank < world_size - 1 else 3_007
+    inputs = torch.randn(size, 64)
     return TensorDataset(inputs, inputs.sum(dim=1, keepdim=True))
 
 

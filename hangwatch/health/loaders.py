@@ -1,0 +1,172 @@
+"""Loaders and samplers: unequal lengths, the wrong share of the data, the same order again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..diagnosis.words import plural, step
+from ..diagnosis.words import ranks as named
+from ..records import HealthWarning, LoaderFacts, Reading, StepName
+from .telling import Ranks, purely_data_parallel, warning, world
+
+LEAST_SAMPLES = 16  # fewer may come twice in the same order by chance
+TORCHS_OWN = (
+    "SequentialSampler",
+    "RandomSampler",
+    "DistributedSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+)
+
+
+def uneven_forecast(ranks: Ranks) -> HealthWarning | None:
+    """The ranks' training loaders have different lengths, and their steps wait for each other."""
+    loaders = _alike(ranks)
+    lengths = {rank: loader.length for rank, loader in loaders.items() if loader.length is not None}
+    if len(lengths) < len(loaders) or len(set(lengths.values())) < 2:
+        return None
+    if not _will_be_drawn_whole(loaders) or not all(_waits_for_others(ranks[rank]) for rank in loaders):
+        return None
+    least, most = min(lengths.values()), max(lengths.values())
+    short = [rank for rank, length in lengths.items() if length == least]
+    first, other = min(short), min(rank for rank, length in lengths.items() if length == most)
+    summary = (
+        f"The loader of {named(short)} has {plural(least, 'batch')}, that of rank {other} {most:,}: the job will hang"
+        f" at {_step_of(ranks[first], loaders[first], least)}, unless the loop ends before"
+    )
+    evidence = [f"rank {rank}: {plural(length, 'batch')}" for rank, length in sorted(lengths.items())[:16]]
+    return warning("uneven-forecast", summary, ranks, about=short, evidence=evidence)
+
+
+def sampler_world_mismatch(ranks: Ranks) -> HealthWarning | None:
+    """The samplers' replicas are not the ranks. Where groups are smaller than the job, they need not be."""
+    if not purely_data_parallel(ranks):
+        return None
+    size, samplers = world(ranks), _samplers(ranks)
+    wrong = {rank: each for rank, each in samplers.items() if each.sampler_replicas != size}
+    if wrong:
+        sampler = wrong[min(wrong)]
+        summary = (
+            f"The {sampler.sampler} of {named(wrong)} shares the data among {sampler.sampler_replicas} replicas,"
+            f" but the job has {size} ranks"
+        )
+        return warning("sampler-world-mismatch", summary, ranks, about=wrong)
+    parts = Counter(sampler.sampler_rank for sampler in samplers.values() if sampler.sampler_rank is not None)
+    part, times = max(parts.items(), key=lambda each: each[1], default=(None, 0))
+    if times < 2:
+        return None
+    same = [rank for rank, sampler in samplers.items() if sampler.sampler_rank == part]
+    summary = f"{named(same, capital=True)} draw the same share of the data: each sampler was made for rank {part}"
+    return warning("sampler-world-mismatch", summary, ranks, about=same)
+
+
+def sampler_full_copy(ranks: Ranks) -> HealthWarning | None:
+    """A sampler that knows of several ranks, or is not torch's own, gives all data to each.
+
+    torch's own samplers are left alone: behind them each rank may have a data set of its own.
+    """
+    loaders = _alike(ranks)
+    if len(loaders) < 2 or not purely_data_parallel(ranks):
+        return None
+    if not all(each.drawn and _whole(each) for each in loaders.values()):
+        return None
+    shared = all((each.sampler_replicas or 1) > 1 for each in loaders.values())
+    orders = {each.sampler_indices_hash for each in loaders.values()}
+    same_order = len(orders) == 1 and "" not in orders
+    custom = all(each.sampler not in TORCHS_OWN for each in loaders.values())
+    if not shared and not (custom and same_order):
+        return None
+    sampler = next(iter(loaders.values()))
+    summary = (
+        f"Every rank draws all {sampler.sampler_length:,} samples of {sampler.dataset}: {sampler.sampler} does not"
+        f" divide them among the {world(ranks)} ranks"
+    )
+    evidence = ["all ranks drew the same indices in the same order"] if same_order else []
+    return warning("sampler-full-copy", summary, ranks, evidence=evidence)
+
+
+def set_epoch_missing(ranks: Ranks) -> HealthWarning | None:
+    """A sampler that shuffles by a seed and the epoch gave two epochs in the same order."""
+    repeating = {rank: loader for rank, loader in _samplers(ranks).items() if _repeats(loader)}
+    if not repeating:
+        return None
+    sampler = repeating[min(repeating)].sampler
+    summary = (
+        f"The last two epochs came in the same order on {named(repeating)}: {sampler} shuffles by the epoch it is told"
+    )
+    return warning("set-epoch-missing", summary, ranks, about=repeating)
+
+
+# ---------------------------------------------------------------- what the rules ask
+
+
+def _training(reading: Reading) -> LoaderFacts | None:
+    """The one loader whose batches are the steps; None where there is none, or more than one."""
+    found = [loader for loader in reading.loaders if loader.training and loader.epoch >= 0]
+    return found[0] if len(found) == 1 else None
+
+
+def _alike(ranks: Ranks) -> dict[int, LoaderFacts]:
+    """Every rank's training loader, if all have one, iterated at the same line over the same kind of data; else {}."""
+    found = {rank: loader for rank, reading in ranks.items() if (loader := _training(reading)) is not None}
+    kinds = {(loader.where, loader.dataset) for loader in found.values()}
+    return found if len(found) == len(ranks) and len(kinds) == 1 else {}
+
+
+def _samplers(ranks: Ranks) -> dict[int, LoaderFacts]:
+    """The training loaders whose sampler knows of replicas."""
+    found = {rank: _training(reading) for rank, reading in ranks.items()}
+    return {rank: each for rank, each in found.items() if each is not None and each.sampler_replicas is not None}
+
+
+def _will_be_drawn_whole(loaders: dict[int, LoaderFacts]) -> bool:
+    """No rank has ended this epoch, and the epochs before were alike on all ranks, each drawn to its end."""
+    each = loaders.values()
+    underway = all(not loader.exhausted and not loader.left for loader in each)
+    return (
+        underway
+        and len({loader.drawn_per_epoch for loader in each}) == 1
+        and all(all(x.exhausted_per_epoch) for x in each)
+    )
+
+
+def _waits_for_others(reading: Reading) -> bool:
+    """The last finished step had a collective in it, and is not one that torch's Join evens out."""
+    if len(reading.steps) < 2:
+        return False
+    before, after = reading.steps[-2:]
+    issued = any(count > before.issued.get(group, count) for group, count in after.issued.items())
+    return issued and not _joins(reading)
+
+
+def _joins(reading: Reading) -> bool:
+    """Join's notice: in each forward, torch itself issues an all_reduce of one element from Python."""
+    return any(
+        call.op == "all_reduce" and call.sizes == ((1,),) and call.frames and "/torch/nn/" in call.frames[0].file
+        for call in reading.calls
+    )
+
+
+def _step_of(reading: Reading, loader: LoaderFacts, batch: int) -> str:
+    progress = reading.progress
+    known = progress.batch is not None and progress.epoch == loader.epoch
+    number = progress.step - (progress.batch or 0) + batch if known else None
+    return step(StepName(loader.epoch, batch, number))
+
+
+def _whole(loader: LoaderFacts) -> bool:
+    """The sampler is as long as the data set."""
+    length = loader.sampler_length
+    return length is not None and length == loader.dataset_length and length >= LEAST_SAMPLES
+
+
+def _repeats(loader: LoaderFacts) -> bool:
+    drawn = loader.drawn_per_epoch[-2:]
+    return (
+        loader.shuffle is True
+        and loader.sampler_indices_hash != ""
+        and loader.sampler_indices_hash == loader.previous_indices_hash
+        and (loader.sampler_length or 0) >= LEAST_SAMPLES
+        and len(drawn) == 2
+        and min(drawn) > 1
+    )
