@@ -70,6 +70,7 @@ def create_app(
     _add_routes(app, config)
     _add_handlers(app)
     app.add_middleware(GZipMiddleware, minimum_size=2048, compresslevel=3)
+    app.add_middleware(ingest.Direct)
     app.add_middleware(Guard, config=config, clock=clock)
     return app
 

@@ -70,6 +70,7 @@ class Ingest:
             batch=packed,
             hello=packed if batch.hello is not None else None,
             facts=packed if batch.facts is not None else None,
+            closed=int(batch.closing),
         )
         if before is None or before.boot != batch.boot or before.batch.sequence < batch.sequence:
             job.apply(node)

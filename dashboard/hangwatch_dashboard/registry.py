@@ -15,10 +15,11 @@ from hangwatch_dashboard.bodies import BodyError, Reader
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.config import Limits
 from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob, LiveNode
-from hangwatch_dashboard.store.rows import NodeRow, RunRow
+from hangwatch_dashboard.store.rows import LastRun, NodeRow, RunRow
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import clean, unpack
 
+JOINABLE_S = 4 * LOST_AFTER_S  # a run of which nothing was heard for so long is not joined
 RECENT_S = 600.0  # runs seen within are loaded when the dashboard starts
 NEW_RUNS_PER_MINUTE = 60  # what a stolen ingest token can make
 
@@ -51,6 +52,8 @@ class Registry:
             return await self._join(batch, now)
 
     async def _join(self, batch: NodeBatch, now: float) -> LiveJob:
+        if batch.hello is not None and (job := self._joinable(batch, now)) is not None:
+            return self._joined(batch, job)
         known = await run_in_threadpool(self._store.run_of_boot, batch.node, batch.boot)
         if known is not None and (job := await self.load(known)) is not None and job.id == batch.job:
             self._boots[batch.job, batch.node, batch.boot] = known
@@ -58,36 +61,49 @@ class Registry:
         hello = batch.hello
         if hello is None:
             raise UnknownBootError
+        return self._joined(batch, await self._choose(batch, hello, now))
+
+    def _joined(self, batch: NodeBatch, job: LiveJob) -> LiveJob:
+        if len(job.nodes) >= self._limits.nodes_per_job:
+            raise BodyError(422, f"node: more than {self._limits.nodes_per_job} in one job")
+        self._boots[batch.job, batch.node, batch.boot] = job.key
+        return job
+
+    def _joinable(self, batch: NodeBatch, now: float) -> LiveJob | None:
+        """The run in memory that a node joins without question: it goes on, and has not had this node."""
+        runs = [job for job in self.jobs.values() if job.id == batch.job]
+        last = max(runs, key=lambda job: job.started_at, default=None)
+        if last is None or last.over or batch.node in last.nodes or now - last.last_seen_at > JOINABLE_S:
+            return None
+        return last
+
+    async def _choose(self, batch: NodeBatch, hello: NodeHello, now: float) -> LiveJob:
+        """The run in the store that a node joins, or a new one."""
         self._check_rate(now)
 
-        def choose(last: RunRow | None, nodes: list[NodeRow]) -> RunRow | None:
-            if last is not None and self._continues(last, nodes, batch, hello, now):
+        def choose(last: LastRun | None) -> RunRow | None:
+            if last is not None and self._continues(last, hello, now):
                 return None
             return new_run(batch, hello, now)
 
-        row = await asyncio.wrap_future(self._store.choose_run(choose, batch.job))
-        job = self.jobs.get(row.key) or await self.load(row.key)
+        row = await asyncio.wrap_future(self._store.choose_run(choose, batch.job, batch.node))
+        job = await self.load(row.key)
         assert job is not None
-        if len(job.nodes) >= self._limits.nodes_per_job:
-            raise BodyError(422, f"node: more than {self._limits.nodes_per_job} in one job")
-        self._boots[batch.job, batch.node, batch.boot] = row.key
         return job
 
-    def _continues(self, last: RunRow, nodes: list[NodeRow], batch: NodeBatch, hello: NodeHello, now: float) -> bool:
+    def _continues(self, last: LastRun, hello: NodeHello, now: float) -> bool:
         """Whether a new boot belongs to the last run of its job: another node of it, or the same ranks watched anew."""
-        batches = {row.node: self._reader.read(zlib.decompress(row.batch)) for row in nodes}
-        if batches and all(each.closing for each in batches.values()):
+        if last.nodes and not last.alive:
             return False
-        mine = batches.get(batch.node)
-        if mine is None:
-            return now - last.last_seen_at < 4 * LOST_AFTER_S or not nodes
-        before = {beat.pid for beat in mine.ranks}
+        if last.node is None:
+            return now - last.row.last_seen_at < JOINABLE_S
+        before = {beat.pid for beat in self._reader.read(zlib.decompress(last.node.batch)).ranks}
         return bool(before) and before == {who.pid for who in hello.ranks}
 
     def _check_rate(self, now: float) -> None:
         self._made = [at for at in self._made if now - at < 60]
-        if len(self._made) >= NEW_RUNS_PER_MINUTE * max(1, self._limits.nodes_per_job // 10):
-            raise BodyError(429, "too many new nodes within a minute")
+        if len(self._made) >= NEW_RUNS_PER_MINUTE:
+            raise BodyError(429, "too many new jobs within a minute")
         self._made.append(now)
 
     def live_node(self, batch: NodeBatch, before: LiveNode | None, received_at: float) -> LiveNode:

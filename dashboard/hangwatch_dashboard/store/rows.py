@@ -38,6 +38,17 @@ class NodeRow:
     batch: bytes
     hello: bytes | None = None
     facts: bytes | None = None
+    closed: int = 0
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The last run of a job, as a node that comes finds it: its own row there, how many nodes were and still are."""
+
+    row: RunRow
+    node: NodeRow | None
+    nodes: int
+    alive: int
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hangwatch_dashboard.store import engine as engines
-from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, MessageRow, NodeRow, Page, PartRow, RunRow
+from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, LastRun, MessageRow, NodeRow, Page, PartRow, RunRow
 from hangwatch_dashboard.store.tables import captures, incidents, messages, nodes, parts, runs
 from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.store.writer import Writer
@@ -90,24 +90,33 @@ class Store:
 
     # ------------------------------------------------------------ runs
 
-    def choose_run(self, choose: Callable[[RunRow | None, list[NodeRow]], RunRow | None], id: str) -> Future[RunRow]:
-        """The run that a new boot of a job joins: `choose(last run of the job, its nodes)` gives a new one, or None."""
+    def choose_run(self, choose: Callable[[LastRun | None], RunRow | None], id: str, node: str) -> Future[RunRow]:
+        """The run that a new boot of a node joins: `choose(last run of the job)` gives a new one, or None."""
 
         def write(connection: Connection) -> RunRow:
             if self.is_postgresql:  # two dashboards must not both make a run
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext(:id))"), {"id": id})
-            query = select(runs).where(runs.c.id == id).order_by(runs.c.started_at.desc(), runs.c.key).limit(1)
-            found = connection.execute(query).first()
-            last = _row(RunRow, found) if found else None
-            members = connection.execute(select(nodes).where(nodes.c.run == last.key)).all() if last else []
-            new = choose(last, [_row(NodeRow, row) for row in members])
+            last = self._last_run(connection, id, node)
+            new = choose(last)
             if new is None:
                 assert last is not None
-                return last
+                return last.row
             connection.execute(self._insert(runs).values(**vars(new)).on_conflict_do_nothing())
             return new
 
         return self.writer.submit(write)
+
+    def _last_run(self, connection: Connection, id: str, node: str) -> LastRun | None:
+        query = select(runs).where(runs.c.id == id).order_by(runs.c.started_at.desc(), runs.c.key).limit(1)
+        found = connection.execute(query).first()
+        if found is None:
+            return None
+        own = connection.execute(select(nodes).where(nodes.c.run == found.key, nodes.c.node == node)).first()
+        counts = select(sa.func.count(), sa.func.coalesce(sa.func.sum(nodes.c.closed), 0)).where(
+            nodes.c.run == found.key
+        )
+        there, closed = connection.execute(counts).one()
+        return LastRun(_row(RunRow, found), _row(NodeRow, own) if own else None, there, there - closed)
 
     def put_run(self, key: str, **values: Any) -> Future[Any]:
         """Changes some columns of a run."""

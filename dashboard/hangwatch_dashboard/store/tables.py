@@ -45,6 +45,7 @@ nodes = Table(
     Column("batch", LargeBinary, nullable=False),
     Column("hello", LargeBinary),  # the last batch that had a hello
     Column("facts", LargeBinary),  # the last batch that had facts
+    Column("closed", Integer, nullable=False, server_default="0"),  # 1 after the node's goodbye
     Index("nodes_by_received", "received_at"),
 )
 

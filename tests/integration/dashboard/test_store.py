@@ -42,7 +42,7 @@ def run(key: str = "r", last_seen_at: float = 1.0, **values: object) -> RunRow:
 
 
 def join(store: Store, row: RunRow) -> None:
-    store.choose_run(lambda last, nodes: row, row.id).result()
+    store.choose_run(lambda last: row, row.id, "n").result()
 
 
 def test_the_migrations_make_the_tables(database: str) -> None:

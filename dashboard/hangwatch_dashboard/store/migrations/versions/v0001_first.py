@@ -42,6 +42,7 @@ def upgrade() -> None:
         sa.Column("batch", sa.LargeBinary, nullable=False),
         sa.Column("hello", sa.LargeBinary),
         sa.Column("facts", sa.LargeBinary),
+        sa.Column("closed", sa.Integer, nullable=False, server_default="0"),
     )
     op.create_index("nodes_by_received", "nodes", ["received_at"])
     op.create_table(
