@@ -48,7 +48,13 @@ def command(
     if healthy and not case.healthy_args:
         raise ValueError(f"{case.name} has no healthy look-alike")
     culprit = case.culprit if culprit is None else culprit
-    words = {"ranks": ranks, "port": port or _free_port(), "culprit": 0 if culprit is None else culprit}
+    words = {
+        "ranks": ranks,
+        "last": ranks - 1,
+        "port": port or _free_port(),
+        "other_port": _free_port(),
+        "culprit": 0 if culprit is None else culprit,
+    }
     script = [str(HERE / case.script), *(case.healthy_args if healthy else case.args)]
     if culprit is not None:
         script += ["--culprit", str(culprit)]

@@ -92,6 +92,115 @@ class Case:
     after: float = 12.0
 
 
+START = (
+    Case(
+        name="rank-not-started",
+        cause="rendezvous-missing-ranks",
+        script="rendezvous_missing_ranks.py",
+        launcher="plain",
+        launch=("--omit={culprit}",),
+        healthy_launch=(),
+    ),
+    Case(
+        name="spawn-count",
+        cause="rendezvous-missing-ranks",
+        script="rendezvous_spawn_count.py",
+        ranks=3,
+        launcher="spawn",
+        culprit=None,
+        culprits=last,
+    ),
+    Case(
+        name="master-port-differs",
+        cause="rendezvous-unreachable-master",
+        script="rendezvous_unreachable_master.py",
+        launcher="plain",
+        launch=("--set={culprit}:MASTER_PORT={other_port}",),
+        healthy_launch=(),
+    ),
+    Case(
+        name="master-unknown",
+        cause="rendezvous-unreachable-master",
+        script="rendezvous_unreachable_master.py",
+        launcher="plain",
+        launch=("--set={culprit}:MASTER_ADDR=node-0.invalid",),
+        healthy_launch=(),
+    ),
+    Case(
+        name="port-taken",
+        cause="rendezvous-port-conflict",
+        script="rendezvous_port_conflict.py",
+        launcher="spawn",
+        culprit=None,
+        culprits=nobody,
+        process="other",
+    ),
+    Case(
+        name="rank-typed-twice",
+        cause="rendezvous-duplicate-rank",
+        script="rendezvous_duplicate_rank.py",
+        ranks=4,
+        min_ranks=3,
+        launcher="plain",
+        launch=("--twice={culprit}", "--omit={last}"),
+        healthy_launch=(),
+    ),
+    Case(
+        name="rank-left-over",
+        cause="rendezvous-duplicate-rank",
+        script="rendezvous_duplicate_rank.py",
+        launcher="plain",
+        launch=("--twice={culprit}",),
+        healthy_launch=(),
+    ),
+    Case(
+        name="second-node-missing",
+        cause="node-not-started",
+        script="node_not_started.py",
+        launch=("--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=run"),
+        healthy_launch=(
+            "--nnodes=1:2",
+            "--rdzv-conf=last_call_timeout=6",
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=127.0.0.1:{port}",
+            "--rdzv-id=run",
+        ),
+        culprit=None,
+        culprits=nobody,
+        process="launcher",
+    ),
+    Case(
+        name="died-before-init",
+        cause="rank-died-before-init",
+        script="rank_died_before_init.py",
+        launcher="plain",
+    ),
+    Case(
+        name="new-group-members",
+        cause="new-group-mismatch",
+        script="new_group_mismatch.py",
+        ranks=3,
+        where="main",
+    ),
+    Case(
+        name="new-group-order",
+        cause="new-group-mismatch",
+        script="new_group_mismatch.py",
+        args=("--kind", "order"),
+        ranks=3,
+        where="make_groups",
+    ),
+    Case(
+        name="stale-lock",
+        cause="stale-file-lock",
+        script="stale_file_lock.py",
+        culprit=None,
+        culprits=nobody,
+        process="other",
+        where="prepare",
+    ),
+)
+
 EXIT = (
     Case(
         name="exit-heartbeat-thread",
@@ -497,4 +606,4 @@ HEALTH = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*COLLECTIVES, *EXIT, *HEALTH)
+CASES: tuple[Case, ...] = (*START, *COLLECTIVES, *EXIT, *HEALTH)

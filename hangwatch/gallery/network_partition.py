@@ -100,7 +100,7 @@ def main() -> int:
     parser.add_argument("--culprit", type=int, default=1, help="the host that loses its cable")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--port", type=int, default=29505)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--cut-after", type=float, default=2.0)
     parser.add_argument("--healthy", action="store_true")
     args = parser.parse_args()
