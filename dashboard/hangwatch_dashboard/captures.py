@@ -87,8 +87,8 @@ class Captures:
         if capture is None and not part.request:
             await self.ask(job, f"{part.node} took evidence by itself", now)
             capture = job.capture
-        if capture is None or part.request not in ("", capture.row.id):
-            return  # too late: that capture is judged
+        if capture is None or part.request not in ("", capture.row.id) or part.node not in capture.row.nodes_asked:
+            return  # too late: that capture is judged; or nobody has asked this node
         offset = job.nodes[part.node].clock.offset if part.node in job.nodes else 0.0
         row = PartRow(capture.row.id, part.node, now, offset, zlib.compress(body, 1))
         await asyncio.wrap_future(self._store.put_part(row))

@@ -15,6 +15,7 @@ from hangwatch import stack_tree, wire
 from hangwatch.records import Certainty, Incident, Judgement, Progress, Status
 from hangwatch.report.incident import recovered
 from hangwatch_dashboard import judge
+from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.notice import QUICK_S
@@ -64,9 +65,10 @@ class Incidents:
 
     async def from_node(self, job: LiveJob, found: Incident, node: str) -> str:
         """Takes an incident that a node has judged by itself. Returns the id under which it is kept, or ""."""
+        await self._check_owner(job, found.id, node)
         known, by_node = await self._open(job)
         alone = job.on_one_node
-        if not alone and known is not None and (known.id != found.id or not by_node):
+        if not alone and known is not None and (known.id != found.id or by_node != node):
             return known.id  # the job's incident is there, or is of all nodes together by now
         if not alone and known is None and await self._told_before(job, found):
             return ""
@@ -79,6 +81,13 @@ class Incidents:
         wait_s = 0.0 if alone else MERGE_S
         await self.keep(job, judge.head_of(found), document, change=change, by_node=node, wait_s=wait_s)
         return found.id
+
+    async def _check_owner(self, job: LiveJob, id: str, node: str) -> None:
+        """Raises BodyError if an incident of this name is there and is somebody else's."""
+        row = await run_in_threadpool(self._store.incident, id)
+        if row is None or (row.run == job.key and unpack(row.summary).get("judged_by") in ("", node)):
+            return
+        raise BodyError(422, "incident.id: another node's incident has this name")
 
     async def _told_before(self, job: LiveJob, found: Incident) -> bool:
         """Whether this is an old incident out of a spool, of a hang that is known already."""

@@ -341,3 +341,29 @@ def test_silence_is_a_state(dashboard: Dashboard, pair: Pair, monkeypatch: pytes
     monkeypatch.setattr(live, "LOST_AFTER_S", 0.3)
     dashboard.send(pair[0])
     dashboard.until(lambda: dashboard.job["state"] == "silent")
+
+
+def test_nobody_overwrites_another_nodes_incident(dashboard: Dashboard) -> None:
+    owner = FakeNode(ranks=(0, 1, 2, 3))
+    dashboard.send(owner)
+    assert dashboard.post("incident", owner.incident(uneven_steps())).status_code == 200
+    false = replace(uneven_steps(), verdict=replace(uneven_steps().verdict, summary="false"))
+    same_job, other_job = FakeNode("thief", (0,)), FakeNode("thief", (0, 1, 2, 3), job="other")
+    for thief in (same_job, other_job):
+        dashboard.send(thief)
+        assert dashboard.post("incident", thief.incident(false)).status_code == 422
+    assert dashboard.get("/incidents/3f2a")["verdict"]["summary"] == uneven_steps().verdict.summary
+
+
+def test_evidence_of_a_node_that_was_not_asked_is_not_taken(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    request = asked(dashboard, pair[0])
+    thief = FakeNode("thief", (0, 1, 2, 3))
+    dashboard.send(thief)
+    dashboard.post("capture", thief.capture(replace(part_of(thief), ranks=()), request))
+    dashboard.post("capture", pair[0].capture(part_of(pair[0]), request))
+    answer(dashboard, pair[1])
+    dashboard.until(lambda: judge.seen)
+    assert "thief" not in {facts.host for facts in judge.seen[0].nodes if not facts.ranks}
