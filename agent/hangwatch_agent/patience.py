@@ -31,4 +31,5 @@ def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float
 def _long_stage(reading: Reading) -> bool:
     first_step = reading.progress.step <= 0 and reading.progress.optimizer_steps <= 1
     raw_collectives = reading.progress.step < 0 and reading.progress.calls > 0
-    return reading.phase == Phase.EVAL or (first_step and not raw_collectives)
+    first_batch = reading.phase == Phase.DATA and reading.progress.draws == 0
+    return reading.phase == Phase.EVAL or first_batch or (first_step and not raw_collectives)

@@ -23,6 +23,8 @@ NO_SHARED_MEMORY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 NO_DESCRIPTORS = re.compile(r"too many open files|received \d+ items of ancdata|EMFILE|errno: ?24\b", re.IGNORECASE)
+NOTICED_S = 3.0  # until then gloo's ranks have noticed that a peer is gone, and fail too
+LOW_LIMIT = 4096  # of open files: with many workers and many tensors to a batch that is not much
 NEAR = 0.95  # of the limit of open descriptors
 SHM_LEFT = 0.02  # share of /dev/shm below which it counts as full
 SHM_LEFT_BYTES = 1 << 20
@@ -53,6 +55,9 @@ def file_descriptors_exhausted(case: Case) -> Finding | None:
     """A rank or one of its workers is at its limit of open files."""
     hit = [view for view in case if NO_DESCRIPTORS.search(_error(view))]
     near = [(each.view, facts) for each in _feedings(case) for facts in each.processes if _is_near(facts)]
+    lost = [each for each in _feedings(case) if each.lost_batch and any(_is_low(worker) for worker in each.workers)]
+    if lost and not hit and not near:
+        return _lost_for_want_of_descriptors(case, lost)
     if not hit and not near:
         return None
     counts = [
@@ -68,6 +73,25 @@ def file_descriptors_exhausted(case: Case) -> Finding | None:
         Certainty.PROVEN if hit else Certainty.LIKELY,
         counts,
     )
+
+
+def _is_low(worker: Worker) -> bool:
+    """A low limit, and the thread that hands descriptors on is gone."""
+    limit = worker.facts.descriptor_limit
+    return limit is not None and limit <= LOW_LIMIT and worker.cannot_serve
+
+
+def _lost_for_want_of_descriptors(case: Case, lost: list[Feeding]) -> Finding:
+    hit = [(each, worker) for each in lost for worker in each.workers if _is_low(worker)]
+    sentences = [
+        f"worker {worker.name} of rank {each.view.rank} (pid {worker.pid}) may open {worker.facts.descriptor_limit:,}"
+        " files, and its thread that hands descriptors on has ended"
+        for each, worker in hit[: words.SHOWN]
+    ]
+    sentences.append("all workers wait for work, although a batch is awaited: it was lost on its way")
+    what = "a batch was lost on its way, as happens when a worker has no file descriptors left"
+    views = [each.view for each in lost]
+    return _resource(case, "file-descriptors-exhausted", views, what, Certainty.LIKELY, sentences)
 
 
 def loader_worker_died(case: Case) -> Finding | None:
@@ -127,13 +151,18 @@ def _resource(
 
 
 def _after_an_error(case: Case, views: list[RankView]) -> Status | None:
-    """The job comes down, unless others wait for the rank and nobody ends them."""
+    """The job comes down, unless others still wait for a rank that has been dead for a while."""
     raised = [view for view in views if view.dead or _error(view)]
     if not raised:
         return None
     others = [view for view in case if view not in views and not view.dead]
-    held = any(view.rank in case.blocked for view in others)
+    held = any(view.rank in case.blocked for view in others) and all(_long_dead(case, view) for view in raised)
     return Status.HUNG if held and launcher_of(case) not in ENDS_THE_OTHERS else Status.FAILED
+
+
+def _long_dead(case: Case, view: RankView) -> bool:
+    ended = view.evidence.ended_at
+    return view.dead and ended is not None and case.snapshot.taken_at - ended > NOTICED_S
 
 
 def _error(view: RankView) -> str:
@@ -241,7 +270,7 @@ def loader_worker_blocked(case: Case) -> Finding | None:
     ranks = [each.view.rank for each in feeding]
     each, worker = blamed[0]
     works = any(worker.works for _, worker in blamed)
-    sample = f" on sample {worker.sample}" if worker.sample else ""
+    sample = f" on {worker.task}" if worker.task else ""
     return Finding(
         "loader-worker-blocked",
         Certainty.LIKELY,

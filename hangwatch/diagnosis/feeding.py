@@ -10,8 +10,9 @@ from functools import cached_property
 from ..records import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts, ThreadStack
 from ..stacks import Doing, activity, name_of, origin, user_frame
 from . import words
-from .case import IDLE_CPU_S, RankView
+from .case import RankView
 
+IDLE_CPU_S = 0.05  # of a worker that waits; on a busy machine one that computes gets little
 QUIET_IO = 64 << 10  # bytes between two samples; a worker writes nothing for us
 _LOOP = ("_worker_loop", "torch/utils/data/_utils/worker.py")
 
@@ -36,8 +37,12 @@ class Worker:
         return self.evidence.facts.state
 
     @property
-    def sample(self) -> str | None:
-        return self.evidence.sample
+    def task(self) -> str:
+        """ "sample 17", "samples [16, 17]", "batch 4" of a stream; "" where it is not known."""
+        sample = self.evidence.sample or ""
+        if not sample or sample.startswith("batch"):
+            return sample
+        return f"samples {sample}" if sample.startswith("[") else f"sample {sample}"
 
     @property
     def name(self) -> str:
@@ -98,14 +103,25 @@ class Worker:
         if self.dead or self.state in ("T", "t"):
             return False
         facts = self.facts
-        if (facts.cpu_delta_s or 0) > IDLE_CPU_S or (facts.io_delta_bytes or 0) > QUIET_IO:
+        if self.computes or (facts.io_delta_bytes or 0) > QUIET_IO:
             return True
         return bool(self.evidence.earlier_stacks) and not self.steady
+
+    @property
+    def computes(self) -> bool:
+        """It uses the processor, or would if one were free."""
+        facts = self.facts
+        return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
 
     @property
     def delivered(self) -> bool:
         """It has put a batch into its queue before: the first one starts the queue's feeder thread."""
         return any(stack.name.startswith("QueueFeeder") for stack in self.evidence.stacks)
+
+    @property
+    def cannot_serve(self) -> bool:
+        """It has passed descriptors on before, and the thread that does so has ended: it met an error."""
+        return self.delivered and not any("_serve" in stack.name for stack in self.evidence.stacks)
 
     @property
     def alone(self) -> bool:
@@ -155,7 +171,7 @@ class Worker:
     @property
     def how_stuck(self) -> str:
         facts = self.facts
-        if (facts.cpu_delta_s or 0) > IDLE_CPU_S:
+        if self.computes and facts.cpu_delta_s is not None:
             return f"it uses the processor ({facts.cpu_delta_s:.1f} s in the last second)"
         if (facts.io_delta_bytes or 0) > QUIET_IO:
             return "it reads or writes"
@@ -230,6 +246,12 @@ class Feeding:
         return still or self.busy
 
     @property
+    def lost_batch(self) -> bool:
+        """A batch is awaited, and every worker waits for work: it was lost on its way."""
+        living = [worker for worker in self.workers if not worker.dead]
+        return bool(living) and self.view.steady and all(worker.idle and worker.steady for worker in living)
+
+    @property
     def in_trouble(self) -> bool:
         return bool(self.busy or self.dead)
 
@@ -266,7 +288,7 @@ class Feeding:
 
     def evidence(self, worker: Worker) -> Iterator[str]:
         """What is known of one worker, as sentences."""
-        sample = f", on sample {worker.sample}" if worker.sample else ""
+        sample = f", on {worker.task}" if worker.task else ""
         state = f"in state {worker.state}" if worker.frozen else "busy"
         yield f"worker {worker.name} of rank {self.view.rank} (pid {worker.pid}) is {state} at {worker.place}{sample}"
         if worker.facts.cpu_delta_s is not None and not worker.frozen:

@@ -306,9 +306,8 @@ def _late_evidence(arrivals: Arrivals) -> Iterable[str]:
         yield f"pid {each.pid}, which was started as rank {each.rank}, lives and has not imported torch yet"
 
 
-GONE: tuple[Rule, ...] = (port_conflict, rank_died_before_init)
+GONE: tuple[Rule, ...] = (port_conflict, duplicate_rank, rank_died_before_init)
 RULES: tuple[Rule, ...] = (
-    duplicate_rank,
     node_not_started,
     stale_file_lock,
     unreachable_master,

@@ -38,3 +38,8 @@ def test_every_false_alarm_makes_it_more_patient() -> None:
 def test_a_program_that_is_over_may_linger_for_a_while() -> None:
     over = reading(phase=Phase.ATEXIT, times=StepTimes(steps=9, slowest_recent_s=40.0))
     assert patience(over, Settings(linger_after=7.0)) == 7.0
+
+
+def test_the_first_batch_is_given_time_although_ddp_has_called_collectives_before() -> None:
+    first = reading(phase=Phase.DATA, progress=Progress(step=-1, calls=3))
+    assert patience(first, SETTINGS) == 50.0
