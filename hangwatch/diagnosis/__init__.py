@@ -7,7 +7,7 @@ before any counting, an earlier step before a later one, a cause inside the rank
 from __future__ import annotations
 
 from ..records import Judgement, Snapshot
-from . import code, collectives, data, device, exceptions, exit, loops, outside, processes, start, steps
+from . import code, collectives, data, device, endings, exceptions, exit, loops, outside, processes, start, steps
 from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
@@ -20,6 +20,7 @@ ORDER: tuple[Rule, ...] = (
     *data.GONE,
     *collectives.GONE,
     *steps.GONE,
+    *endings.GONE,
     *exit.GONE,
     *processes.GONE,
     *exceptions.RULES,
@@ -34,6 +35,7 @@ ORDER: tuple[Rule, ...] = (
     *code.RULES,
     *device.RULES,
     *outside.RULES,
+    *processes.LAST,
 )
 
 

@@ -118,6 +118,11 @@ class RankView:
         return self.over if code is None or code == -signal.SIGABRT else code == 0
 
     @property
+    def raised(self) -> bool:
+        """An uncaught exception is on its way out, or has ended it."""
+        return self.reading is not None and self.reading.exception is not None and self.reading.exception.fatal
+
+    @property
     def cpu(self) -> float | None:
         return self.evidence.process.cpu_delta_s if self.evidence.process is not None else None
 
@@ -265,6 +270,11 @@ class Case:
     def _left(view: RankView) -> bool:
         ending = view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD, Doing.QUEUE_FEEDER)
         return view.phase in OVER and view.phase is not Phase.DESTROYED and ending and view.steady
+
+    @property
+    def came_down(self) -> bool:
+        """A rank has died, or is dying of an error."""
+        return any((view.dead and not view.finished) or view.raised for view in self)
 
     # -------------------------------------------------------------- who waits
 

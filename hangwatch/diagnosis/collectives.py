@@ -61,17 +61,13 @@ def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
         if entry.group is not None and entry.seq:
             seen[id(entry.group), entry.seq] = entry.group
     for view in case:
-        if view.dead or _raised(view):
+        if view.dead or view.raised:
             seen.update(
                 {(id(group), group.issued(view.rank) or 0): group for group in case.ledger.groups_of(view.rank)}
             )
     for (_, seq), group in seen.items():
         if seq > 0:
             yield group, seq
-
-
-def _raised(view: RankView) -> bool:
-    return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
 
 
 def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
@@ -89,17 +85,17 @@ def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
     sides = differing(calls)
     majority = _odd_ones(sides)
-    odd = majority or _unlike_before(case, calls)
+    odd = majority or _unlike_before(case, calls) or sorted(rank for ranks in sides.values() for rank in ranks)
     texts = [
         f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}{words.at(_where(case, ranks[0], calls))}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
     ]
-    ended = [rank for rank in calls if rank in case.ranks and (case.ranks[rank].dead or _raised(case.ranks[rank]))]
+    ended = [rank for rank in calls if rank in case.ranks and (case.ranks[rank].dead or case.ranks[rank].raised)]
     step = next((case.ranks[rank].step for rank in odd or calls if rank in case.ranks), StepName())
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
         "collective-mismatch",
-        Certainty.PROVEN if not ended and case.deadlocked and odd == majority else Certainty.LIKELY,
+        Certainty.PROVEN if not ended and case.deadlocked and majority else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
         culprits=tuple(case.ranks[rank].culprit(_where(case, rank, calls)) for rank in odd),
         victims=tuple(rank for rank in calls if rank not in odd),
@@ -243,7 +239,7 @@ RULES: tuple[Rule, ...] = (collective_mismatch, point_to_point_deadlock, group_o
 
 def aborted_by_mismatch(case: Case) -> Finding | None:
     """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes)."""
-    if not any((view.dead and not view.finished) or _raised(view) for view in case):
+    if not any((view.dead and not view.finished) or view.raised for view in case):
         return None
     found = collective_mismatch(case)
     return found if found is not None and found.status is Status.FAILED else None

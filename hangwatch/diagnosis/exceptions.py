@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from ..records import Certainty, ExceptionFacts, Status
-from ..stacks import user_frame
+from ..stacks import origin, user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .processes import CONSEQUENCE, STOPPED_BY_A_PERSON
+
+SAME_MOMENT_S = 0.5
 
 
 def exception_on_one_rank(case: Case) -> Finding | None:
@@ -26,7 +28,13 @@ def own_error(view: RankView) -> ExceptionFacts | None:
     error = view.reading.exception if view.reading is not None else None
     if error is None or error.type in STOPPED_BY_A_PERSON or CONSEQUENCE.search(f"{error.type} {error.message}"):
         return None
-    return error  # one that is not fatal was being handled when the rank came to stand still
+    return error if error.fatal or _is_pending(view, error) else None
+
+
+def _is_pending(view: RankView, error: ExceptionFacts) -> bool:
+    """It is the user's, and the rank has done nothing since it was seen: it is being handled while the rank waits."""
+    own = any(origin(frame.file) in ("user", "package") for frame in error.frames)
+    return own and view.reading is not None and error.at >= view.reading.progress.at - SAME_MOMENT_S
 
 
 def _handles(view: RankView) -> bool:

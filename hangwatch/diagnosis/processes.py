@@ -25,8 +25,8 @@ def rank_died(case: Case) -> Finding | None:
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
-    if first is None:
-        return None
+    if first is None or (_is_consequence(first) > 1 and any(view.finished for view in case)):
+        return None  # nobody died by himself: the peers of one who had ended failed
     after = [view.rank for view in dead if view is not first]
     survivors = [view for view in case if not view.dead and not _failing(view)]
     how = end_of(first.evidence.process)
@@ -89,6 +89,26 @@ def _first(dead: list[RankView]) -> RankView | None:
     if not dead:
         return None
     return min(dead, key=lambda view: (_is_consequence(view), death_time(view), view.rank))
+
+
+def ended_by_peers(case: Case) -> Finding | None:
+    """Ranks failed only because others had ended before them, as they should or for a reason that nobody saw."""
+    dead = [view.rank for view in case if (view.dead and not view.finished) or view.raised]
+    ended = [view.rank for view in case if view.finished]
+    if not dead or not ended or case.blocked:
+        return None
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(dead, capital=True)} failed because {case.name(ended)} had ended before:"
+        " why they did not end together is not known.",
+        victims=tuple(dead),
+        step=case.furthest_step(dead),
+        evidence=tuple(
+            f"rank {rank} {end_of(case.ranks[rank].evidence.process)}" for rank in (*ended, *dead)[: words.SHOWN]
+        ),
+        status=Status.FAILED,
+    )
 
 
 def _is_consequence(view: RankView) -> int:
@@ -171,3 +191,4 @@ def _waiting_for(case: Case, culprits: list[int]) -> str:
 
 
 GONE = (rank_died, rank_frozen)
+LAST = (ended_by_peers,)

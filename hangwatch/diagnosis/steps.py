@@ -149,12 +149,13 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         return None
     counts = Counter(cadences.values())
     usual, times = counts.most_common(1)[0]
-    odd = [rank for rank, found in cadences.items() if found != usual] if 2 * times > len(cadences) else []
+    majority = 2 * times > len(cadences)
+    odd = [rank for rank, found in cadences.items() if found != usual or not majority]
     by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
     return Finding(
         "gradient-sync-mismatch",
-        case.certainty() if odd else Certainty.LIKELY,
+        case.certainty() if majority else Certainty.LIKELY,
         f"The ranks synchronise their gradients at different intervals: {words.listed(sides)}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
@@ -340,7 +341,7 @@ def skipped_collective(case: Case) -> Finding | None:
     found = parting(case)
     if found is None:
         return _skipped_by_site(case)
-    if not case.blocked:
+    if not case.blocked and not case.came_down:
         return None
     if found.how is not Left.SKIPPED or not found.who:
         return _somebody_differs(case, found)

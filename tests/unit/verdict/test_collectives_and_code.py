@@ -23,7 +23,7 @@ from hangwatch.records import (
     Status,
     ThreadStack,
 )
-from tests.unit.simulator import SCRIPT, TORCH, Action, Call, Die, Draw, Leave, Peer, Stall, Stop, World
+from tests.unit.simulator import SCRIPT, TORCH, Action, Call, Die, Draw, Leave, LoopEnd, Peer, Stall, Stop, World
 
 Program = list[Action]
 Groups = dict[str, list[tuple[int, ...]]]
@@ -207,6 +207,50 @@ def test_a_stopped_rank_is_frozen_and_the_fix_is_a_command() -> None:
     assert judgement.verdict.cause == "rank-frozen"
     assert judgement.verdict.fix == "kill -CONT 4002"
     assert judgement.status is Status.HUNG
+
+
+def data_parallel(batches: int) -> Program:
+    return [action for batch in range(batches) for action in (Draw(0, batch), Call(line=12, via="gradients"))]
+
+
+def test_ranks_that_fail_because_one_has_ended_are_not_to_blame_for_it() -> None:
+    # GIVEN a rank that ran out of data and ended well, and others that fail with "connection closed" because of it
+    short = [*data_parallel(4), LoopEnd(), Leave(), Die(0)]
+    snapshot = World([data_parallel(5), short, data_parallel(5)]).run().snapshot()
+    gone = ProcessFacts(4001, "X", exit_code=0)
+    snapshot = changed(snapshot, 1, lambda e: replace(e, process=gone, stacks=()))
+    closed = replace(error("Connection closed by peer", fatal=True), type="RuntimeError")
+    for rank in (0, 2):
+        snapshot = changed(snapshot, rank, with_error(closed))
+        failed = ProcessFacts(4000 + rank, "X", exit_code=1)
+        snapshot = changed(snapshot, rank, lambda e, failed=failed: replace(e, process=failed, stacks=()))  # type: ignore[misc]
+
+    # THEN the one that ran out of data is
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert blamed(judgement) == [1]
+    assert judgement.status is Status.FAILED
+
+
+def test_an_abort_after_a_skipped_step_is_the_skips_fault() -> None:
+    usual, odd = data_parallel(9), [*data_parallel(4), Draw(0, 4), *(Draw(0, batch) for batch in range(5, 9))]
+    snapshot = World([usual, odd, usual]).run().snapshot()
+    aborted = ProcessFacts(4000, "X", exit_code=-6)
+    judgement = diagnose(changed(snapshot, 0, lambda e: replace(e, process=aborted, stacks=())))
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed(judgement) == [1]
+    assert judgement.verdict.step.batch == 4
+
+
+def test_a_failure_after_an_end_that_nobody_can_explain_blames_nobody() -> None:
+    snapshot = world([Call(line=12)], [Leave(), Die(0)])
+    closed = replace(error("Connection reset by peer", fatal=True), type="RuntimeError")
+    snapshot = changed(snapshot, 0, with_error(closed))
+    snapshot = changed(snapshot, 0, lambda e: replace(e, process=ProcessFacts(4000, "X", exit_code=1), stacks=()))
+    ended = ProcessFacts(4001, "X", exit_code=0)
+    judgement = diagnose(changed(snapshot, 1, lambda e: replace(e, process=ended, stacks=())))
+    assert blamed(judgement) == []
+    assert judgement.status is Status.FAILED
 
 
 # ------------------------------------------------------------------------------------------ in code
