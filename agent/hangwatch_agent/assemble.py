@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.health import HealthWatch
-from hangwatch.records import Incident, Job, Reading, Snapshot
+from hangwatch.records import Incident, Job, Reading, Snapshot, Status
 from hangwatch.settings import Settings
 from hangwatch_agent import rundir
 from hangwatch_agent.abort import end_ranks
@@ -117,6 +117,8 @@ def _reread(target: Target) -> Reading | None:
 
 def _abort(made: Watchdog, incident: Incident) -> None:
     """End the job in a thread: the watchdog goes on looking, so that a restarted job is watched too."""
+    if incident.status is Status.FAILED:
+        return  # it comes down by itself
     culprits = [who.pid for who in incident.verdict.culprits if who.pid is not None]
     made.aborted = True
 

@@ -37,6 +37,7 @@ PASSED_ON = (
     signal.SIGUSR2,
     signal.SIGWINCH,
 )
+ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 BOOTSTRAP = Path(__file__).parent / "bootstrap"  # its sitecustomize arms the probe
 ABORTED = 75  # the exit code after --on-hang abort
 
@@ -61,11 +62,16 @@ class Child:
         self.pid = self.process.pid
         self._orphans = Orphanage(besides=self.pid)
 
-    def wait(self) -> int:
-        """Pass signals on until the command has ended. Returns its exit code, negative for a signal."""
+    def wait(self, dismissed: Callable[[], None] = lambda: None) -> int:
+        """Pass signals on until the command has ended. Returns its exit code, negative for a signal.
+
+        `dismissed` is called when somebody asks the command to end.
+        """
         while self.process.poll() is None:
             received = signal.sigtimedwait(self._signals, 1.0)
             if received is not None:
+                if received.si_signo in ASK_TO_END:
+                    dismissed()
                 self._deal(received)
             self._orphans.reap()
         return self.process.returncode
@@ -153,7 +159,7 @@ def watch(child: Child, watchdog: Watchdog) -> int:
     """
     thread = threading.Thread(target=watchdog.run, name="hangwatch-watchdog", daemon=True)
     thread.start()
-    code = child.wait()
+    code = child.wait(watchdog.dismiss)
     watchdog.halt()
     thread.join(timeout=1.0)
     closing = threading.Thread(target=watchdog.close, args=(code,), name="hangwatch-close", daemon=True)

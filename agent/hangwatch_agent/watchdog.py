@@ -57,6 +57,10 @@ class Link(Protocol):
     def news(
         self, facts: NodeFacts | None, warnings: Sequence[HealthWarning] = (), divergences: Sequence[Divergence] = ()
     ) -> None: ...
+    def dismiss(self) -> None:
+        """Somebody has asked the job to end: that its ranks die now is no failure."""
+        self.dismissed = True
+
     def close(self, exit_code: int | None = None) -> None: ...
 
 
@@ -91,6 +95,7 @@ class Watchdog:
         self.standings: tuple[Standing, ...] = ()
         self.growth = 1.0
         self.aborted = False
+        self.dismissed = False
         self._wake = threading.Event()
         self.deaths = DeathWatch(self._wake.set, self.clock)
         self.launches = Launches(self.root, self.deaths) if self.root is not None else None
@@ -133,6 +138,8 @@ class Watchdog:
             launched=self.launched,
             nobody_since=self.job.started_at if self.launches is not None and self.launches.elastic else None,
         )
+        if self.dismissed:
+            found = [reason for reason in found if reason.kind == "lingering"]
         if self._schedule.due(found, now) is not None:
             self.look_closely(found)
 
@@ -186,11 +193,15 @@ class Watchdog:
         self.stop.set()
         self._wake.set()
 
+    def dismiss(self) -> None:
+        """Somebody has asked the job to end: that its ranks die now is no failure."""
+        self.dismissed = True
+
     def close(self, exit_code: int | None = None) -> None:
         """The job is over: judge one last time if it came down and nothing has been said of it yet."""
         self.standings = self.roster.update(self.clock())
         self.halt()
-        if self.casebook.open is None and self._came_down(exit_code):
+        if self.casebook.open is None and not self.dismissed and self._came_down(exit_code):
             self.look_closely()
         if self.link is not None:
             self.link.close(exit_code)

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def train(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    init_process_group()
     model = DistributedDataParallel(torch.nn.Linear(10, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
@@ -40,6 +40,18 @@ def train(options: argparse.Namespace) -> None:
         dist.barrier()
     dist.destroy_process_group()
     print(f"rank done, argv {sys.argv[1:]}", flush=True)
+
+
+def init_process_group() -> None:
+    """A restarted job takes a store of its own: torchrun's keeps the addresses that gloo had before the restart."""
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    if not restarts:
+        dist.init_process_group("gloo")
+        return
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
+    store = f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + restarts}"
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
 
 
 def spawned(rank: int, options: argparse.Namespace, port: int) -> None:

@@ -174,6 +174,14 @@ def test_a_job_that_ended_well_is_not(world: World) -> None:
     assert world.captures == 0
 
 
+def test_a_job_that_was_asked_to_end_has_not_failed(world: World) -> None:
+    world.fails()
+    world.watchdog.dismiss()
+    world.look(12.0, standing(0, state="X"), standing(1))
+    world.watchdog.close(exit_code=-15)
+    assert world.captures == 0
+
+
 def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
     world.roster.standings = (standing(0, state="X", progress=Progress(step=9)),)
     world.watchdog.run(until_alone=True)
