@@ -7,7 +7,7 @@ before any counting, an earlier step before a later one, a cause inside the rank
 from __future__ import annotations
 
 from ..records import Judgement, Snapshot
-from . import code, collectives, data, device, endings, exceptions, exit, loops, outside, processes, start, steps
+from . import code, collectives, data, device, endings, exceptions, exit, lone, loops, outside, processes, start, steps
 from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
@@ -19,7 +19,7 @@ ORDER: tuple[Rule, ...] = (
     *start.GONE,
     *data.GONE,
     *collectives.GONE,
-    *steps.GONE,
+    *lone.GONE,
     *endings.GONE,
     *exit.GONE,
     *processes.GONE,
@@ -29,7 +29,10 @@ ORDER: tuple[Rule, ...] = (
     *exit.RULES,
     *code.SIGNALS,
     *collectives.FIRST,
-    *steps.WITHIN,
+    *loops.DRY,
+    *steps.RHYTHM,
+    *lone.RULES,
+    *steps.RULES,
     *loops.RULES,
     *collectives.RULES,
     *code.RULES,

@@ -167,7 +167,8 @@ def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         for entry, other in zip(entries, following, strict=True)
     ]
     strays = [entry for entry in entries if Sites(case).strays(entry.rank)]
-    guilty = strays if len(strays) == 1 and cause == "point-to-point-deadlock" else entries
+    alone = len(strays) == 1 and cause == "point-to-point-deadlock"
+    guilty = strays if alone else [*entries, *_also_in(case, entries)]
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
     return Finding(
@@ -181,6 +182,14 @@ def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         evidence=(*edges[: words.SHOWN], *_astray(strays)),
         waits=waits,
     )
+
+
+def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """Ranks in the same waits as those of the circle, for which somebody in the circle waits too."""
+    needs = [entry.need for entry in entries if entry.need is not None]
+    awaited = {rank for need in needs for rank in need.absent} - {entry.rank for entry in entries}
+    found = (case.blocked[rank] for rank in sorted(awaited) if rank in case.blocked)
+    return [entry for entry in found if entry.need in needs]
 
 
 def _astray(strays: list[Blocked]) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ from ..records import Certainty, Status
 from ..stacks import origin
 from .case import Case, RankView
 from .finding import Finding, Rule
+from .lone import rank_zero_only
 from .loops import early_exit, uneven_steps
 from .processes import CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
-from .steps import rank_zero_only, skipped_collective
+from .steps import skipped_collective
 
 ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})  # what gloo does when the sizes of messages do not fit
 

@@ -314,4 +314,5 @@ def has_left_loop(case: Case, view: RankView) -> bool:
     return view.rank != 0 and not Sites(case).regular(view.rank)
 
 
+DRY: tuple[Rule, ...] = (dried_up,)
 RULES: tuple[Rule, ...] = (uneven_steps, early_exit, stopped_after_epoch, ended_early)

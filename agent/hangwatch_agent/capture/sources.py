@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from hangwatch.records import ThreadStack
-from hangwatch.stacks import annotated
+from hangwatch.source import annotated
 
 LARGEST_SOURCE = 2 << 20
 

@@ -7,7 +7,8 @@ import textwrap
 import pytest
 
 from hangwatch.records import Frame, ThreadStack
-from hangwatch.stacks import Doing, Within, activity, annotated, name_of, origin, stacks_of_trace, user_frame
+from hangwatch.source import annotated
+from hangwatch.stacks import Doing, Within, activity, name_of, origin, stacks_of_trace, user_frame
 
 SITE = "/opt/venv/lib/python3.12/site-packages"
 TORCH = f"{SITE}/torch"

@@ -1,0 +1,165 @@
+"""One rank alone in a collective: validation, logging or saving behind a rank check."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..records import Certainty, Phase, Status
+from ..stacks import Within
+from . import words
+from .case import Case, RankView
+from .finding import Finding, Rule
+from .loops import first_uneven, has_left_loop
+from .parting import Left, Parting, counted, parting
+from .processes import end_of
+from .sites import Sites
+
+
+def rank_zero_only(case: Case) -> Finding | None:
+    """One rank called a collective that the others never call."""
+    found = parting(case)
+    if found is not None:
+        if found.how is not Left.EXTRA or len(found.who) != 1:
+            return None
+        return _rank_zero_only(case, case.ranks[found.who[0]], found)
+    lone = _alone_now(case)
+    return _rank_zero_only(case, lone, None) if lone is not None else None
+
+
+def _alone_now(case: Case) -> RankView | None:
+    """The one rank that waits at a call site that no rank has ever used, in a loop that it has not left."""
+    sites, ranks = Sites(case), list(case.blocked)
+    uneven = first_uneven(case)
+    short = uneven.short if uneven is not None else ()
+    crowd = Counter(case.blocked[rank].where for rank in ranks)
+    loners = [
+        rank
+        for rank in ranks
+        if crowd[case.blocked[rank].where] == 1
+        and rank not in short
+        and not sites.regular(rank)
+        and not sites.shared(rank, _without(ranks, rank))
+    ]
+    if len(loners) > 1:
+        loners = [rank for rank in loners if guarded(case.ranks[rank])] or _in_loop_alone(case, loners)
+    if len(loners) != 1 or has_left_loop(case, case.ranks[loners[0]]):
+        return None
+    lone = case.ranks[loners[0]]
+    others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
+    if any(
+        _same_point(case, lone.rank, other.rank) or _new_group_in_circle(case, other.rank, lone.rank)
+        for other in others
+    ):
+        return None  # rather a mismatch, or groups used in different orders
+    if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
+        return None
+    if any(view.rank not in case.blocked for view in case if not view.dead):
+        return None  # somebody has yet to come from his own code
+    usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
+    return lone if 2 * len(usual) > len(others) or guarded(lone) else None
+
+
+def _same_point(case: Case, one: int, other: int) -> bool:
+    """Both bring the same data to the same number of the same group, from the same function: one calls it otherwise."""
+    mine, theirs = case.blocked[one], case.blocked[other]
+    if mine.call is None or theirs.call is None or mine.group is not theirs.group or mine.seq != theirs.seq:
+        return False
+    functions = [entry.where.function if entry.where is not None else "" for entry in (mine, theirs)]
+    return mine.call.sizes == theirs.call.sizes != () and functions[0] == functions[1]
+
+
+def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
+    """They wait in different groups of which both are members, and nobody has used the lone rank's group before."""
+    mine, theirs = case.blocked[one].group, case.blocked[other].group
+    if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
+        return False
+    return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _in_loop_alone(case: Case, ranks: list[int]) -> list[int]:
+    """The one of `ranks` that still stands in a loop, if all others have left it after the same step."""
+    inside = [rank for rank in ranks if case.ranks[rank].now.in_loop]
+    others = [view for view in case if view.rank not in inside]
+    same = {view.step.step for view in case}
+    return inside if len(same) == 1 and all(has_left_loop(case, view) for view in others) else []
+
+
+def _without(ranks: list[int], rank: int) -> list[int]:
+    return [other for other in ranks if other != rank]
+
+
+def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
+    """The others are steps behind, so that they may still come to the lone rank's place."""
+    at = lone.step.step
+    return at is not None and any(other.step.step is not None and other.step.step < at for other in others)
+
+
+def guarded(view: RankView) -> bool:
+    """It evaluates or saves: what people do on one rank."""
+    evaluates = view.phase is Phase.EVAL and Within.BUFFERS in view.now.within
+    return evaluates or Within.CHECKPOINT in view.now.within
+
+
+def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Finding:
+    others = tuple(rank for rank in case.blocked if rank != lone.rank)
+    inside = found is None or found.divergence.step == lone.step.step
+    call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
+    does = "is alone in" if inside else "called"
+    sites = Sites(case)
+    evidence = [] if found is None else [counted(case, found)]
+    if inside and lone.rank in case.blocked and not sites.shared(lone.rank, list(others)):
+        evidence.append(f"no other rank has ever called a collective at {words.place(lone.where)}")
+    tail = f"; {case.wait_words(others)} elsewhere" if others else ""
+    buffers = Within.BUFFERS in lone.now.within
+    where = words.at(case.usual_place(others)) if others else ""
+    when = f" {found.when}" if found is not None and not inside else ""
+    return Finding(
+        "rank-zero-only-collective",
+        case.certainty() if found is not None and found.sure else Certainty.LIKELY,
+        f"{words.ranks([lone.rank], capital=True)} {does} {call or 'a collective'}{when},"
+        f" which the other ranks never call{tail}{where}.",
+        fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
+        culprits=(lone.culprit(),),
+        victims=others,
+        step=found.step if found is not None else lone.step,
+        evidence=tuple(evidence),
+        awaited=(lone.rank,),
+    )
+
+
+def _call_name(case: Case, view: RankView) -> str:
+    if Within.BUFFERS in view.now.within:
+        return "the model's forward, which broadcasts its buffers,"
+    blocked = case.blocked.get(view.rank)
+    return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
+
+
+def aborted_alone(case: Case) -> Finding | None:
+    """A rank was aborted by its backend in a collective that no other rank ever calls."""
+    dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
+    if len(dead) != 1 or len(case.ranks) < 2:
+        return None
+    view, sites = dead[0], Sites(case)
+    mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
+    others = [place for rank in case.ranks for place in sites.before(rank)]
+    if not others or any(lines[0] == mine for _, lines in others):
+        return None
+    call = view.main.call or view.main.op or "a collective"
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{words.ranks([view.rank], capital=True)} was alone in {call}{words.at(view.where)}, which no rank had ever"
+        f" called before, and was ended by it ({end_of(view.evidence.process)}).",
+        culprits=(view.culprit(),),
+        victims=tuple(rank for rank in case.ranks if rank != view.rank),
+        step=view.step,
+        evidence=(
+            f"pid {view.pid} of rank {view.rank} is gone: {end_of(view.evidence.process)}",
+            f"its last stack is in {call}{words.at(view.where)}",
+        ),
+        status=Status.FAILED,
+    )
+
+
+GONE: tuple[Rule, ...] = (aborted_alone,)
+RULES: tuple[Rule, ...] = (rank_zero_only,)

@@ -1,0 +1,143 @@
+"""The first step in which the ranks' ledgers part: who left the common path there, and how.
+
+Numbers alone cannot tell a rank that skipped a call from one that made a call too many: both leave one with fewer and
+one with more. What tells them apart is the majority, what a rank did in its own earlier steps, and whether the call
+sites in question had ever been used before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..records import Divergence, Frame, StepName
+from . import words
+from .case import Case, once
+from .loops import first_uneven, has_left_loop
+from .sites import Site, Sites
+
+
+class Left(StrEnum):
+    """How somebody left the common path."""
+
+    SKIPPED = "skipped"  # too few calls
+    EXTRA = "extra"  # calls that nobody else makes
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first step in which the ranks' ledgers part: who left the path there, and how.
+
+    `sure` is true where a majority of the ranks says so. `call` names the calls in question where they are known.
+    """
+
+    divergence: Divergence
+    how: Left
+    who: tuple[int, ...] = ()
+    sure: bool = False
+    call: str = ""
+
+    @property
+    def step(self) -> StepName:
+        return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
+
+    @property
+    def when(self) -> str:
+        """`in epoch 0, batch 7 (step 7)`, or `before` it where nobody looked at the very step."""
+        return f"{'in' if self.divergence.exact else 'some time before'} {words.step(self.step)}"
+
+
+@once
+def parting(case: Case) -> Parting | None:
+    """Where the ledgers part for the first time, unless the end of a loop explains it."""
+    uneven = first_uneven(case)
+    for divergence in case.divergences:
+        if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
+            continue
+        if not _left_loop(case, divergence):
+            return _judged(case, divergence)
+    return None
+
+
+def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:
+    """It happened before the step that the short ranks lacked."""
+    if divergence.epoch is None or divergence.batch is None:
+        return False
+    return (divergence.epoch, divergence.batch) < (epoch, batch - 1)
+
+
+def _left_loop(case: Case, divergence: Divergence) -> bool:
+    """The surplus is the call in which ranks stand now, behind a loop that they have left."""
+    most = max(divergence.counts.values())
+    longest = [case.ranks[rank] for rank, count in divergence.counts.items() if count == most and rank in case.ranks]
+    last = [view for view in longest if view.step.step == divergence.step]
+    return bool(last) and len(last) == len(longest) and all(has_left_loop(case, view) for view in last)
+
+
+def _judged(case: Case, divergence: Divergence) -> Parting:
+    counts = Counter(divergence.counts.values())
+    (norm, times) = counts.most_common(1)[0]
+    short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
+    more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
+    ends = (min(divergence.counts.items(), key=_count), max(divergence.counts.items(), key=_count))
+    by_sites, call = Left.UNKNOWN, ""
+    if divergence.exact:
+        by_sites, call = _by_sites(case, divergence, ends[0][0], ends[1][0])
+    if 2 * times > counts.total():
+        how = Left.SKIPPED if short else Left.EXTRA
+        return Parting(divergence, how, short or more, sure=True, call=call)
+    if by_sites is Left.UNKNOWN:
+        return _by_habit(divergence)
+    count = ends[0][1] if by_sites is Left.SKIPPED else ends[1][1]
+    who = tuple(sorted(rank for rank, issued in divergence.counts.items() if issued == count))
+    return Parting(divergence, by_sites, who if len(set(counts)) == 2 else (), call=call)
+
+
+def _count(item: tuple[int, int]) -> int:
+    return item[1]
+
+
+def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str]:
+    """What the call sites of that step say: did one leave out what was always called, or one call what never was?"""
+    sites = Sites(case)
+    theirs = sites.inside(long, divergence.group, divergence.step)
+    mine = sites.inside(short, divergence.group, divergence.step)
+    if theirs is None or not theirs[0] or not theirs[1]:
+        return Left.UNKNOWN, ""
+    surplus = theirs[0] - (mine[0] if mine is not None else Counter())
+    known = theirs[1] | (mine[1] if mine is not None else set())
+    call = _named(surplus) if mine is not None and (mine[0] or not divergence.counts[short]) else ""
+    used = [place in known for place in surplus]
+    if used and all(used):
+        return Left.SKIPPED, call
+    return (Left.EXTRA if used and not any(used) else Left.UNKNOWN), call
+
+
+def _by_habit(divergence: Divergence) -> Parting:
+    """What the ranks usually did until then, as the watch has remembered it."""
+    if divergence.short and not divergence.more:
+        return Parting(divergence, Left.SKIPPED, divergence.short)
+    if divergence.more and not divergence.short:
+        return Parting(divergence, Left.EXTRA, divergence.more)
+    return Parting(divergence, Left.UNKNOWN)
+
+
+def _named(places: Counter[Site]) -> str:
+    """`all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`, or "" for a mixture."""
+    if len(places) != 1:
+        return ""
+    (kind, lines), times = next(iter(places.items()))
+    name = f"{kind or 'a collective'} ({words.place(Frame(lines[0][0], lines[0][1], ''))})"
+    return name if times == 1 else f"{times} calls of {name}"
+
+
+def counted(case: Case, found: Parting) -> str:
+    """`in epoch 1, batch 12 (step 212), rank 3 issued 2 and ranks 0-2 issued 3 collectives in group 0`."""
+    by_count: dict[int, list[int]] = {}
+    for rank, count in sorted(found.divergence.counts.items()):
+        by_count.setdefault(count, []).append(rank)
+    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sorted(by_count.items())[:4]]
+    when = "in" if found.divergence.exact else "in all steps before"
+    return f"{when} {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"

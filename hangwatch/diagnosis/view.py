@@ -1,0 +1,171 @@
+"""One rank of a case: its evidence, and what follows from it alone."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..records import Culprit, Frame, LoaderFacts, Phase, RankEvidence, Reading, StepName, ThreadStack
+from ..stacks import Activity, Doing, activity, stacks_of_trace
+
+IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
+STARVED_CPU_S = 0.05
+QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives
+OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
+OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+_IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
+
+
+@dataclass(frozen=True)
+class RankView:
+    """One rank: its evidence and what follows from it alone."""
+
+    rank: int
+    evidence: RankEvidence
+    sampled_twice: bool
+
+    @property
+    def reading(self) -> Reading | None:
+        return self.evidence.reading
+
+    @property
+    def pid(self) -> int | None:
+        reading = self.reading
+        return self.evidence.pid or (reading.identity.pid if reading is not None else None)
+
+    @property
+    def phase(self) -> Phase | None:
+        return None if self.reading is None else self.reading.phase
+
+    @cached_property
+    def threads(self) -> tuple[Activity, ...]:
+        stacks = self.evidence.stacks or stacks_of_trace(self.evidence.crash_trace)
+        return tuple(activity(stack) for stack in stacks)
+
+    @cached_property
+    def main(self) -> Activity:
+        """What the main thread does."""
+        return next((thread for thread in self.threads if thread.main), Activity(Doing.NOTHING))
+
+    @cached_property
+    def now(self) -> Activity:
+        """What the training thread does: the main one, or another where that trains and the main one only waits."""
+        if not self.main.in_collective and self.main.doing in _IDLERS:
+            others = [thread for thread in self.threads if not thread.main and thread.in_collective]
+            if len(others) == 1 and self.phase not in OVER:
+                return others[0]
+        return self.main
+
+    @property
+    def where(self) -> Frame | None:
+        return self.now.where
+
+    # -------------------------------------------------------------- life
+
+    @property
+    def state(self) -> str:
+        return self.evidence.process.state if self.evidence.process is not None else ""
+
+    @property
+    def dead(self) -> bool:
+        return self.state in ("X", "Z")
+
+    @property
+    def stopped(self) -> bool:
+        return self.state in ("T", "t")
+
+    @property
+    def over(self) -> bool:
+        """Its training has ended: the process group is destroyed or the main program is done."""
+        return self.phase in OVER
+
+    @property
+    def finished(self) -> bool:
+        """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end.
+
+        A clean exit may end in SIGABRT, in destructors of torch's gloo; that does no harm any more.
+        """
+        code = self.evidence.process.exit_code if self.evidence.process is not None else None
+        exception = self.reading.exception if self.reading is not None else None
+        if not self.dead or self.phase is Phase.FAILED or (exception is not None and exception.fatal):
+            return False
+        return self.over if code is None or code == -signal.SIGABRT else code == 0
+
+    @property
+    def raised(self) -> bool:
+        """An uncaught exception is on its way out, or has ended it."""
+        return self.reading is not None and self.reading.exception is not None and self.reading.exception.fatal
+
+    @property
+    def cpu(self) -> float | None:
+        return self.evidence.process.cpu_delta_s if self.evidence.process is not None else None
+
+    @property
+    def idle(self) -> bool:
+        """Known to use no processor time, and not waiting for a processor either."""
+        return self.cpu is not None and self.cpu <= IDLE_CPU_S and self.state != "R"
+
+    @property
+    def busy(self) -> bool:
+        return self.cpu is not None and self.cpu > IDLE_CPU_S
+
+    @property
+    def writing(self) -> bool:
+        process = self.evidence.process
+        return process is not None and (process.io_delta_bytes or 0) > QUIET_IO
+
+    @property
+    def works(self) -> bool:
+        """Shows any sign of work: a counter moved, the processor is used, bytes flow, a child computes."""
+        if self.dead or self.stopped:
+            return False
+        if self.evidence.moved or self.busy or self.writing or self._starved:
+            return True
+        return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in self.evidence.children)
+
+    @property
+    def _starved(self) -> bool:
+        """Ready to run, on a machine whose processors are taken."""
+        return self.state == "R" and self.cpu is not None and self.cpu > STARVED_CPU_S
+
+    @property
+    def steady(self) -> bool:
+        """Two samples agree on where the training thread stands, and no counter moved between them."""
+        return self.sampled_twice and not self.evidence.moved and self._same_stack
+
+    @cached_property
+    def _same_stack(self) -> bool:
+        now = _stack(self.evidence.stacks, self.now)
+        before = _stack(self.evidence.earlier_stacks, self.now)
+        return now is not None and before is not None and _python(now) == _python(before)
+
+    # -------------------------------------------------------------- where it is in the training
+
+    @property
+    def step(self) -> StepName:
+        if self.reading is None:
+            return StepName()
+        progress = self.reading.progress
+        return StepName(progress.epoch, progress.batch, progress.step if progress.step >= 0 else None)
+
+    @cached_property
+    def loader(self) -> LoaderFacts | None:
+        """The training loader used last; None where there is none."""
+        loaders = [loader for loader in (self.reading.loaders if self.reading else ()) if loader.training]
+        return max(loaders, key=lambda loader: (loader.epoch, loader.drawn), default=None)
+
+    def culprit(self, where: Frame | None = None) -> Culprit:
+        host = self.evidence.host or (self.reading.identity.host if self.reading else "")
+        return Culprit(self.rank, self.pid, host, where=where or self.where)
+
+
+def _stack(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:
+    if thread.main:
+        return next((stack for stack in stacks if stack.main), None)
+    return next((stack for stack in stacks if stack.thread_id == thread.thread_id), None)
+
+
+def _python(stack: ThreadStack) -> tuple[Frame, ...]:
+    return tuple(frame for frame in stack.frames if not frame.native)
