@@ -1,0 +1,47 @@
+"""The gallery's jobs that do not hang and still deserve a word: one line each, and their look-alikes none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hangwatch.gallery import CASES, Case
+from tests.integration.playing import play
+
+WARNED = [case for case in CASES if case.status == "warned"]
+SAID = {
+    "uneven-forecast": "The loader of rank 0 has 600 batches, that of rank 1 602: the job will hang at epoch 0",
+    "sampler-full-copy": "Every rank draws all 800 samples of TensorDataset: BalancedSampler does not divide them",
+    "set-epoch-missing": "The last two epochs came in the same order on ranks 0-1",
+    "sampler-world-mismatch": "Ranks 0-1 draw the same share of the data: each sampler was made for rank 0",
+    "straggler": "All wait for rank 1 in each step",
+    "data-bound": "of its time or more waiting for the loader",
+}
+
+
+def lines(output: str) -> list[str]:
+    """What hangwatch said."""
+    return [line for line in output.splitlines() if line.startswith("hangwatch:")]
+
+
+@pytest.mark.parametrize("case", WARNED, ids=lambda case: case.name)
+def test_one_line_and_no_incident(case: Case, tmp_path: Path) -> None:
+    played = play(case, tmp_path)
+    assert (played.incident, played.exit_code) == (None, 0)
+    (line,) = lines(played.output)
+    assert line.startswith("hangwatch: warning: ")
+    assert SAID[case.cause] in line
+
+
+@pytest.mark.parametrize("case", WARNED, ids=lambda case: case.name)
+def test_the_look_alike_hears_nothing(case: Case, tmp_path: Path) -> None:
+    played = play(case, tmp_path, healthy=True)
+    assert (played.incident, played.exit_code, lines(played.output)) == (None, 0, [])
+
+
+def test_the_slow_rank_is_named_among_more(tmp_path: Path) -> None:
+    (case,) = (each for each in WARNED if each.cause == "straggler")
+    played = play(case, tmp_path, ranks=3, culprit=2)
+    (line,) = lines(played.output)
+    assert "All wait for rank 2 in each step" in line
