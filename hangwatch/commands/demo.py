@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"hangwatch demo: {case.cause}: {case.script}, {arguments.ranks or case.ranks} ranks, by {case.launcher}")
     with _dashboard(wanted=not arguments.no_dashboard) as address:
-        return _watched(words, address, arguments)
+        return _watched(words, address, arguments, hangs=not arguments.healthy and case.status != "warned")
 
 
 def _list() -> int:
@@ -67,11 +67,11 @@ def _chosen(cause: str) -> Case:
     return found[0]
 
 
-def _watched(words: list[str], address: str, arguments: argparse.Namespace) -> int:
+def _watched(words: list[str], address: str, arguments: argparse.Namespace, *, hangs: bool) -> int:
     options = ["--stall-after", str(PATIENCE), *(["--dashboard", address] if address else [])]
     with Trial(words, Path(arguments.report_dir), options) as trial:
         if trial.incident(LONGEST) is None:
-            return _nothing(trial, healthy=arguments.healthy)
+            return _nothing(trial, hangs=hangs)
         time.sleep(1.0)  # the terminal, the HTML and the dashboard get it in the same moment
         print(f"\nhangwatch demo: read the report again with: hangwatch report {trial.reports()[0]}")
         if address:
@@ -81,11 +81,11 @@ def _watched(words: list[str], address: str, arguments: argparse.Namespace) -> i
         return 0
 
 
-def _nothing(trial: Trial, *, healthy: bool) -> int:
+def _nothing(trial: Trial, *, hangs: bool) -> int:
     if trial.exit_code is None:
         raise HangwatchError(f"no verdict within {LONGEST:.0f} s; please report this as a bug")
     print(f"hangwatch demo: the job ended with code {trial.exit_code}, and there was nothing to report")
-    return 0 if healthy else 1
+    return 1 if hangs else 0
 
 
 def _wait_for_the_user() -> None:
