@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from hangwatch import records
 
@@ -27,7 +27,7 @@ class WireError(ValueError):
 
 def encode(value: Any) -> Any:
     """A record as plain dictionaries, lists and scalars, ready for `json.dumps`."""
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: encode(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, tuple | list):
         return [encode(item) for item in value]
@@ -43,7 +43,7 @@ def dumps(record: Any, indent: int | None = None) -> str:
 
 def decode(kind: type[T], data: Any, *, lenient: bool = False) -> T:
     """The record of type `kind` that `data` (from `json.loads`) describes. Raises WireError."""
-    result: T = _decoder(kind)(data, kind.__name__, lenient)
+    result: T = _decoder(cast("Any", kind))(data, kind.__name__, lenient)
     return result
 
 
@@ -57,7 +57,7 @@ def loads(kind: type[T], text: str | bytes, *, lenient: bool = False) -> T:
 
 
 @functools.cache
-def _names(kind: type) -> tuple[str, ...]:
+def _names(kind: Any) -> tuple[str, ...]:
     return tuple(entry.name for entry in dataclasses.fields(kind))
 
 

@@ -57,10 +57,6 @@ class Link(Protocol):
     def news(
         self, facts: NodeFacts | None, warnings: Sequence[HealthWarning] = (), divergences: Sequence[Divergence] = ()
     ) -> None: ...
-    def dismiss(self) -> None:
-        """Somebody has asked the job to end: that its ranks die now is no failure."""
-        self.dismissed = True
-
     def close(self, exit_code: int | None = None) -> None: ...
 
 

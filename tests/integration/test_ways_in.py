@@ -20,7 +20,15 @@ TRAIN = str(Path(__file__).parent / "scripts" / "train.py")
 
 
 def torchrun(ranks: int, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", TRAIN, *arguments]
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        f"--nproc-per-node={ranks}",
+        TRAIN,
+        *arguments,
+    ]
 
 
 def spawn(ranks: int, *arguments: str) -> list[str]:

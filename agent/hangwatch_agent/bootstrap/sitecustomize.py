@@ -6,6 +6,12 @@ anyway. The probe itself comes when torch does, or with an uncaught exception of
 
 import sys
 
+TYPE_CHECKING = False  # typing is not imported here
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, TracebackType
+
 FOLDERS = [__file__.rsplit("/", depth)[0] for depth in (3, 4)]  # an installed hangwatch; a checkout
 
 
@@ -13,7 +19,9 @@ class Hangwatch:
     """Finds the hangwatch that this file belongs to, in an interpreter that has none installed. Last in line."""
 
     @staticmethod
-    def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(
+        name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
         if name in ("hangwatch", "hangwatch_agent"):
             from importlib.machinery import PathFinder
 
@@ -24,7 +32,7 @@ class Hangwatch:
 class Arming:
     """Waits for torch, or for the end of a rank that never came so far."""
 
-    def __init__(self, environment):  # type: ignore[no-untyped-def]
+    def __init__(self, environment: "Mapping[str, str]") -> None:
         self.environment = environment
         self.excepthook = sys.excepthook
         sys.meta_path.append(Hangwatch)
@@ -33,7 +41,9 @@ class Arming:
             sys.excepthook = self.failed
             self.first_at_exit()
 
-    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
         if name == "torch" and self in sys.meta_path:
             self.arm()
             for finder in sys.meta_path:  # the probe's own finder is in front now
@@ -42,13 +52,13 @@ class Arming:
                     return spec
         return None
 
-    def failed(self, kind, error, traceback):  # type: ignore[no-untyped-def]
+    def failed(self, kind: type[BaseException], error: BaseException, traceback: "TracebackType | None") -> None:
         if self in sys.meta_path:
             self.arm()
         hook = sys.excepthook if sys.excepthook != self.failed else self.excepthook
         hook(kind, error, traceback)
 
-    def arm(self):  # type: ignore[no-untyped-def]
+    def arm(self) -> None:
         """Never raises: a hangwatch that cannot be imported here leaves the process as it is."""
         sys.meta_path.remove(self)
         if sys.excepthook == self.failed:
@@ -65,20 +75,20 @@ class Arming:
         except Exception as error:
             sys.stderr.write("hangwatch: not watching this process: %s: %s\n" % (type(error).__name__, error))  # noqa: UP031
 
-    def first_at_exit(self):  # type: ignore[no-untyped-def]
+    def first_at_exit(self) -> None:
         """What is registered first runs last: the end of the interpreter's exit callbacks."""
         import atexit
 
         atexit.register(self.finalizing)
 
     @staticmethod
-    def finalizing():  # type: ignore[no-untyped-def]
+    def finalizing() -> None:
         probe = sys.modules.get("hangwatch_agent.probe")
         if probe is not None and probe.current() is not None:
             probe.current().lifecycle.finalizing()
 
 
-def run_users_own():  # type: ignore[no-untyped-def]
+def run_users_own() -> None:
     """The sitecustomize that would have been imported without us; its errors are site's to report, as always."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec

@@ -1,6 +1,6 @@
 """A training script for tests of the ways in: rank `--short` has fewer batches than the others, or nobody has.
 
-Started by torchrun or with RANK and friends set; `--spawn N` starts its ranks by itself. `--attach` watches from within.
+Started by torchrun or with RANK and friends set; `--spawn N` starts its ranks itself. `--attach` watches from within.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -76,7 +76,7 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(spawned, args=(options, port), nprocs=options.spawn)
+    spawn(spawned, args=(options, port), nprocs=options.spawn)
 
 
 if __name__ == "__main__":

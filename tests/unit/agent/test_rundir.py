@@ -27,7 +27,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     os.chown(theirs, 12345, 12345)
-    with pytest.raises(rundir.RunDirError, match="belongs to another user.*HANGWATCH_RUN_DIR"):
+    with pytest.raises(rundir.RunDirError, match=r"belongs to another user.*HANGWATCH_RUN_DIR"):
         rundir.make(Settings(run_dir=str(theirs)), "job")
 
 
