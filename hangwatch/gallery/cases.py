@@ -595,6 +595,7 @@ HEALTH = (
         cause="straggler",
         script="straggler.py",
         status="warned",
+        after=30.0,
     ),
     Case(
         name="slow-data",
@@ -603,6 +604,7 @@ HEALTH = (
         culprit=None,
         culprits=everyone,
         status="warned",
+        after=30.0,
     ),
 )
 
