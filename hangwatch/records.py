@@ -157,7 +157,7 @@ class ProcessFacts:
     unusual_threads: tuple[ThreadFacts, ...] = ()  # threads that are neither sleeping nor running: D, T, t, Z
     waits_for: int | None = None  # the child that its main thread waits for (wait4, waitid); None for any or no child
     sleeps_s: float | None = None  # for how long its main thread will go on sleeping (nanosleep)
-    private_wait: bool = False  # the main thread waits, without a timeout, for what only this process's threads can give
+    private_wait: bool = False  # the main thread waits, without a timeout, for what only its own threads can give
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,13 @@ class Settings:
     report_dir: str = _knob("hangwatch-reports", "where incident-*.json and .html are written")
     on_hang: str = _knob("report", "what to do after a hang's report", choices=("report", "abort"))
     stall_after: float = _knob(
-        120.0, "without proof: how long a rank may stand still (first step, evaluation, checkpoint: 5 times this)", minimum=0.1
+        120.0,
+        "without proof: how long a rank may stand still (first step, evaluation, checkpoint: 5 times this)",
+        minimum=0.1,
     )
-    start_after: float = _knob(30.0, "how long ranks may take to come before the job counts as never started", minimum=0.1)
+    start_after: float = _knob(
+        30.0, "how long ranks may take to come before the job counts as never started", minimum=0.1
+    )
     linger_after: float = _knob(10.0, "how long a process may live after its training has ended", minimum=0.1)
     job: str = _knob("", "the job's name; by default it is taken from the launcher")
     dashboard: str = _knob("", "address of a dashboard, e.g. http://monitor:8470")
@@ -42,7 +46,9 @@ class Settings:
     native_stacks: bool = _knob(True, "take native frames of blocked threads (slower; bounded in time and memory)")
     poll: float = _knob(1.0, "how often the watchdog looks at the boards", minimum=0.05)
     tick: float = _knob(0.2, "how often a rank's ticker thread updates its board", minimum=0.02)
-    abort_grace: float = _knob(10.0, "with --on-hang abort: how long ranks may take to end before they are killed", minimum=0.0)
+    abort_grace: float = _knob(
+        10.0, "with --on-hang abort: how long ranks may take to end before they are killed", minimum=0.0
+    )
 
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, **arguments: Any) -> Settings:

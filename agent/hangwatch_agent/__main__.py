@@ -1,4 +1,4 @@
-"""The watchdog process that `hangwatch.attach` starts beside the ranks of a node. Not for people: see `hangwatch run`."""
+"""The watchdog process that `hangwatch.attach` starts beside the ranks of a node. People use `hangwatch run`."""
 
 from __future__ import annotations
 

@@ -128,4 +128,3 @@ def _abort(made: Watchdog, incident: Incident) -> None:
         made.casebook.say(f"hangwatch: ended the ranks, as --on-hang abort asks{stubborn}")
 
     threading.Thread(target=end, name="hangwatch-abort", daemon=True).start()
-

@@ -1,7 +1,8 @@
-"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and what is said of them."""
+"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and their telling."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TextIO
@@ -66,11 +67,9 @@ class Casebook:
 
     def say(self, line: str) -> None:
         """Print one line on the terminal, which may have gone."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             self._stream.write(line.rstrip("\n") + "\n")
             self._stream.flush()
-        except (OSError, ValueError):
-            pass
 
     def say_once(self, key: str, line: str) -> None:
         """Print a line unless one with this key has been printed."""
@@ -101,10 +100,8 @@ class Casebook:
 
     def _publish(self, found: Incident) -> None:
         path = self._write(found)
-        try:
+        with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             terminal.show(found, self._stream, report=path)
-        except (OSError, ValueError):
-            pass
 
     def _write(self, found: Incident) -> str:
         written = files.write(found, self.report_dir)

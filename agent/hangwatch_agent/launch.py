@@ -58,7 +58,7 @@ def lock_watchdog(folder: Path) -> int | None:
 
 
 def watch_this_rank(folder: Path, settings: Settings) -> str:
-    """See to it that somebody watches `folder`. Returns what is less than it could be, in words; "" where all is well."""
+    """See to it that somebody watches `folder`. Returns in words what is less than it could be; "" for nothing."""
     if os.environ.get("HANGWATCH_WATCHDOG_PID"):
         return ""  # `hangwatch run` is above us
     if not sys.platform.startswith("linux"):

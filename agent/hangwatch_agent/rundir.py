@@ -6,6 +6,7 @@ belongs to somebody else, or that others may write to, is refused: who can write
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -47,7 +48,7 @@ def make(settings: Settings, job: str) -> Path:
         except OSError as error:
             failures.append(f"{root}: {error.strerror or error}")
     raise RunDirError(
-        f"no folder for the boards ({'; '.join(failures)}); set HANGWATCH_RUN_DIR to a folder that only you can write to"
+        f"no folder for the boards ({'; '.join(failures)}); set HANGWATCH_RUN_DIR to a folder of your own"
     )
 
 
@@ -94,7 +95,5 @@ def remove(folder: Path) -> None:
     """Delete a job's folder, and the user's root if that was the last job in it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.name == f"hangwatch-{os.getuid()}":
-        try:
+        with contextlib.suppress(OSError):  # another job lives there
             folder.parent.rmdir()
-        except OSError:
-            pass  # another job lives there

@@ -83,10 +83,8 @@ class Child:
 
 def become_subreaper() -> None:
     """Ask that orphans of our descendants become our children, where the system can."""
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    except (OSError, AttributeError):
-        pass
 
 
 class Orphanage:

@@ -123,7 +123,8 @@ def _answers(service: subprocess.Popen[bytes], port: int, log: IO[bytes], second
         time.sleep(0.1)
     log.seek(0)
     said = log.read().decode(errors="replace").strip().splitlines()
-    print(f"hangwatch demo: the dashboard did not start; going on without it ({said[-1] if said else 'it said nothing'})")
+    why = said[-1] if said else "it said nothing"
+    print(f"hangwatch demo: the dashboard did not start; going on without it ({why})")
     return False
 
 
