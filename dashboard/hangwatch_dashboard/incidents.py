@@ -45,6 +45,8 @@ class Incidents:
             if known is None:
                 await self.note(job, judgement)
             return
+        if job.ended:
+            return  # while the evidence was on its way the last rank has ended as it should
         if known is None:
             self._believe(job, judgement)
             await self.keep(job, judged.head, judged.document, change="opened")

@@ -19,6 +19,7 @@ from hangwatch.records import (
     NodeBatch,
     NodeFacts,
     NodeHello,
+    Phase,
     RankBeat,
     Status,
 )
@@ -29,6 +30,7 @@ from hangwatch_dashboard.store.rows import CaptureRow
 SILENT_AFTER_S = 5.0  # five batches missing
 LOST_AFTER_S = 30.0
 RATE_WINDOW_S = 10.0
+LEAVING = (Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
 
 
 @dataclass
@@ -142,6 +144,14 @@ class LiveJob:
     def over(self) -> bool:
         """Whether every node has said goodbye."""
         return bool(self.nodes) and all(node.closed for node in self.nodes.values())
+
+    @property
+    def ended(self) -> bool:
+        """Whether every rank has left as ranks should: its process is gone, and its last words were of leaving."""
+        ranked = self.ranked()
+        return bool(ranked) and all(
+            beat.phase in LEAVING and (node.closed or beat.process_state in ("X", "Z")) for node, beat in ranked
+        )
 
     @property
     def on_one_node(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch.records import Phase, RankBeat
-from hangwatch_dashboard.live import SILENT_AFTER_S, LiveJob, LiveNode
+from hangwatch_dashboard.live import LEAVING, SILENT_AFTER_S, LiveJob, LiveNode
 
 QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at
 START_AFTER_S = 30.0
@@ -16,7 +16,6 @@ LINGER_AFTER_S = 10.0
 LONGEST_PAUSE_S = 60.0
 MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
 
-LEAVING = (Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
 STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
 
 Pair = tuple[LiveNode, RankBeat]

@@ -15,6 +15,7 @@ from hangwatch.records import (
     Job,
     Judgement,
     NodeFacts,
+    Phase,
     RankEvidence,
     Reading,
     Snapshot,
@@ -367,3 +368,18 @@ def test_evidence_of_a_node_that_was_not_asked_is_not_taken(dashboard: Dashboard
     answer(dashboard, pair[1])
     dashboard.until(lambda: judge.seen)
     assert "thief" not in {facts.host for facts in judge.seen[0].nodes if not facts.ranks}
+
+
+def test_ranks_that_have_ended_meanwhile_are_not_hung(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    for node in pair:
+        dashboard.send(node)
+        node.phase, node.still_s = Phase.FINALIZING, 11.0
+        dashboard.send(node)
+    requests = [asked(dashboard, node) for node in pair]
+    for node in pair:
+        node.changes = {rank: {"process_state": "X"} for rank in node.ranks}
+        dashboard.send(node)
+    for node, request in zip(pair, requests, strict=True):
+        dashboard.post("capture", node.capture(part_of(node), request))
+    dashboard.until(lambda: judge.seen and dashboard.job["capture"]["state"] == "done")
+    assert dashboard.get("/incidents")["total"] == 0

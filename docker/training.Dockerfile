@@ -1,0 +1,23 @@
+# A training node with PyTorch for CPUs and hangwatch, for the demonstration in compose.yaml. In an image of your own one line
+# is enough: RUN pip install hangwatch
+ARG PYTHON=3.12-slim-bookworm
+
+FROM python:${PYTHON} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+RUN pip install 'build>=1.2'
+WORKDIR /source
+COPY . .
+RUN python -m build --wheel --outdir /wheels .
+
+FROM python:${PYTHON}
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+RUN pip install --index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0' && pip install numpy
+COPY --from=build /wheels /wheels
+RUN pip install /wheels/hangwatch-*.whl \
+    && groupadd --gid 10001 trainer \
+    && useradd --uid 10001 --gid 10001 --create-home --shell /usr/sbin/nologin trainer
+COPY --chmod=0555 docker/train.sh /usr/local/bin/train
+ENV PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+USER 10001:10001
+WORKDIR /home/trainer
+ENTRYPOINT ["train"]

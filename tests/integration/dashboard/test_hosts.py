@@ -1,0 +1,104 @@
+"""Jobs on several hosts for real: torchrun's rendezvous across namespaces, gloo between them, watchdogs on each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.integration.dashboard.hosts import Lab
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    needs.root()
+    needs.program("ip")
+    with ExitStack() as stack:
+        yield stack
+
+
+def lab_of(closing: ExitStack, folder: Path, hosts: int) -> Lab:
+    lab = Lab(closing, folder, hosts)
+    lab.start_dashboard()
+    return lab
+
+
+def test_uneven_steps_across_two_hosts(closing: ExitStack, tmp_path: Path) -> None:
+    lab = lab_of(closing, tmp_path, 2)
+    for host in lab.hosts:
+        lab.train(host, "uneven_steps.py", "--culprit", "3", "--steps", "60")
+    lab.until(lambda: lab.get("/incidents")["incidents"], 150)
+    incident = lab.until(lambda: (one := lab.get("/incidents")["incidents"][0])["judged_by"] == "" and one, 20)
+    assert (incident["cause"], incident["culprits"], incident["host"]) == ("uneven-steps", [3], "node-b")
+    assert incident["status"] == "hung"
+    assert incident["detected_after_s"] <= 10
+    job = lab.job
+    assert (job["nodes"], job["ranks"], job["world_size"], job["state"]) == (2, 4, 4, "hung")
+    assert [node["host"] for node in job["node_list"]] == ["node-a", "node-b"]
+    whole = lab.get(f"/incidents/{incident['id']}")
+    assert [rank["host"] for rank in whole["ranks"]] == ["node-a", "node-a", "node-b", "node-b"]
+    assert all(rank["stacks"] for rank in whole["ranks"])
+
+
+def test_a_healthy_job_on_three_hosts_ends_without_a_word(closing: ExitStack, tmp_path: Path) -> None:
+    lab = lab_of(closing, tmp_path, 3)
+    for host in lab.hosts:
+        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "40", per_node=1)
+    lab.until(lambda: lab.job["state"] == "finished", 150)
+    job = lab.job
+    assert (job["nodes"], job["ranks"], job["step_max"]) == (3, 3, 40)
+    assert lab.get("/incidents")["incidents"] == []
+
+
+def test_a_host_that_is_cut_off_is_nobodys_fault(closing: ExitStack, tmp_path: Path) -> None:
+    lab = lab_of(closing, tmp_path, 2)
+    for host in lab.hosts:
+        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "1000000")
+    lab.until(lambda: lab.job["step"] > 20, 120)
+    lab.pull("node-b")
+    incident = lab.until(lambda: lab.get("/incidents")["incidents"], 60)[0]
+    assert (incident["cause"], incident["culprits"]) == ("network-partition", [])
+    assert lab.job["nodes_silent"] == 0, "the watchdogs reach the dashboard over another link"
+
+
+def test_a_watchdog_that_is_killed_is_a_silent_node_and_no_incident(closing: ExitStack, tmp_path: Path) -> None:
+    lab = lab_of(closing, tmp_path, 2)
+    started = [lab.train(host, "uneven_steps.py", "--healthy", "--steps", "1000000") for host in lab.hosts]
+    lab.until(lambda: lab.job["step"] > 20, 120)
+    os.kill(watchdog_of(started[1]), signal.SIGKILL)
+    lab.until(lambda: lab.job["nodes_silent"] == 1, 30)
+    step = lab.job["step_max"]
+    lab.until(lambda: lab.job["step_max"] > step, 30)
+    assert [one["cause"] for one in lab.get("/incidents")["incidents"]] == []
+
+
+def watchdog_of(process: subprocess.Popen[bytes]) -> int:
+    """The pid of `hangwatch run`, which the namespace tools have turned into."""
+    return process.pid
+
+
+def test_a_dashboard_that_comes_back_in_the_middle_of_a_hang_judges_it(closing: ExitStack, tmp_path: Path) -> None:
+    lab = Lab(closing, tmp_path, 2)
+    first = lab.start_dashboard()
+    for host in lab.hosts:
+        lab.train(host, "uneven_steps.py", "--culprit", "3", "--steps", "60")
+    lab.until(lambda: lab.job["ranks"] == 4, 120)
+    first.kill()
+    time.sleep(5.0)
+    lab.start_dashboard()
+    incident = lab.until(lambda: lab.get("/incidents")["incidents"], 150)[0]
+    lab.until(lambda: lab.get("/incidents")["incidents"][0]["judged_by"] == "", 60)
+    incident = lab.get("/incidents")["incidents"][0]
+    assert (incident["cause"], incident["culprits"]) == ("uneven-steps", [3])
+    assert lab.get("/incidents")["total"] == 1
+    assert lab.job["dropped"] == 0
