@@ -13,7 +13,6 @@ from .case import Case, RankView
 # What a rank can have been in without ever having been a member; it goes on to its end from there.
 OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LATE = 10.0  # times the patience of the start: how long a process that lives may take before it comes
-ENDS_THE_OTHERS = frozenset({"torchrun", "spawn"})  # launchers that end all ranks when one fails
 _JOINS = frozenset({Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
 
@@ -44,8 +43,11 @@ class Arrivals:
 
     @cached_property
     def stillborn(self) -> tuple[Launched, ...]:
-        """Those of them that have ended."""
-        ended = (each for each in self.case.snapshot.launched if each.ended_at is not None)
+        """Those of them that have ended, and nobody has come in their place."""
+        launched = self.case.snapshot.launched
+        alive = {each.rank for each in launched if each.ended_at is None}
+        alive |= {view.rank for view in self.case if not view.dead}
+        ended = (each for each in launched if each.ended_at is not None and each.rank not in alive)
         return tuple(each for each in ended if not self._known(each))
 
     @cached_property
@@ -113,7 +115,8 @@ def registered(view: RankView) -> bool:
     if reading is None:
         return bool(view.evidence.collectives.heads)
     made = any(group.done for group in reading.groups_made)
-    return bool(reading.heads) or made or reading.phase not in OUTSIDE
+    worked = reading.progress.step >= 0 or reading.progress.calls > 0
+    return bool(reading.heads) or made or worked or reading.phase not in OUTSIDE
 
 
 def settings_of(view: RankView) -> Mapping[str, str]:
@@ -127,6 +130,14 @@ def address(view: RankView) -> tuple[str, str]:
     """MASTER_ADDR and MASTER_PORT as it believes them."""
     found = settings_of(view)
     return found.get("MASTER_ADDR", ""), found.get("MASTER_PORT", "")
+
+
+def ends_the_others(case: Case) -> bool:
+    """Its launcher ends all ranks when one fails: torchrun does, and mp.spawn, but not a bare Process."""
+    name = launcher_of(case)
+    stacks = [stack for each in case.snapshot.launchers if (stack := main_stack(each.stacks)) is not None]
+    spawn = any(frame.file.endswith("torch/multiprocessing/spawn.py") for stack in stacks for frame in stack.frames)
+    return name == "torchrun" or (name == "spawn" and (spawn or not stacks))
 
 
 def launcher_of(case: Case) -> str:

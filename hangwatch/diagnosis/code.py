@@ -111,7 +111,8 @@ HANDLER_WAITS = frozenset({Doing.CODE, Doing.LOCK, Doing.COLLECTIVE, Doing.JOIN_
 
 def gil_held(case: Case) -> Finding | None:
     """A rank's main thread is in a C call that owns the interpreter lock, so that not even its ticker runs."""
-    holders = [view for view in case if not (view.dead or view.stopped) and holds_lock(view)]
+    # An interpreter that is being taken down runs no other threads either.
+    holders = [view for view in case if not (view.dead or view.stopped or view.over) and holds_lock(view)]
     holders = [view for view in holders if not case.blocked or view.rank in case.awaited()]
     if not holders:
         return None

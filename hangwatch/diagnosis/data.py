@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..records import Certainty, Culprit, NodeFacts, Stage, Status
 from . import words
-from .arrivals import ENDS_THE_OTHERS, launcher_of
+from .arrivals import ends_the_others
 from .case import Case, RankView
 from .feeding import Feeding, Worker
 from .finding import Finding, Rule
@@ -64,7 +64,7 @@ def file_descriptors_exhausted(case: Case) -> Finding | None:
         f"pid {facts.pid} of rank {view.rank} has {facts.descriptors:,} of {facts.descriptor_limit:,} descriptors open"
         for view, facts in near[: words.SHOWN]
     ]
-    views = hit or list(dict.fromkeys(view for view, _ in near))
+    views = hit or list({view.rank: view for view, _ in near}.values())
     return _resource(
         case,
         "file-descriptors-exhausted",
@@ -157,7 +157,7 @@ def _after_an_error(case: Case, views: list[RankView]) -> Status | None:
         return None
     others = [view for view in case if view not in views and not view.dead]
     held = any(view.rank in case.blocked for view in others) and all(_long_dead(case, view) for view in raised)
-    return Status.HUNG if held and launcher_of(case) not in ENDS_THE_OTHERS else Status.FAILED
+    return Status.HUNG if held and not ends_the_others(case) else Status.FAILED
 
 
 def _long_dead(case: Case, view: RankView) -> bool:

@@ -164,11 +164,13 @@ def atexit_handler(case: Case) -> Finding | None:
         return None
     ranks = [view.rank for view in held]
     view = held[0]
-    what = f"{name_of(view.where.function)}{words.at(view.where)}" if view.where else words.place(view.main.frame)
+    what = f"the exit handler {words.place(view.main.frame)}" if view.main.frame else "an exit handler written in C"
+    if view.where is not None:
+        what = f"the exit handler {name_of(view.where.function)}{words.at(view.where)}"
     return Finding(
         "exit-atexit-handler",
         Certainty.PROVEN if view.phase is Phase.ATEXIT else Certainty.LIKELY,
-        f"Training is over, but {case.name(ranks)} cannot exit: the exit handler {what} does not return.",
+        f"Training is over, but {case.name(ranks)} cannot exit: {what} does not return.",
         culprits=tuple(each.culprit() for each in held),
         victims=(),
         evidence=tuple(
@@ -182,8 +184,10 @@ def atexit_handler(case: Case) -> Finding | None:
 
 
 def _in_handler(view: RankView) -> bool:
-    if Within.DESTRUCTOR in view.main.within or view.main.doing in (Doing.NOTHING, Doing.JOIN_THREADS):
+    if Within.DESTRUCTOR in view.main.within or view.main.doing is Doing.JOIN_THREADS:
         return False
+    if view.main.doing is Doing.NOTHING:  # a handler written in C, such as a lock's acquire
+        return view.phase is Phase.ATEXIT and view.idle
     return Within.ATEXIT in view.main.within and view.phase is not Phase.FINALIZING
 
 

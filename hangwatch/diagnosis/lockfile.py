@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..records import Certainty, LockFile, Stage, Status
+from ..records import Certainty, Culprit, LockFile, Stage, Status
 from ..stacks import Doing
 from . import words
 from .case import Case, RankView
@@ -20,15 +20,15 @@ def stale_file_lock(case: Case) -> Finding | None:
     ranks = [each.rank for each, _ in waiting]
     settled = all(each.steady and found.age_s > FRESH_S for each, found in waiting)
     owner = f"pid {lock.owner_pid}, which is dead" if lock.owner_pid else "nobody alive"
-    victims = tuple(rank for rank in case.blocked if rank not in ranks)
+    owners = {found.owner_pid for _, found in waiting if found.owner_pid}
     return Finding(
         "stale-file-lock",
         Certainty.PROVEN if settled else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for the lock file {lock.path},"
         f" which belongs to {owner}{words.at(view.where)}.",
         fix=f"rm {lock.path}",
-        culprits=tuple(each.culprit() for each, _ in waiting),
-        victims=victims,
+        culprits=tuple(Culprit(None, pid, process="other") for pid in sorted(owners)),
+        victims=tuple(sorted({*ranks, *case.blocked})),
         step=view.step,
         evidence=(
             f"{lock.path} is {words.duration(lock.age_s)} old, and no living process has it open or locked",

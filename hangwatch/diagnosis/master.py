@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ..records import Certainty, Culprit, ProcessFacts, Status
 from . import words
-from .arrivals import ENDS_THE_OTHERS, Arrivals, address, launcher_of
+from .arrivals import Arrivals, address, ends_the_others
 from .case import Case, RankView
 from .finding import Finding
 
@@ -31,7 +31,7 @@ def port_conflict(case: Case) -> Finding | None:
     who = _words_of(stranger) if stranger is not None else "another process"
     hit = f"; {case.name([view.rank for view in refused])} was refused it" if refused else ""
     lost = f", and {case.wait_words(waiting)} there for a job that is not theirs" if waiting else ""
-    alive = waiting and launcher_of(case) not in ENDS_THE_OTHERS
+    alive = waiting and not ends_the_others(case)
     return Finding(
         "rendezvous-port-conflict",
         Certainty.PROVEN if refused and stranger is not None else Certainty.LIKELY,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..records import Certainty, Culprit, Launched, ProcessEvidence, ProcessFacts, Stage, Status
 from ..stacks import name_of, user_frame
 from . import words
-from .arrivals import ENDS_THE_OTHERS, LATE, Arrivals, address, launcher_of, main_stack, registered
+from .arrivals import LATE, Arrivals, address, ends_the_others, launcher_of, main_stack, registered
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .lockfile import stale_file_lock
@@ -50,7 +50,7 @@ def rank_died_before_init(case: Case) -> Finding | None:
 
 
 def _end_of_the_start(case: Case, first: _Ended, *, alive: bool) -> Status:
-    if not alive or launcher_of(case) in ENDS_THE_OTHERS:
+    if not alive or ends_the_others(case):
         return Status.FAILED
     fresh = case.snapshot.taken_at - first.at < WORDS_S
     return Status.WAITING if fresh and not first.error else Status.HUNG

@@ -39,6 +39,8 @@ def status(case: Case, finding: Finding) -> Status:
     """Hung where it is proven or patience has run out on somebody who shows no work; else waiting."""
     if finding.status is not None:
         return finding.status
+    if case.ranks and all(view.dead for view in case):  # nobody is left who could hang
+        return Status.WAITING if all(view.finished for view in case) else Status.FAILED
     if case.deadlocked:
         return Status.HUNG
     ranks = finding.awaited or tuple(culprit.rank for culprit in finding.culprits if culprit.rank is not None)
