@@ -18,16 +18,17 @@ BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types bench docs clean env page apt
+.PHONY: help demo test lint types bench docs screenshots clean env page apt
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: env page ## hang small jobs on this machine, one after another, and let hangwatch explain them
 	@$(BIN)/hangwatch demo $(DEMO_ARGS)
 
 test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
 	@rm -rf .coverage .coverage.* && mkdir -p $(BUILD)
+	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
 	@$(BIN)/coverage run -m pytest --junit-xml=$(BUILD)/junit.xml
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
@@ -48,6 +49,9 @@ bench: env ## the figures: overhead, time to a verdict, accuracy over the galler
 
 docs: env ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/generate_docs.py
+
+screenshots: env page apt ## take the pictures of docs/images/ anew, from a real job that hangs
+	@$(BIN)/python -m scripts.screenshots
 
 clean: ## remove what the other targets made
 	@rm -rf $(VENV) $(BUILD) dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache \

@@ -142,11 +142,11 @@ export interface History {
   phases: Phase[];
   rank: number[];
   at: number[];
-  step: number[][];
+  step: (number | null)[][]; // null where nothing is known of the rank at that moment
   phase: number[][];
-  step_s: number[][];
-  data_s: number[][];
-  still_s: number[][];
+  step_s: (number | null)[][];
+  data_s: (number | null)[][];
+  still_s: (number | null)[][];
 }
 
 export interface RankDetail {

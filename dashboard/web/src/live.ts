@@ -9,6 +9,13 @@ import { blamed, firstShown, historyScene, type Scene } from "./scene";
 import { connect } from "./stream";
 import { clean, parseClean } from "./words";
 
+/** Whether evidence should replace what is shown: newer, but never nothing for something. */
+export function better(incident: Incident, known: Incident | null): boolean {
+  if (!known) return true;
+  if (known.stack_tree.length && !incident.stack_tree.length) return false; // the nodes did not answer in time
+  return (incident.taken_at || incident.updated_at) >= (known.taken_at || known.updated_at);
+}
+
 export class LiveJob {
   readonly detail = signal<JobDetail | null>(null);
   readonly summary = signal<JobSummary | null>(null); // newer than `detail` in what moves
@@ -117,8 +124,7 @@ export class LiveJob {
   }
 
   private adopt(incident: Incident, page: "incident" | "capture", id: string): void {
-    const known = this.doc.value;
-    if (known && (known.taken_at || known.updated_at) > (incident.taken_at || incident.updated_at)) return;
+    if (!better(incident, this.doc.value)) return;
     batch(() => {
       this.doc.value = incident;
       this.docFrom.value = { page, id };

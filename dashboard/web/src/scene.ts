@@ -41,6 +41,11 @@ export function blamed(verdict: Verdict | null): ReadonlySet<number> {
   return new Set((verdict?.culprits ?? []).flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
 }
 
+/** What is said of the ranks that a verdict names: who is awaited still works, and has done no wrong. */
+export function role(scene: Scene): string {
+  return scene.status.value === "waiting" ? "awaited" : "at fault";
+}
+
 /** The first lanes to show: who is at fault first, then ranks from 0 on. */
 export function firstShown(columns: RankColumns | null, culprits: ReadonlySet<number>, most = MOST_LANES): number[] {
   const all = columns?.rank ?? [];

@@ -59,7 +59,7 @@ describe("ranks in columns", () => {
     expect(groupsOf(incident(ranks)).groups[0]).toMatchObject({ size: 4, issued: 6, behind: "3", heads: [{ issued: 6, ranks: "0-2" }, { issued: 5, ranks: "3" }] });
   });
   it("says ten thousand ranks in a few lines, who is at fault first", () => {
-    const many = columns(10_000);
+    const many = columns(10_000, { still_s: new Array<number>(10_000).fill(9) });
     many.phase[7777] = PHASES.indexOf("between");
     const lines = situations(many, new Set([7777]));
     expect(lines.map((line) => [line.ranks.length, line.phase, line.atFault])).toEqual([[1, "between", true], [9999, "backward", false]]);
@@ -69,6 +69,11 @@ describe("ranks in columns", () => {
 function graphOf(...waits: Wait[]) {
   return waitGraph({ waits, culprits: [], victims: [] });
 }
+
+it("puts ranks that move on one line, whatever their phases", () => {
+  const moving = columns(4, { phase: [4, 5, 6, 7], step: [5, 5, 5, 4] });
+  expect(situations(moving, new Set()).map((line) => [line.ranks, line.phase, line.step])).toEqual([[[0, 1, 2], "", 5], [[3], "", 4]]);
+});
 
 describe("who waits for whom", () => {
   it("lets one edge speak for many", () => {

@@ -90,10 +90,12 @@ export function groupsOf(incident: Incident): GroupColumns {
   return { job: incident.job.id, at: incident.taken_at, groups };
 }
 
+const MOVES_S = 2;
+
 /** Ranks that are in one and the same situation, most telling first: a grid of any size in a few lines of text. */
 export interface Situation {
   ranks: number[];
-  phase: string;
+  phase: string; // empty where they move
   step: number;
   says: string;
   state: string;
@@ -107,15 +109,16 @@ export function situations(columns: RankColumns, culprits: ReadonlySet<number>):
     const phase = columns.phases[columns.phase[index]!] ?? "start";
     const says = columns.exception[rank] ?? columns.waiting_for[rank] ?? "";
     const state = columns.process_state[rank] ?? "";
-    const odd = "TtDXZ".includes(state) ? state : "";
+    const odd = state && "TtDXZ".includes(state) ? state : "";
     const atFault = culprits.has(rank);
-    const key = `${columns.phase[index]} ${columns.step[index]} ${atFault} ${odd} ${says}`;
+    const moves = columns.still_s[index]! <= MOVES_S && !says && !odd && !atFault; // then the phase changes all the time
+    const key = `${moves ? "moves" : columns.phase[index]} ${columns.step[index]} ${atFault} ${odd} ${says}`;
     const known = found.get(key);
     if (known) {
       known.ranks.push(rank);
       known.still_s = Math.min(known.still_s, columns.still_s[index]!);
     } else {
-      found.set(key, { ranks: [rank], phase, step: columns.step[index]!, says, state: odd, still_s: columns.still_s[index]!, atFault });
+      found.set(key, { ranks: [rank], phase: moves ? "" : phase, step: columns.step[index]!, says, state: odd, still_s: columns.still_s[index]!, atFault });
     }
   });
   return [...found.values()].sort((a, b) => Number(b.atFault) - Number(a.atFault) || b.ranks.length - a.ranks.length);

@@ -38,7 +38,7 @@ export function appended(history: History, columns: RankColumns, keep_s = 300): 
     history.rank.map((rank) => (index.has(rank) ? column[index.get(rank)!]! : fallback));
   const first = history.at.findIndex((at) => at >= columns.at - keep_s);
   const from = first < 0 ? history.at.length : first;
-  const grown = (rows: number[][], row: number[]): number[][] => [...rows.slice(from), row];
+  const grown = <T,>(rows: T[][], row: T[]): T[][] => [...rows.slice(from), row];
   return {
     job: history.job,
     phases: columns.phases,
@@ -60,7 +60,7 @@ export function lanesOfHistory(history: History): Lane[] {
     const since = stillSince(history, lane);
     history.at.forEach((at, moment) => {
       const phase = history.phases[history.phase[moment]![lane]!] ?? "start";
-      const step = history.step[moment]![lane]!;
+      const step = history.step[moment]![lane] ?? -1;
       const still = at >= since[moment]!;
       const last = segments.at(-1);
       if (last) last.to = at;
@@ -76,7 +76,7 @@ function stillSince(history: History, lane: number): number[] {
   let since = Infinity;
   const result: number[] = new Array(history.at.length);
   for (let moment = history.at.length - 1; moment >= 0; moment--) {
-    const still_s = history.still_s[moment]![lane]!;
+    const still_s = history.still_s[moment]![lane] ?? 0;
     if (still_s > STILL) since = Math.min(since, history.at[moment]! - still_s);
     else if (history.at[moment]! < since) since = Infinity;
     result[moment] = since;
@@ -85,11 +85,11 @@ function stillSince(history: History, lane: number): number[] {
 }
 
 export function curvesOfHistory(history: History): Curves {
-  const fastest = history.step.map((row) => Math.max(...row));
+  const fastest = history.step.map((row) => row.reduce<number>((most, step) => Math.max(most, step ?? -1), -1));
   return {
     at: history.at,
     ranks: history.rank,
-    lag: history.rank.map((_, lane) => history.step.map((row, moment) => fastest[moment]! - row[lane]!)),
+    lag: history.rank.map((_, lane) => history.step.map((row, moment) => (row[lane] === null ? null : fastest[moment]! - row[lane]!))),
     stepTime: history.rank.map((_, lane) => history.step_s.map((row) => row[lane]! || null)),
   };
 }

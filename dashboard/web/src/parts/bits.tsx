@@ -25,6 +25,11 @@ export function Site({ frame, bare = false }: { frame: Frame | null; bare?: bool
   );
 }
 
+/** A sentence in which `backticks` mark code. */
+export function Prose({ text }: { text: string }) {
+  return <>{text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
+}
+
 /** A part of a view with its heading. */
 export function Part({ title, note, children, id }: { title: string; note?: ComponentChildren; children: ComponentChildren; id?: string }) {
   const heading = id ?? title.toLowerCase().replaceAll(/\W+/g, "-");

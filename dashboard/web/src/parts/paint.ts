@@ -20,13 +20,27 @@ export function color(name: string): string {
   return found;
 }
 
+/** A job that only waits names somebody who has done no wrong: the colour of fault becomes that of waiting. */
+export function setMood(status: string): void {
+  const root = document.documentElement;
+  if ((root.dataset["mood"] ?? "") === status) return;
+  root.dataset["mood"] = status;
+  themeChanged();
+}
+
 export function themeChanged(): void {
   cache.clear();
   theme.value += 1;
 }
 
+const known = new WeakSet<HTMLCanvasElement>();
+
 /** The canvas's context, sized in CSS pixels. Sizing clears it, so it happens only where the size differs. */
 export function sharp(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  if (!known.has(canvas)) {
+    known.add(canvas);
+    canvas.addEventListener("contextrestored", themeChanged); // a lost picture comes back empty: paint everything again
+  }
   const ratio = Math.min(devicePixelRatio || 1, 2);
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {

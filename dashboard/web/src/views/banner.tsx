@@ -4,9 +4,9 @@ import type { ComponentChildren } from "preact";
 import { mainStack, isUser } from "../model/frames";
 import { Copy } from "../parts/copy";
 import { StateIcon } from "../parts/icon";
-import { Site } from "../parts/bits";
+import { Prose, Site } from "../parts/bits";
 import type { Alternative, Certainty, Culprit, Frame, Incident, Status, Verdict } from "../records";
-import type { Scene } from "../scene";
+import { role, type Scene } from "../scene";
 import { certainty, culprit as sayCulprit, NO_VERDICT, ranges, ranks } from "../words";
 
 interface Props {
@@ -67,7 +67,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
     </>
   );
   return blamed.length === 1 ? (
-    <a class="who" href={scene.link("ranks", blamed[0])}>{inside}<span class="offscreen"> is at fault: open it</span></a>
+    <a class="who" href={scene.link("ranks", blamed[0])}>{inside}<span class="offscreen"> is {role(scene)}: open it</span></a>
   ) : (
     <div class="who">{inside}</div>
   );
@@ -83,7 +83,7 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
         <dl class="rows">
           {verdict.fix && (
             <Row label="fix">
-              <p class="fix">{verdict.fix}</p>
+              <p class="fix"><Prose text={verdict.fix} /></p>
               <Copy text={verdict.fix} what="the fix" />
             </Row>
           )}
@@ -100,7 +100,7 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
             <p class="sure">
               <strong>{certainty(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
             </p>
-            {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}>{sentence}</li>)}</ul>}
+            {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>}
           </Row>
         </dl>
         {(verdict.alternatives.length > 0 || lost.length > 0 || more) && (
@@ -189,7 +189,7 @@ function Alternatives({ others }: { others: Alternative[] }) {
     <ul>
       {others.map((other) => (
         <li key={other.cause}>
-          <b>{other.cause}</b>: {other.why_not}
+          <b>{other.cause}</b>: <Prose text={other.why_not} />
         </li>
       ))}
     </ul>

@@ -1,6 +1,6 @@
 // Collectives per process group: how far everybody is, and the last calls lined up by number.
 
-import { useComputed } from "@preact/signals";
+import { useComputed, useSignal } from "@preact/signals";
 import type { GroupRow } from "../api";
 import { groupCalls, mismatched, type Call, type GroupCalls, type Variant } from "../model/calls";
 import { sayRanks } from "../model/columns";
@@ -11,6 +11,7 @@ import { fromRanges, plural, ranges, ranks } from "../words";
 import { EvidenceNote } from "./evidence_note";
 
 const MOST_GROUPS = 24;
+const FIRST_CALLS = 12;
 
 export function CollectivesView({ scene }: { scene: Scene }) {
   const calls = useComputed(() => (scene.doc.value ? groupCalls(scene.doc.value) : []));
@@ -71,6 +72,7 @@ function Heads({ group }: { group: GroupRow }) {
 }
 
 function Calls({ scene, found }: { scene: Scene; found: GroupCalls | undefined }) {
+  const all = useSignal(false);
   if (!found?.calls.length) {
     return (
       <p class="quiet">
@@ -78,6 +80,7 @@ function Calls({ scene, found }: { scene: Scene; found: GroupCalls | undefined }
       </p>
     );
   }
+  const shown = all.value ? found.calls : found.calls.filter((call, index) => index < FIRST_CALLS || mismatched(call) || call.missing.length > 0);
   return (
     <>
       {scene.live && <EvidenceNote scene={scene} />}
@@ -92,8 +95,11 @@ function Calls({ scene, found }: { scene: Scene; found: GroupCalls | undefined }
             <th scope="col">Called from</th>
           </tr>
         </thead>
-        {found.calls.map((call) => <CallRows key={call.seq} call={call} scene={scene} />)}
+        {shown.map((call) => <CallRows key={call.seq} call={call} scene={scene} />)}
       </Table>
+      {shown.length < found.calls.length && (
+        <p class="more"><button type="button" onClick={() => (all.value = true)}>Show {found.calls.length - shown.length} earlier ones</button></p>
+      )}
     </>
   );
 }

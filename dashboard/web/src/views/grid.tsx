@@ -11,7 +11,7 @@ import { CellPainter, type Tint } from "../parts/cells";
 import { color, markPath, sharp, theme } from "../parts/paint";
 import { useWidth } from "../parts/width";
 import { go } from "../router";
-import type { Scene } from "../scene";
+import { role, type Scene } from "../scene";
 import { duration, plural, ranges, ranks } from "../words";
 import { sayRanks } from "../model/columns";
 
@@ -89,7 +89,7 @@ export function RankGrid({ scene }: { scene: Scene }) {
         </div>
       </div>
       <p class="told" aria-live={cursor.value >= 0 ? "polite" : "off"}>
-        {told >= 0 && told < columns.rank.length ? <Told columns={columns} index={told} atFault={culprits.has(columns.rank[told]!)} /> : hint(layout, columns)}
+        {told >= 0 && told < columns.rank.length ? <Told columns={columns} index={told} named={culprits.has(columns.rank[told]!) ? role(scene) : ""} /> : hint(layout, columns)}
       </p>
       {columns.absent && (
         <p class="absent">
@@ -109,7 +109,7 @@ function hint(layout: GridLayout | null, columns: RankColumns): string {
   return `${plural(columns.rank.length, "rank")} on ${plural(nodes, "node")}. Point at a cell, or choose one to see its stacks.`;
 }
 
-function Told({ columns, index, atFault }: { columns: RankColumns; index: number; atFault: boolean }) {
+function Told({ columns, index, named }: { columns: RankColumns; index: number; named: string }) {
   const rank = columns.rank[index]!;
   const epoch = columns.epoch[index];
   const parts = [
@@ -125,7 +125,7 @@ function Told({ columns, index, atFault }: { columns: RankColumns; index: number
     <>
       <strong>rank {rank}</strong> on {columns.nodes[columns.node[index]!]}
       {columns.pid[index] ? `, pid ${columns.pid[index]}` : ""}
-      {atFault && <span class="tag fault"> at fault</span>}: {parts.filter(Boolean).join(", ")}
+      {named && <span class="tag fault">{named}</span>}: {parts.filter(Boolean).join(", ")}
     </>
   );
 }
@@ -194,15 +194,15 @@ export function Situations({ scene }: { scene: Scene }) {
                 {ranges(line.ranks)}
               </a>
               {line.ranks.length > 2 && <span class="quiet"> ({line.ranks.length.toLocaleString("en")})</span>}
-              {line.atFault && <span class="tag fault">at fault</span>}
+              {line.atFault && <span class="tag fault">{role(scene)}</span>}
             </th>
             <td>
-              <Swatch kind={kindOf(line.phase)} /> {sayPhase(line.phase)}
+              {line.phase ? <><Swatch kind={kindOf(line.phase)} /> {sayPhase(line.phase)}</> : "on the move"}
               {line.state && <span class="tag">{STATES[line.state] ?? line.state}</span>}
             </td>
             <td class="number">{line.step >= 0 ? line.step : "–"}</td>
             <td>{line.says || <span class="quiet">–</span>}</td>
-            <td class="number">{line.still_s > 2 ? duration(line.still_s) : "moves"}</td>
+            <td class="number">{line.still_s > 2 ? duration(line.still_s) : <span class="quiet">–</span>}</td>
           </tr>
         ))}
       </tbody>

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { API, ask, type ApiError, type Capture } from "../api";
 import { When } from "../parts/bits";
+import { setMood } from "../parts/paint";
 import { Download } from "../parts/download";
 import type { Incident } from "../records";
 import type { Place } from "../router";
@@ -64,6 +65,7 @@ export function IncidentPage({ incident, page, id, view, rank, job }: Props) {
   const scene = useMemo(() => frozen(incident, page, id, id ? `${base}.speedscope.json` : null), [incident, page, id]);
   const name = incident.job.name || incident.job.id;
   useEffect(() => {
+    setMood(incident.status);
     document.title = `${incident.status}: ${name} · hangwatch`;
   }, [incident]);
   return (
@@ -82,8 +84,10 @@ export function IncidentPage({ incident, page, id, view, rank, job }: Props) {
               <a class="button" href={`${base}.html`} download>HTML</a>
               <a class="button" href={`${base}.json`} download>JSON</a>
             </>
+          ) : id ? (
+            <Download name={`hangwatch-${id}.json`} text={() => JSON.stringify(incident)}>JSON</Download>
           ) : (
-            <Download name={`hangwatch-${incident.id}.json`} text={() => JSON.stringify(incident)}>JSON</Download>
+            <span class="quiet">the .json file beside this one holds everything</span>
           )}
         </div>
       </header>

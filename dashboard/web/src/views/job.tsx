@@ -4,7 +4,9 @@ import { useEffect, useMemo } from "preact/hooks";
 import type { Capture, IncidentSummary, JobDetail } from "../api";
 import { LiveJob } from "../live";
 import { Part, Table, When } from "../parts/bits";
+import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
+import type { Judgement } from "../records";
 import { write, type Place } from "../router";
 import { duration, plural, timeOfDay } from "../words";
 import { Banner } from "./banner";
@@ -17,6 +19,7 @@ export function JobPage({ id, view, rank }: Place) {
   useEffect(() => {
     document.title = `${detail ? `${detail.state}: ${detail.name || detail.id}` : id} · hangwatch`;
   }, [detail?.state, detail?.name, id]);
+  useEffect(() => setMood(detail?.judgement?.status ?? ""), [detail?.judgement?.status]);
   if (live.gone.value) return <Lost title="Deleted">This job has been deleted.</Lost>;
   if (live.missing.value) return <Lost title="No such job">There is no job {id}; it may have been deleted.</Lost>;
   return (
@@ -30,7 +33,7 @@ export function JobPage({ id, view, rank }: Place) {
           verdict={detail.judgement.verdict}
           after={<Stillness live={live} />}
           when={detail.judged_at ? <>judged <When at={detail.judged_at} short /></> : null}
-          brief={view !== "overview"}
+          brief={view !== "overview" || calm(detail.judgement)}
         />
       )}
       <Views scene={live.scene} view={view} />
@@ -38,6 +41,11 @@ export function JobPage({ id, view, rank }: Place) {
       {view === "overview" && <Past live={live} />}
     </main>
   );
+}
+
+/** Somebody waits, and nobody is named: worth a line, not the whole screen. */
+function calm(judgement: Judgement): boolean {
+  return judgement.status === "waiting" && judgement.verdict.culprits.length === 0;
 }
 
 /** For how long nobody has moved; it goes on while the page is open. */

@@ -5,6 +5,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { ask, type JobSummary } from "../api";
 import { Nothing, Part, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
+import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import { write } from "../router";
 import { session } from "../session";
@@ -20,6 +21,7 @@ export function JobsPage() {
   const found = useSignal<JobSummary[] | null>(null);
   useEffect(() => {
     document.title = "Jobs · hangwatch";
+    setMood("");
     return connect(null, {
       jobs: (data) => store.merge(parseClean<{ jobs: JobSummary[] }>(data).jobs),
       gone: (data) => store.remove((JSON.parse(data) as { job: string }).job),

@@ -1,6 +1,6 @@
 // The first view of a job or an incident: the grid, who waits for whom, warnings, nodes.
 
-import { Nothing, Part, Table } from "../parts/bits";
+import { Nothing, Part, Prose, Table } from "../parts/bits";
 import { Copy } from "../parts/copy";
 import type { HealthWarning } from "../records";
 import type { Node, Scene } from "../scene";
@@ -43,10 +43,10 @@ function Warnings({ found }: { found: HealthWarning[] }) {
             <p>
               <b>{warning.summary}</b> <span class="quiet">{warning.kind}{warning.ranks.length > 0 && `, ${ranks(warning.ranks)}`}</span>
             </p>
-            {warning.evidence.map((sentence) => <p key={sentence} class="quiet">{sentence}</p>)}
+            {warning.evidence.length > 0 && <p class="quiet">{warning.evidence.slice(0, 8).join("; ")}{warning.evidence.length > 8 && ` and ${warning.evidence.length - 8} more`}</p>}
             {warning.fix && (
               <p class="fix-line">
-                <span class="label">fix</span> {warning.fix} <Copy text={warning.fix} what="the fix" />
+                <span class="label">fix</span> <Prose text={warning.fix} /> <Copy text={warning.fix} what="the fix" />
               </p>
             )}
           </li>

@@ -8,7 +8,7 @@ import { sayPhase } from "../model/phases";
 import { Nothing, Part, Site, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
 import type { Collective, Frame, ProcessEvidence, ProcessFacts, RankReport, ThreadStack } from "../records";
-import type { Scene } from "../scene";
+import { role, type Scene } from "../scene";
 import { culprit as sayCulprit, duration, place, plural, size } from "../words";
 import { EvidenceNote } from "./evidence_note";
 import { STATES } from "./grid";
@@ -31,7 +31,7 @@ export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job
   return (
     <div class="rank">
       <Head scene={scene} rank={rank} where={host} />
-      {blamed && <p class="at-fault-line"><span class="tag fault">at fault</span> {sayCulprit(blamed)}{blamed.where && <> · <Site frame={blamed.where} /></>}</p>}
+      {blamed && <p class="at-fault-line"><span class="tag fault">{role(scene)}</span> {sayCulprit(blamed)}{blamed.where && <> · <Site frame={blamed.where} /></>}</p>}
       {index >= 0 && columns && (
         <dl class="facts">
           <Fact name="Phase">{sayPhase(columns.phases[columns.phase[index]!] ?? "start")}</Fact>
@@ -202,7 +202,6 @@ function Process({ facts }: { facts: ProcessFacts }) {
     ["Exit code", facts.exit_code === null ? "" : String(facts.exit_code)],
     ["Unusual threads", facts.unusual_threads.map((thread) => `${thread.name || thread.thread_id} ${STATES[thread.state] ?? thread.state}`).join(", ")],
     ["Not readable", facts.unreadable.join("; ")],
-    ...Object.entries(facts.environment).map(([name, value]): [string, string] => [name, value]),
   ];
   return (
     <Part title="Process" note={`pid ${facts.pid}`}>
@@ -214,6 +213,7 @@ function Process({ facts }: { facts: ProcessFacts }) {
           </div>
         ))}
       </dl>
+      <Environment of={facts.environment} />
       {facts.sockets.some((socket) => socket.unacknowledged || socket.retransmits) && (
         <ul>
           {facts.sockets.filter((socket) => socket.unacknowledged || socket.retransmits).map((socket) => (
@@ -222,6 +222,24 @@ function Process({ facts }: { facts: ProcessFacts }) {
         </ul>
       )}
     </Part>
+  );
+}
+
+function Environment({ of: environment }: { of: Record<string, string> }) {
+  const settings = Object.entries(environment);
+  if (!settings.length) return null;
+  return (
+    <details class="environment">
+      <summary>{plural(settings.length, "setting")} of the environment</summary>
+      <dl class="pairs">
+        {settings.map(([name, value]) => (
+          <div key={name}>
+            <dt><code>{name}</code></dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </details>
   );
 }
 

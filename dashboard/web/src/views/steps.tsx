@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import type { RankColumns } from "../api";
 import { Nothing, Part, Table } from "../parts/bits";
 import { Plot, type Line } from "../parts/plot";
-import type { Scene } from "../scene";
+import { role, type Scene } from "../scene";
 import { plural, shortTime } from "../words";
 import { ShownRanks } from "./shown";
 
@@ -30,7 +30,7 @@ export function StepsView({ scene }: { scene: Scene }) {
   return (
     <>
       <ShownRanks scene={scene} />
-      <Part title="Steps behind the fastest" note={<Key accents={accents.value} />}>
+      <Part title="Steps behind the fastest" note={<Key accents={accents.value} named={role(scene)} />}>
         {at.length > 1 ? (
           <Plot at={at} lines={lag.value} label={sayLag(scene)} unit={(value) => String(Math.round(value))} sync="steps" stepped />
         ) : (
@@ -78,7 +78,7 @@ function lines(scene: Scene, accents: Accent[], which: "lag" | "stepTime"): Line
   return found.sort((a, b) => Number(a.tone !== "") - Number(b.tone !== "") || Number(a.tone === "fault") - Number(b.tone === "fault"));
 }
 
-function Key({ accents }: { accents: Accent[] }) {
+function Key({ accents, named }: { accents: Accent[]; named: string }) {
   return (
     <ul class="key">
       {accents.map((accent) => (
@@ -87,7 +87,7 @@ function Key({ accents }: { accents: Accent[] }) {
             <line x1="1" y1="4" x2="25" y2="4" stroke-dasharray={accent.dash.join(" ")} />
           </svg>
           rank {accent.rank}
-          {accent.atFault && ", at fault"}
+          {accent.atFault && `, ${named}`}
         </li>
       ))}
       <li>

@@ -2,7 +2,7 @@
 
 import { Nothing } from "../parts/bits";
 import { waitGraph, type WaitEdge, type WaitGraph, type WaitNode } from "../model/waits";
-import type { Scene } from "../scene";
+import { role, type Scene } from "../scene";
 import { place, ranges, ranks } from "../words";
 
 const BOX = { left: 26, width: 186, right: 130, height: 42, gap: 56 };
@@ -15,7 +15,7 @@ export function Waits({ scene }: { scene: Scene }) {
   const graph = waitGraph(verdict);
   return (
     <div class="waits">
-      <Drawing graph={graph} />
+      <Drawing graph={graph} named={role(scene)} />
       <ol>
         {graph.edges.map((edge) => (
           <li key={`${edge.from} ${edge.what}`}>
@@ -37,7 +37,7 @@ function sentence(graph: WaitGraph, edge: WaitEdge): string {
 }
 
 /** Boxes below one another; arrows to the next one down, back up on the right, over others on the left. */
-function Drawing({ graph }: { graph: WaitGraph }) {
+function Drawing({ graph, named }: { graph: WaitGraph; named: string }) {
   const tall = graph.nodes.length * (BOX.height + BOX.gap) - BOX.gap + 4;
   const wide = BOX.left + BOX.width + BOX.right;
   const says = graph.edges.map((edge) => `${ranks(graph.nodes[edge.from]!.ranks)} ${sentence(graph, edge)}`).join("; ");
@@ -49,7 +49,7 @@ function Drawing({ graph }: { graph: WaitGraph }) {
         </marker>
       </defs>
       {graph.edges.flatMap((edge) => edge.to.map((to) => <Arrow key={`${edge.from}-${to}`} from={edge.from} to={to} what={edge.what} />))}
-      {graph.nodes.map((node, index) => <Box key={node.ranks.join()} node={node} y={top(index)} />)}
+      {graph.nodes.map((node, index) => <Box key={node.ranks.join()} node={node} y={top(index)} named={named} />)}
     </svg>
   );
 }
@@ -58,14 +58,14 @@ function top(index: number): number {
   return 2 + index * (BOX.height + BOX.gap);
 }
 
-function Box({ node, y }: { node: WaitNode; y: number }) {
+function Box({ node, y, named }: { node: WaitNode; y: number; named: string }) {
   const middle = BOX.left + BOX.width / 2;
   const name = `${node.ranks.length > 1 ? "ranks" : "rank"} ${ranges(node.ranks)}`;
   return (
     <g class={`node ${node.atFault ? "fault" : ""}`}>
       <rect x={BOX.left} y={y} width={BOX.width} height={BOX.height} rx="5" />
       <text x={middle} y={y + (node.atFault ? 18 : 26)} class="name">{clip(name, 21)}</text>
-      {node.atFault && <text x={middle} y={y + 33} class="why">at fault</text>}
+      {node.atFault && <text x={middle} y={y + 33} class="why">{named}</text>}
     </g>
   );
 }

@@ -1,0 +1,109 @@
+"""The page of an incident as one file, opened from disk, without a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from hangwatch.records import Incident
+from hangwatch.report import html
+from tests import examples
+from tests.browser.conftest import Watched
+from tests.browser.test_rules import barriers
+
+Open = Callable[[Incident], Page]
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+
+
+@pytest.fixture
+def open_file(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Writes an incident's page and opens it, without any network. Afterwards: no error on its console."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
+    watch = Watched(context, "file:")
+    path = tmp_path / "incident.html"
+
+    def opened(incident: Incident) -> Page:
+        path.write_text(html.page(incident), encoding="utf-8")
+        page = context.new_page()
+        page.goto(path.as_uri())
+        return page
+
+    yield opened
+    context.close()
+    watch.check()
+
+
+def test_it_opens_from_disk_and_shows_every_view(open_file: Open) -> None:
+    page = open_file(examples.uneven_steps(8, 5, 4))
+    banner = page.get_by_role("region", name="Verdict")
+    expect(banner).to_contain_text("Rank 5 ran out of data")
+    expect(banner).to_contain_text("3.1 s after the last step")
+    shown = {
+        "Collectives": "mismatch",
+        "Steps": "rank 5, at fault",
+        "Timeline": "nothing moves",
+        "Stacks": "_engine_run_backward",
+        "GPUs": "NVIDIA H200",
+        "Loader": "250 of 250",
+        "Evidence": "took longer than 2 s",
+    }
+    for view, text in shown.items():
+        page.get_by_role("link", name=view, exact=True).click()
+        expect(page.locator("main")).to_contain_text(text)
+        assert page.url.endswith(f"#/{view.lower()}")
+    # A rank has an address in the file too.
+    page.goto(page.url.split("#")[0] + "#/ranks/5")
+    expect(page.get_by_role("heading", name="Rank 5 on")).to_be_visible()
+    # The stacks can be taken to speedscope.
+    page.get_by_role("link", name="Stacks", exact=True).click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download for speedscope").click()
+    assert "speedscope" in download.value.path().read_text()
+
+
+def test_eight_ranks_are_small(tmp_path: Path) -> None:
+    made = examples.uneven_steps(8, 5, 4)
+    call = replace(made.ranks[0].collectives.recent[0], frames=examples.BACKWARD_STACK * 4)
+    calls = tuple(replace(call, seq=seq) for seq in range(2000))
+    ranks = tuple(replace(rank, collectives=replace(rank.collectives, recent=calls)) for rank in made.ranks)
+    size = len(html.page(replace(made, ranks=ranks)).encode())
+    print(f"{size} bytes")
+    assert size <= 2_000_000
+
+
+def test_hostile_strings_stay_text(open_file: Open) -> None:
+    made = examples.uneven_steps()
+    stack = replace(made.ranks[3].stacks[0], name=EVIL)
+    rank = replace(made.ranks[3], last_output=EVIL, waiting_for=EVIL, stacks=(stack,), host=EVIL)
+    verdict = replace(made.verdict, summary=EVIL, fix=EVIL, evidence=(EVIL,))
+    page = open_file(replace(made, job=replace(made.job, name=EVIL), ranks=(*made.ranks[:3], rank), verdict=verdict))
+    for place in ("", "#/stacks", "#/ranks/3", "#/evidence"):
+        page.goto(page.url.split("#")[0] + place)
+        expect(page.locator("h1")).to_contain_text("</script><script>")
+        assert page.locator("img").count() == 0
+        assert page.title() != "owned"
+
+
+def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "incident.html"
+    path.write_text(html.page(examples.uneven_steps()), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert "Rank 3 ran out of data" in page.inner_text("body")
+    context.close()
+
+
+@pytest.mark.parametrize("name", sorted(examples.EXAMPLES))
+def test_every_kind_of_incident_is_shown_without_a_barrier(open_file: Open, name: str) -> None:
+    page = open_file(examples.EXAMPLES[name]())
+    for place in ("", "#/collectives", "#/stacks", "#/loader"):
+        page.goto(page.url.split("#")[0] + place)
+        page.locator(".verdict").wait_for()
+        expect(page.locator(".kicker .status")).to_have_text(re.compile("hung|waiting|lingering|failed|recovered"))
+    assert barriers(page) == []

@@ -1,0 +1,89 @@
+"""A real job under `hangwatch run --dashboard`, with the real diagnosis, as a user sees it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+import hangwatch.gallery
+from tests.browser.conftest import Watched, free_port, until
+
+SCRIPT = Path(hangwatch.gallery.__file__).parent / "uneven_steps.py"
+HANGWATCH = [sys.executable, "-m", "hangwatch"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def dashboard(tmp_path: Path, page_is_built: None) -> Iterator[str]:
+    """A dashboard in a process of its own, as a user starts it: its address."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
+    command = [*HANGWATCH, "dashboard", "--port", str(port), "--database", str(tmp_path / "dashboard.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert url in process.stdout.readline()
+        yield url
+        process.terminate()
+
+
+@pytest.fixture
+def job(dashboard: str, tmp_path: Path) -> Iterator[Path]:
+    """A job of two ranks that hangs after a few seconds: the folder of its reports."""
+    reports = tmp_path / "reports"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    watch = [*HANGWATCH, "run", "--dashboard", dashboard, "--job", "birds", "--report-dir", str(reports), "--"]
+    command = [*watch, *launcher, str(SCRIPT), "--culprit", "1", "--steps", "150"]
+    log = (tmp_path / "job.log").open("w")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=log, stderr=log, env=environment) as process:
+        yield reports
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    log.close()
+
+
+def test_a_real_hang_is_seen_without_a_reload(browser: Browser, dashboard: str, job: Path) -> None:
+    # GIVEN the page, opened before the job hangs
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    watch = Watched(context, dashboard)
+    page = context.new_page()
+    page.goto(dashboard)
+    page.get_by_role("link", name="birds", exact=True).click(timeout=60_000)
+    page.evaluate("window.sameDocument = true")
+    # WHEN it hangs
+    banner = page.get_by_role("region", name="Verdict")
+    # THEN the banner appears and names the rank, the line and the fix
+    expect(banner).to_contain_text("Rank 1 ran out of data", timeout=90_000)
+    expect(banner.locator(".who .number")).to_have_text("1")
+    expect(banner).to_contain_text(re.compile(r"uneven_steps\.py:\d+"))
+    expect(banner).to_contain_text("DistributedSampler")
+    assert page.evaluate("window.sameDocument") is True
+    # AND grid, collectives and stacks show it
+    expect(page.locator("tr.at-fault")).to_contain_text("out of the loop")
+    page.get_by_role("link", name="Collectives", exact=True).click()
+    expect(page.locator(".calls .mismatch")).to_contain_text("barrier", timeout=20_000)
+    page.get_by_role("link", name="Stacks", exact=True).click()
+    expect(page.locator(".box.blamed").last).to_be_visible()
+    expect(page.locator(".icicle")).to_contain_text("_engine_run_backward")
+    # AND evidence can be taken anew
+    page.get_by_role("button", name="Capture now").first.click()
+    expect(page.get_by_role("link", name=re.compile("Capture of"))).to_be_visible(timeout=30_000)
+    # AND the file beside the incident opens without the dashboard and says the same
+    written = until(lambda: sorted(job.glob("incident-*.html")))[0]
+    assert written.stat().st_size <= 2_000_000
+    alone = context.new_page()
+    alone.goto(written.as_uri())
+    expect(alone.get_by_role("region", name="Verdict")).to_contain_text("Rank 1 ran out of data")
+    context.close()
+    watch.check()
