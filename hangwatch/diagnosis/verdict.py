@@ -45,6 +45,8 @@ def status(case: Case, finding: Finding) -> Status:
         return Status.HUNG
     ranks = finding.awaited or tuple(culprit.rank for culprit in finding.culprits if culprit.rank is not None)
     ranks = ranks or tuple(case.ranks)
+    if case.ranks and all(view.finished for view in case):
+        return Status.WAITING  # the job is over, and nobody is left who could hang
     if any(case.ranks[rank].works for rank in ranks if rank in case.ranks):
         return Status.WAITING
     if not case.stalled(ranks):

@@ -11,7 +11,6 @@ from ..records import Culprit, Frame, LoaderFacts, Phase, RankEvidence, Reading,
 from ..stacks import Activity, Doing, activity, stacks_of_trace
 
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
-STARVED_CPU_S = 0.05
 QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
@@ -128,7 +127,7 @@ class RankView:
     @property
     def _starved(self) -> bool:
         """Ready to run, on a machine whose processors are taken."""
-        return self.state == "R" and self.cpu is not None and self.cpu > STARVED_CPU_S
+        return self.state == "R" and self.cpu != 0.0
 
     @property
     def steady(self) -> bool:

@@ -334,3 +334,17 @@ def test_nothing_is_blamed_without_evidence() -> None:
     assert judgement.verdict.cause == "undetermined"
     assert judgement.verdict.culprits == ()
     assert diagnose(replace(snapshot, ranks=())).verdict.cause in ("undetermined", "rendezvous-missing-ranks")
+
+
+def test_a_job_whose_ranks_have_all_ended_well_is_not_hung() -> None:
+    snapshot = world([Leave()], [Leave()])
+    ended = tuple(
+        replace(entry, still_s=900, process=ProcessFacts(4000 + entry.rank, "X", exit_code=0), stacks=())
+        for entry in snapshot.ranks
+    )
+    assert diagnose(replace(snapshot, ranks=ended)).status is Status.WAITING
+
+
+def test_a_process_that_waits_for_a_processor_is_not_idle() -> None:
+    snapshot = stuck("compile", state="R", cpu_delta_s=0.04)
+    assert diagnose(snapshot).status is Status.WAITING
