@@ -144,9 +144,9 @@ def silence(view: RankView) -> float:
 
 
 def holds_lock(view: RankView) -> bool:
-    """The main thread owns the interpreter lock, and the ticker has not run for a while."""
+    """The main thread owns the interpreter lock at one place, and the ticker has not run for a while."""
     owner = any(stack.main and stack.owns_gil for stack in view.evidence.stacks)
-    return owner and silence(view) > OLD_WORDS_S
+    return owner and view.steady and silence(view) > OLD_WORDS_S
 
 
 def slow_checkpoint(case: Case) -> Finding | None:
