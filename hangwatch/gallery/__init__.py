@@ -43,14 +43,14 @@ def command(
     ranks = case.ranks if ranks is None else ranks
     if ranks < case.min_ranks:
         raise ValueError(f"{case.name} needs at least {case.min_ranks} ranks, not {ranks}")
-    if culprit is not None and (case.culprit is None or not 0 <= culprit < ranks):
+    if culprit is not None and (case.culprit is None or culprit in case.immune or not 0 <= culprit < ranks):
         raise ValueError(f"{case.name} cannot have rank {culprit} of {ranks} at fault")
     if healthy and not case.healthy_args:
         raise ValueError(f"{case.name} has no healthy look-alike")
     culprit = case.culprit if culprit is None else culprit
     words = {
         "ranks": ranks,
-        "last": ranks - 1,
+        "other": ranks - 2 if culprit == ranks - 1 else ranks - 1,
         "port": port or _free_port(),
         "other_port": _free_port(),
         "culprit": 0 if culprit is None else culprit,

@@ -60,9 +60,10 @@ class Case:
         healthy_args: Arguments of the look-alike that must finish; empty where there is none.
         ranks: Default world size; `min_ranks` is the smallest that shows the fault.
         launcher: How the ranks are started.
-        launch: Further arguments of the launcher. `{culprit}`, `{port}` and `{ranks}` are filled in.
+        launch: Further arguments of the launcher. `{culprit}`, `{port}` and the like are filled in.
         healthy_launch: The same for the look-alike, if it differs.
         culprit: The rank chosen by default; None where no rank can be chosen.
+        immune: Ranks that cannot be chosen.
         culprits: From the chosen rank and the world size to the ranks that the verdict should name.
         process: What kind of process is to blame.
         status: Status of the incident that should be opened ("warned": a warning, and no incident).
@@ -83,6 +84,7 @@ class Case:
     launch: tuple[str, ...] = ()
     healthy_launch: tuple[str, ...] | None = None
     culprit: int | None = 1
+    immune: tuple[int, ...] = ()
     culprits: Culprits = chosen
     process: Process = "rank"
     status: Status = "hung"
@@ -142,16 +144,9 @@ START = (
         ranks=4,
         min_ranks=3,
         launcher="plain",
-        launch=("--twice={culprit}", "--omit={last}"),
+        launch=("--twice={culprit}", "--omit={other}"),
         healthy_launch=(),
-    ),
-    Case(
-        name="rank-left-over",
-        cause="rendezvous-duplicate-rank",
-        script="rendezvous_duplicate_rank.py",
-        launcher="plain",
-        launch=("--twice={culprit}",),
-        healthy_launch=(),
+        immune=(0,),
     ),
     Case(
         name="second-node-missing",
@@ -180,7 +175,8 @@ START = (
         cause="new-group-mismatch",
         script="new_group_mismatch.py",
         ranks=3,
-        where="main",
+        min_ranks=3,
+        where="make_groups",
     ),
     Case(
         name="new-group-order",
@@ -188,6 +184,7 @@ START = (
         script="new_group_mismatch.py",
         args=("--kind", "order"),
         ranks=3,
+        min_ranks=3,
         where="make_groups",
     ),
     Case(
@@ -216,6 +213,69 @@ EXIT = (
         launcher="spawn",
         status="lingering",
         where="drain",
+    ),
+    Case(
+        name="exit-child-process",
+        cause="exit-child-process",
+        script="exit_child_process.py",
+        status="lingering",
+    ),
+    Case(
+        name="exit-queue",
+        cause="exit-queue-feeder",
+        script="exit_queue_feeder.py",
+        launcher="plain",
+        status="lingering",
+    ),
+    Case(
+        name="exit-handler",
+        cause="exit-atexit-handler",
+        script="exit_atexit_handler.py",
+        status="lingering",
+        where="finish",
+    ),
+    Case(
+        name="exit-destructor",
+        cause="exit-destructor",
+        script="exit_destructor.py",
+        ranks=3,
+        culprit=2,
+        status="lingering",
+        where="__del__",
+    ),
+    Case(
+        name="exit-orphan",
+        cause="exit-orphan-holds-pipe",
+        script="exit_orphan_holds_pipe.py",
+        launcher="plain",
+        launch=("--output=copy",),
+        process="other",
+        status="lingering",
+    ),
+    Case(
+        name="destroyed-early",
+        cause="exit-destroy-asymmetric",
+        script="exit_destroy_asymmetric.py",
+        where="export",
+        step=(2, 0),
+    ),
+    Case(
+        name="launcher-order",
+        cause="exit-launcher-order",
+        script="exit_launcher_order.py",
+        launcher="plain",
+        immune=(0,),
+        status="lingering",
+    ),
+    Case(
+        name="output-pipe-full",
+        cause="output-pipe-full",
+        script="output_pipe_full.py",
+        launcher="plain",
+        launch=("--output=keep",),
+        healthy_launch=("--output=copy",),
+        process="launcher",
+        where="report",
     ),
 )
 
@@ -557,6 +617,105 @@ COLLECTIVES = (
     ),
 )
 
+DATA = (
+    Case(
+        name="worker-on-socket",
+        cause="loader-worker-blocked",
+        script="loader_worker_blocked.py",
+        process="loader-worker",
+        step=(0, 61),
+        where="fetch",
+    ),
+    Case(
+        name="worker-on-decoder",
+        cause="loader-worker-blocked",
+        script="loader_decoder_blocked.py",
+        launcher="plain",
+        process="loader-worker",
+        step=(0, 61),
+        where="__iter__",
+        after=20.0,
+    ),
+    Case(
+        name="fork-with-lock",
+        cause="loader-fork-deadlock",
+        script="loader_fork_deadlock.py",
+        culprit=None,
+        culprits=nobody,
+        process="loader-worker",
+        step=(0, 0),
+        where="tokenize",
+    ),
+    Case(
+        name="fork-with-openmp",
+        cause="loader-fork-deadlock",
+        script="loader_fork_openmp.py",
+        culprit=None,
+        culprits=nobody,
+        process="loader-worker",
+        step=(0, 0),
+        where="__getitem__",
+    ),
+    Case(
+        name="worker-killed",
+        cause="loader-worker-died",
+        script="loader_worker_died.py",
+        process="loader-worker",
+        status="failed",
+        step=(0, None),
+    ),
+    Case(
+        name="worker-killed-tolerated",
+        cause="loader-worker-died",
+        script="loader_worker_died.py",
+        args=("--tolerant",),
+        process="loader-worker",
+        step=(0, None),
+    ),
+    Case(
+        name="worker-stopped",
+        cause="loader-worker-frozen",
+        script="loader_worker_frozen.py",
+        process="loader-worker",
+        step=(0, None),
+        where="__getitem__",
+    ),
+    Case(
+        name="worker-stopped-files",
+        cause="loader-worker-frozen",
+        script="loader_worker_frozen.py",
+        args=("--sharing", "file_system"),
+        ranks=3,
+        process="loader-worker",
+        step=(0, 60),
+        where="__getitem__",
+    ),
+    Case(
+        name="descriptors",
+        cause="file-descriptors-exhausted",
+        script="file_descriptors_exhausted.py",
+        status="failed",
+        step=(0, None),
+    ),
+    Case(
+        name="descriptors-tolerated",
+        cause="file-descriptors-exhausted",
+        script="file_descriptors_exhausted.py",
+        args=("--tolerant",),
+        step=(0, None),
+        where="main",
+    ),
+    Case(
+        name="shared-memory",
+        cause="shared-memory-exhausted",
+        script="shared_memory_exhausted.py",
+        process="loader-worker",
+        status="failed",
+        step=(0, None),
+        needs=("root", "namespaces"),
+    ),
+)
+
 HEALTH = (
     Case(
         name="forecast",
@@ -608,4 +767,4 @@ HEALTH = (
     ),
 )
 
-CASES: tuple[Case, ...] = (*START, *COLLECTIVES, *EXIT, *HEALTH)
+CASES: tuple[Case, ...] = (*START, *COLLECTIVES, *DATA, *EXIT, *HEALTH)
