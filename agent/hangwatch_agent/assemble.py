@@ -16,7 +16,7 @@ from hangwatch.settings import Settings
 from hangwatch_agent import rundir
 from hangwatch_agent.abort import end_ranks
 from hangwatch_agent.board import BoardError, read_board, request_collectives
-from hangwatch_agent.capture import Means, Target, capture
+from hangwatch_agent.capture import Means, Target, capture, with_native_stacks
 from hangwatch_agent.capture.node import oom_kills
 from hangwatch_agent.capture.outputs import log_files
 from hangwatch_agent.capture.redact import redact_command
@@ -25,6 +25,8 @@ from hangwatch_agent.jobname import job_identity
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.watchdog import Link, Watchdog
 
+NATIVE_S = 3.0  # for the native frames of all processes together
+
 
 def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) -> Watchdog:
     """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
@@ -32,6 +34,8 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook, root=root)
     made.link = _link(settings, job, casebook)
     made.health = HealthWatch()
+    if settings.native_stacks:
+        made.deepen = _with_native_stacks
     if settings.on_hang == "abort":
         made.on_hang = lambda incident: _abort(made, incident)
     return made
@@ -106,6 +110,11 @@ class Evidence:
             notes=taken.notes,
             sampled_twice=taken.sampled_twice and not woken,
         )
+
+
+def _with_native_stacks(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
+    """Native frames of a few processes: after the verdict, because each costs half a second, and pauses its process."""
+    return with_native_stacks(snapshot, pids, most_s=NATIVE_S)
 
 
 def _reread(target: Target) -> Reading | None:

@@ -48,6 +48,12 @@ class Casebook:
         elif _better(judgement, self.open):
             self._sharpen(self.open, judgement, snapshot)
 
+    def enrich(self, judgement: Judgement, snapshot: Snapshot) -> None:
+        """Write the open incident again with more evidence for the same judgement. The terminal hears nothing of it."""
+        if self.open is not None:
+            self.open = self._again(self.open, judgement, snapshot)
+            self._write(self.open)
+
     def moved_on(self) -> None:
         """Close the open incident as recovered."""
         if self.open is None:
@@ -84,7 +90,14 @@ class Casebook:
         self._publish(self.open)
 
     def _sharpen(self, known: Incident, judgement: Judgement, snapshot: Snapshot) -> None:
-        self.open = incident(
+        self.open = self._again(known, judgement, snapshot)
+        if _says_something_else(known.verdict, judgement.verdict) or known.status != judgement.status:
+            self._publish(self.open)
+        else:
+            self._write(self.open)
+
+    def _again(self, known: Incident, judgement: Judgement, snapshot: Snapshot) -> Incident:
+        return incident(
             judgement,
             snapshot,
             id=known.id,
@@ -93,10 +106,6 @@ class Casebook:
             updated_at=self._clock(),
             hangwatch_version=known.hangwatch_version,
         )
-        if _says_something_else(known.verdict, judgement.verdict) or known.status != judgement.status:
-            self._publish(self.open)
-        else:
-            self._write(self.open)
 
     def _publish(self, found: Incident) -> None:
         path = self._write(found)

@@ -44,6 +44,7 @@ SETTLED_POLLS = 10  # between looks at the job's processes once every rank has c
 
 GROWTH = 2.0  # of patience after every incident that ended by itself
 MOST_GROWTH = 8.0
+MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
 OFFER_EVERY = 0.95  # seconds between what the dashboard hears of the ranks
 
 
@@ -83,6 +84,7 @@ class Watchdog:
     clock: Callable[[], float] = time.time
     stop: threading.Event = field(default_factory=threading.Event)
     on_hang: Callable[[Incident], None] = lambda incident: None
+    deepen: Callable[[Snapshot, Sequence[int]], Snapshot] = lambda snapshot, pids: snapshot
     judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
 
@@ -226,6 +228,7 @@ class Watchdog:
         opened = self.casebook.open
         if opened is not None and before is None:
             self._moved_at_opening = {each.pid: each.moved_at for each in self.standings}
+            self.casebook.enrich(judgement, self.deepen(snapshot, _worth_native(opened, snapshot)))
             self.on_hang(opened)
         if judgement.status is Status.WAITING and any(rank.stalled for rank in snapshot.ranks):
             self.casebook.say_once("waiting", f"hangwatch: waiting: {judgement.verdict.summary}")
@@ -278,6 +281,13 @@ class Watchdog:
 
     def _sleep(self, seconds: float) -> bool:
         return self.stop.wait(seconds)
+
+
+def _worth_native(opened: Incident, snapshot: Snapshot) -> list[int]:
+    """The pids whose native frames say more: the culprits, and one of those who wait for them."""
+    pids = [who.pid for who in opened.verdict.culprits if who.pid is not None]
+    waiting = [rank.pid for rank in snapshot.ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
+    return [*pids[:MOST_NATIVE], *waiting[:1]]
 
 
 def _failing(standing: Standing) -> bool:

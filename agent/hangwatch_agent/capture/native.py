@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
-from hangwatch.records import ProcessEvidence, RankEvidence
+from hangwatch.records import ProcessEvidence, RankEvidence, Snapshot
 from hangwatch_agent.capture import stacks
 from hangwatch_agent.capture.means import CaptureResult, Means
 from hangwatch_agent.capture.stacks import Dump
@@ -14,9 +15,12 @@ from hangwatch_agent.capture.stacks import Dump
 ALL_TOGETHER_S = 10.0
 
 
+T = TypeVar("T", CaptureResult, Snapshot)
+
+
 def with_native_stacks(
-    taken: CaptureResult, pids: Iterable[int], *, means: Means | None = None, most_s: float = ALL_TOGETHER_S
-) -> CaptureResult:
+    taken: T, pids: Iterable[int], *, means: Means | None = None, most_s: float = ALL_TOGETHER_S
+) -> T:
     """The same evidence with native frames in the stacks of `pids`, taken one at a time (0.5 to 1 s, 350 MB each).
 
     A process is paused while it is looked at. When `most_s` have gone by, the rest is left as it is; where it fails,
