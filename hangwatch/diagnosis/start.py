@@ -9,7 +9,7 @@ from ..records import Certainty, Culprit, Launched, ProcessEvidence, ProcessFact
 from ..stacks import name_of, user_frame
 from . import words
 from .arrivals import LATE, Arrivals, address, ends_the_others, launcher_of, main_stack, registered
-from .case import Case, RankView
+from .case import IDLE_CPU_S, Case, RankView
 from .finding import Finding, Rule
 from .lockfile import stale_file_lock
 from .master import port_conflict, unreachable_master
@@ -189,6 +189,9 @@ def node_not_started(case: Case) -> Finding | None:
     if not waiting or any(not view.dead for view in case):
         return None
     expected = case.job.nodes_expected or max(_nodes(each.facts.command) for each, _ in waiting)
+    if expected == 1:
+        return None  # it is about to start its ranks
+    works = any((each.facts.cpu_delta_s or 0) > IDLE_CPU_S or each.facts.state == "R" for each, _ in waiting)
     hosts = len(case.snapshot.nodes) or 1
     joined = f"{len(waiting)} of {expected} nodes" if expected else words.plural(len(waiting), "node")
     since = min(each.facts.started_at or case.snapshot.taken_at for each, _ in waiting)
@@ -200,7 +203,7 @@ def node_not_started(case: Case) -> Finding | None:
         f"torchrun waits for more nodes: {joined} {words.verb(len(waiting), 'has', 'have')} come as far as is known"
         f" {here}, and no rank has been started for {words.duration(waited)}.",
         evidence=tuple(_rendezvous_evidence(each) for each, _ in waiting[: words.SHOWN]),
-        status=Status.HUNG if waited > case.snapshot.start_patience_s else Status.WAITING,
+        status=Status.HUNG if waited > case.snapshot.start_patience_s and not works else Status.WAITING,
     )
 
 
@@ -211,9 +214,11 @@ def _next_rendezvous(launcher: ProcessEvidence) -> object | None:
 
 
 def _nodes(command: str) -> int:
-    """The least number of nodes that a torchrun command line asks for; 0 where it does not say."""
+    """The least number of nodes that a launcher's command line asks for; 0 where it does not say."""
     found = re.search(r"--nnodes[= ](\d+)", command)
-    return int(found[1]) if found else 0
+    if found is not None:
+        return int(found[1])
+    return 1 if re.search(r"torchrun|torch[./]distributed[./](run|launch)", command) else 0
 
 
 def _rendezvous_evidence(launcher: ProcessEvidence) -> str:

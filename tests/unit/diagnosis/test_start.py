@@ -283,6 +283,17 @@ def test_it_has_patience_with_nodes() -> None:
     assert told(judge(launchers=(waiting,))) == ("node-not-started", "likely", "waiting")
 
 
+@pytest.mark.parametrize("command", ["torchrun --standalone --nproc-per-node=2 train.py", "torchrun --nnodes=1:2 t.py"])
+def test_one_node_is_enough_for_itself(command: str) -> None:
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=command, started_at=NOW - 45)
+    assert judge(launchers=(waiting,)).verdict.cause == "undetermined"
+
+
+def test_a_launcher_that_works_is_not_waiting_for_nodes() -> None:
+    busy = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 45, state="R")
+    assert told(judge(launchers=(busy,)))[2] == "waiting"
+
+
 # ------------------------------------------------------------------------------------------ new_group
 
 
