@@ -7,6 +7,8 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from hangwatch.commands.benchmark import results
+from hangwatch.commands.benchmark.page import page as benchmark_page
 from hangwatch.settings import PREFIX, Settings
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -45,7 +47,12 @@ def _default(value: object) -> str:
     return f"`{value}`" if value else "none"
 
 
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration}
+def benchmark() -> str:
+    """The results that `hangwatch bench --json docs/benchmark.json` has left."""
+    return benchmark_page(results.load(DOCS / "benchmark.json"))
+
+
+PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "benchmark.md": benchmark}
 
 
 def main() -> None:
