@@ -32,15 +32,15 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(64, 3072), nn.ReLU(), nn.Linear(3072, 10))
-    model = DistributedDataParallel(network)
+    first = nn.Linear(64, 3072)
+    model = DistributedDataParallel(nn.Sequential(first, nn.ReLU(), nn.Linear(3072, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(args.steps):
         loss = model(torch.randn(16, 64)).logsumexp(dim=1).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        report(step, loss.item(), network[0].weight[:1, :32] if rank == args.culprit else None)
+        report(step, loss.item(), first.weight[:1, :32] if rank == args.culprit else None)
 
     dist.barrier()
     dist.destroy_process_group()

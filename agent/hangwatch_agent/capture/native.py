@@ -26,8 +26,8 @@ def with_native_stacks(
     A process is paused while it is looked at. When `most_s` have gone by, the rest is left as it is; where it fails,
     the stacks stay as they were. Notes say both.
     """
-    dumps = _dumps(tuple(dict.fromkeys(pids)), means or Means(), most_s)
-    ranks = {rank.pid: rank.rank for rank in taken.ranks}
+    dumps: dict[int, Dump] = _dumps(tuple(dict.fromkeys(pids)), means or Means(), most_s)
+    ranks: dict[int | None, int] = {rank.pid: rank.rank for rank in taken.ranks}
     return replace(
         taken,
         ranks=tuple(_rank(rank, dumps) for rank in taken.ranks),
