@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hangwatch.commands.benchmark import measure, table
     from hangwatch.commands.benchmark.results import dump
 
+    kept = Path(arguments.json) if arguments.json else None
     wanted = {part for part in PARTS if getattr(arguments, part)} or {"accuracy", "figures"}
     plan = measure.Plan(
         parts=tuple(part for part in PARTS if part in wanted),
@@ -43,9 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
         controls=arguments.controls,
         seconds=arguments.seconds_per_case,
         minutes=arguments.minutes,
+        keep=lambda results: dump(results, kept) if kept else None,
     )
     results, interrupted = measure.measure(plan)
     table.show(results)
-    if arguments.json:
-        dump(results, Path(arguments.json))
     return 130 if interrupted else 0

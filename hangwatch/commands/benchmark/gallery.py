@@ -71,13 +71,24 @@ def missing(case: Case) -> str:
 def play(what: Play, seconds: float) -> Run:
     """Play a faulty case until its verdict has come, or for `seconds`."""
     case = what.case
-    wanted = seconds if case.status not in ("waiting", "warned") else case.after + STALL_AFTER + QUIET
     with tempfile.TemporaryDirectory(prefix="hangwatch-bench-") as folder, _trial(what, Path(folder)) as trial:
-        first = trial.incident(wanted)
+        if case.status == "warned":
+            _wait_for_warning(trial, Path(folder), seconds)
+        first = trial.incident({"waiting": case.after + STALL_AFTER + QUIET, "warned": QUIET}.get(case.status, seconds))
         took = time.time() - trial.started
         final = _sharpened(trial, first)
-        warned = b"hangwatch: warning:" in (Path(folder) / "output").read_bytes()
+        warned = _warned(Path(folder))
     return _run(what, first, final, took, warned=warned)
+
+
+def _wait_for_warning(trial: Trial, folder: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and trial.exit_code is None and not _warned(folder):
+        time.sleep(0.2)
+
+
+def _warned(folder: Path) -> bool:
+    return b"hangwatch: warning:" in (folder / "output").read_bytes()
 
 
 def control(what: Play, seconds: float) -> Control:

@@ -34,7 +34,11 @@ class _TimeIsOutError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. `seconds` is the longest wait for one verdict, `minutes` the longest run of all."""
+    """What to measure.
+
+    `seconds` is the longest wait for one verdict, `minutes` the longest run of all. `keep` is called after everything
+    that was measured: who is killed after an hour has not worked for nothing.
+    """
 
     parts: Sequence[str]
     cases: Sequence[Case]
@@ -42,6 +46,7 @@ class Plan:
     controls: bool
     seconds: float
     minutes: float | None = None
+    keep: Callable[[Results], None] = lambda results: None
 
 
 def chosen(causes: Sequence[str]) -> list[Case]:
@@ -132,6 +137,7 @@ class _Bench:
             self.progress.update(task, description=f"{part}: {name(item)}"[:34])
             self.progress.console.print(escape(f"{name(item)}: {do(item)}"), highlight=False)
             self.progress.advance(task)
+            self.plan.keep(self.results)
 
 
 def run_line(run: Run) -> str:

@@ -240,6 +240,12 @@ def test_ctrl_c_keeps_what_has_been_measured(played: list[str], monkeypatch: pyt
     assert (len(found.runs), cut) == (1, True)
 
 
+def test_what_has_been_measured_is_kept_at_once(played: list[str]) -> None:
+    counts: list[int] = []
+    measure.measure(replace(plan(), keep=lambda found: counts.append(len(found.runs) + len(found.controls))))
+    assert counts == [1, 2]
+
+
 def test_the_time_that_was_asked_for_is_kept(played: list[str]) -> None:
     found, interrupted = measure.measure(plan(minutes=1e-9))
     assert (found.runs, played, interrupted) == ([], [], False)
