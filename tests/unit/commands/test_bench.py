@@ -71,7 +71,7 @@ def test_a_case_without_look_alike_has_no_control() -> None:
 
 
 def test_what_the_machine_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gallery.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert gallery.missing(replace(CASE, needs=("root",))) == "needs root"
     assert gallery.missing(replace(CASE, needs=("iproute2",))) == "needs root and iproute2"
     assert gallery.missing(CASE) == ""
