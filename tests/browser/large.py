@@ -123,7 +123,10 @@ def node(first: int, end: int) -> dict[str, Any]:
 
 
 def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 7777, hangs_after: int = 5) -> Starlette:
-    """A job that sends all its ranks once a second, and hangs at the moment `hangs_after`."""
+    """A job that sends all its ranks once a second, and hangs at the moment `hangs_after`.
+
+    `state.sent` counts the times that it has sent them.
+    """
     page = Page(static)
 
     async def events(_request: Request) -> Response:
@@ -139,6 +142,7 @@ def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 777
             yield event("ranks", ranks(count, per_node, min(moment, hangs_after), blamed))
             yield event("collectives", groups(count, moment))
             moment += 1
+            made.state.sent += 1
             await asyncio.sleep(1)
 
     async def answer(request: Request) -> Response:
@@ -159,13 +163,15 @@ def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 777
     async def file(request: Request) -> Response:
         return page.get(request.path_params["path"])
 
-    return Starlette(
+    made = Starlette(
         routes=[
             Route("/api/v1/events", events),
             Route("/api/{path:path}", answer),
             Route("/{path:path}", file),
         ]
     )
+    made.state.sent = 0
+    return made
 
 
 def event(name: str, data: Any) -> bytes:
