@@ -20,7 +20,6 @@ from tests.browser.fleet import Fleet
 from tests.examples import uneven_steps_judgement
 
 STATIC = Path(hangwatch_dashboard.__file__).parent / "static"
-READ_TOKEN = "a-read-token-of-24-chars"
 
 
 def judge(snapshot: Snapshot) -> Judgement:
