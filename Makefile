@@ -18,7 +18,7 @@ BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types bench docs screenshots clean env page apt
+.PHONY: help demo test gallery lint types bench docs screenshots clean env page apt
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,9 +29,12 @@ demo: env page ## hang small jobs on this machine, one after another, and let ha
 test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
 	@rm -rf .coverage .coverage.* && mkdir -p $(BUILD)
 	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
-	@$(BIN)/coverage run -m pytest --junit-xml=$(BUILD)/junit.xml
+	@$(BIN)/coverage run -m pytest -m "not gallery" --junit-xml=$(BUILD)/junit.xml
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
+
+gallery: env ## (part) every script of the gallery and its look-alike under watch; long
+	@$(BIN)/python -m pytest -m gallery tests/integration
 
 lint: env ## ruff, the rules of who may import whom, the changelog
 	@$(BIN)/ruff check .

@@ -1,0 +1,71 @@
+"""The gallery for real: every script hangs, and the verdict names cause, culprit and evidence; its look-alike does not.
+
+Two hours of jobs on a small machine, so `make test` runs one case of each kind and `make gallery` all of them; the
+benchmark runs them too, several times, with the culprit moved to other ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from hangwatch.gallery import CASES, Case
+from hangwatch.records import Certainty
+from tests import needs
+from tests.integration.playing import assert_not_hung, blamed, play
+
+PATIENT = 60.0  # --stall-after for look-alikes: half of a user's default
+ALWAYS = {
+    "died-before-init",
+    "uneven-steps",
+    "uneven-steps-late",
+    "skipped-backward-nan",
+    "rank-frozen",
+    "rank-killed",
+    "blocked-on-lock",
+    "worker-stopped",
+    "exit-heartbeat-thread",
+}
+ALWAYS_HEALTHY = {"uneven-steps-late", "lone-validation", "worker-on-socket"}
+
+
+def cases(always: Iterable[str]) -> list[object]:
+    """All cases; those that are not in `always` only for `make gallery`."""
+    hanging = [case for case in CASES if case.status != "warned"]
+    gallery = pytest.mark.gallery
+    return [pytest.param(case, id=case.name, marks=() if case.name in always else gallery) for case in hanging]
+
+
+def prepare(case: Case) -> None:
+    if {"root", "namespaces"} & set(case.needs):
+        needs.root()
+    if "iproute2" in case.needs:
+        needs.program("ip")
+
+
+@pytest.mark.parametrize("case", cases(ALWAYS))
+def test_the_verdict_names_cause_and_culprit(case: Case, tmp_path: Path) -> None:
+    prepare(case)
+    played = play(case, tmp_path)
+    incident = played.incident
+    if case.status == "waiting":
+        assert_not_hung(played)
+        return
+    assert incident is not None, played.output
+    assert incident.verdict.cause == case.cause, played.verdict
+    assert incident.status == case.status, played.verdict
+    assert incident.verdict.evidence
+    assert incident.verdict.fix
+    if blamed(incident) or incident.verdict.certainty is Certainty.PROVEN:
+        expected = case.culprits(0 if case.culprit is None else case.culprit, case.ranks)
+        assert tuple(blamed(incident)) == expected, played.verdict
+
+
+@pytest.mark.parametrize("case", cases(ALWAYS_HEALTHY))
+def test_the_look_alike_is_not_called_hung(case: Case, tmp_path: Path) -> None:
+    prepare(case)
+    played = play(case, tmp_path, healthy=True, stall_after=PATIENT, seconds=60)
+    assert_not_hung(played)
+    assert played.exit_code in (None, 0), played.output
