@@ -45,6 +45,7 @@ def test_the_look_alike_hears_nothing(case: Case, tmp_path: Path) -> None:
     assert (played.incident, played.exit_code, lines(played.output)) == (None, 0, [])
 
 
+@pytest.mark.gallery
 def test_the_slow_rank_is_named_among_more(tmp_path: Path) -> None:
     (case,) = (each for each in WARNED if each.cause == "straggler")
     played = play(case, tmp_path, ranks=3, culprit=2)
