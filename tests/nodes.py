@@ -149,7 +149,7 @@ class Dashboard:
         detail: dict[str, Any] = self.get(f"/jobs/{found['key']}")
         return detail
 
-    def until(self, wanted: Callable[[], Any], timeout: float = 10.0) -> Any:
+    def until(self, wanted: Callable[[], Any], timeout: float = 60.0) -> Any:
         """Waits until `wanted()` is true, and returns it."""
         deadline = time.monotonic() + timeout
         while not (found := wanted()):

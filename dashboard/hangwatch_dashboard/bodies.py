@@ -59,14 +59,19 @@ def _refusal(error: ValidationError) -> BodyError:
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The body in the clear. Raises BodyError for one that is too large, in either form."""
+    return (await read_packed(request, limit))[0]
+
+
+async def read_packed(request: Request, limit: int) -> tuple[bytes, bytes | None]:
+    """The body in the clear, and as it came if it came compressed. Raises BodyError."""
     _check_headers(request, limit)
     raw = await _read_limited(request, limit)
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
-        return raw
+        return raw, None
     if encoding != "gzip":
         raise BodyError(415, "the only Content-Encoding taken is gzip")
-    return gunzip(raw, limit)
+    return gunzip(raw, limit), raw
 
 
 def _check_headers(request: Request, limit: int) -> None:

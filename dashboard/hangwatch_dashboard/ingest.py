@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-import zlib
 from collections.abc import Callable
 
 from hangwatch.records import NodeBatch, NodeCapture, NodeCommand, NodeIncident, NodeReply
@@ -42,8 +40,11 @@ class Ingest:
         self._incidents, self._limits, self._meters, self._clock = incidents, limits, meters, clock
         self._rate = Rate(limits.ingest_per_node_s, burst=10 * limits.ingest_per_node_s)
 
-    async def batch(self, batch: NodeBatch, body: bytes, sent_at: float | None) -> NodeReply:
-        """Takes a batch. Raises BodyError: 409 for one that is there already, 422, 429."""
+    async def batch(self, batch: NodeBatch, packed: bytes, sent_at: float | None) -> NodeReply:
+        """Takes a batch, and `packed`, what it was read from, compressed.
+
+        Raises BodyError: 409 for one that is there already, 422, 429.
+        """
         started = time.perf_counter()
         check_batch(batch, self._limits)
         now = self._clock()
@@ -58,7 +59,6 @@ class Ingest:
             return NodeReply(-1, now, (HELLO,))
         if sent_at is not None:
             node.clock.update(sent_at, now)
-        packed = zlib.compress(body, 1)
         row = NodeRow(
             run=job.key,
             node=node.name,
@@ -74,7 +74,7 @@ class Ingest:
         )
         if before is None or before.boot != batch.boot or before.batch.sequence < batch.sequence:
             job.apply(node)
-        await asyncio.wrap_future(self._store.put_node(row))
+        await self._store.put_node_soon(row)
         node.stored = max(node.stored, batch.sequence)
         self._meters.took(time.perf_counter() - started)
         return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))

@@ -23,6 +23,8 @@ JOINABLE_S = 4 * LOST_AFTER_S  # a run of which nothing was heard for so long is
 RECENT_S = 600.0  # runs seen within are loaded when the dashboard starts
 NEW_RUNS_PER_MINUTE = 60  # what a stolen ingest token can make
 
+GZIP_OR_ZLIB = 47  # a batch is kept as it came
+
 Boot = tuple[str, str, str]  # job, node, boot
 
 
@@ -97,7 +99,7 @@ class Registry:
             return False
         if last.node is None:
             return now - last.row.last_seen_at < JOINABLE_S
-        before = {beat.pid for beat in self._reader.read(zlib.decompress(last.node.batch)).ranks}
+        before = {beat.pid for beat in self._batch(last.node.batch).ranks}
         return bool(before) and before == {who.pid for who in hello.ranks}
 
     def _check_rate(self, now: float) -> None:
@@ -162,17 +164,17 @@ class Registry:
         before = job.nodes.get(row.node)
         if before is not None and before.boot == row.boot and before.batch.sequence >= row.sequence:
             return
-        batch = self._reader.read(zlib.decompress(row.batch))
-        hello = self._part(row.hello).hello if row.hello else None
+        batch = self._batch(row.batch)
+        hello = self._batch(row.hello).hello if row.hello else None
         if hello is None:
             return
-        facts: NodeFacts | None = self._part(row.facts).facts if row.facts else None
+        facts: NodeFacts | None = self._batch(row.facts).facts if row.facts else None
         clock = ClockEstimate(row.clock_offset)
         job.apply(LiveNode(row.node, row.boot, batch, hello, row.received_at, clock, facts, row.sequence))
         self._boots[job.id, row.node, row.boot] = job.key
 
-    def _part(self, packed: bytes) -> NodeBatch:
-        return self._reader.read(zlib.decompress(packed))
+    def _batch(self, packed: bytes) -> NodeBatch:
+        return self._reader.read(zlib.decompress(packed, GZIP_OR_ZLIB))
 
     def forget(self, key: str) -> None:
         """Takes a run out of memory."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from hangwatch_dashboard.store.text import pack
 TICK_S = 0.5
 SUMMARY_S = 5.0  # how often a job's summary is stored while nothing of note happens
 LEASE_S = 6.0
+RANKS_S = 0.9  # how often the columns of all ranks are sent
+STALL_S, RESTED_S = 1.0, 10.0
 FORGET_S = 600.0  # a job that is over stays in memory so long
 
 log = logging.getLogger(__name__)
@@ -45,11 +48,16 @@ class Watch:
         self._shown: dict[str, tuple[int, int, str]] = {}
         self._stored: dict[str, tuple[float, str]] = {}
         self._collectives: dict[str, Any] = {}
+        self._ranks_at: dict[str, float] = {}
+        self._stalled_at = -1e9
 
     async def run(self) -> None:
         """Looks at all jobs until cancelled."""
         while True:
+            started = time.monotonic()
             await asyncio.sleep(TICK_S)
+            if time.monotonic() - started > TICK_S + STALL_S:
+                self._stalled_at = time.monotonic()
             for job in list(self._registry.jobs.values()):
                 try:
                     await self.look(job)
@@ -63,21 +71,29 @@ class Watch:
         ranked = job.ranked()
         job.history.note(now, [beat for _, beat in ranked])
         job.note_step(now, min((beat.progress.step for _, beat in ranked), default=-1))
+        await asyncio.sleep(0)  # between the parts that take long for large jobs, so that batches need not wait
         if not job.over and await self._is_judge(job, now):
             await self._judge(job, now)
+        await asyncio.sleep(0)
         await self._show(job, now)
         await self._keep(job, now)
         if job.over and now - job.last_seen_at > FORGET_S and not self._hub.wanted(job.key):
             self._registry.forget(job.key)
-            for known in (self._schedules, self._leases, self._shown, self._stored, self._collectives):
-                known.pop(job.key, None)
+            self._drop(job.key)
+
+    def _drop(self, key: str) -> None:
+        known: tuple[dict[str, Any], ...] = (self._schedules, self._leases, self._shown, self._stored)
+        for each in (*known, self._collectives, self._ranks_at):
+            each.pop(key, None)
 
     async def _judge(self, job: LiveJob, now: float) -> None:
         await self._captures.tick(job, now)
         if job.on_one_node:
             return  # its watchdog sees all of it, and judges by itself
         await self._incidents.close_if_moving(job, now)
-        found = reasons(job, now)
+        # Whoever has been away, or too busy to read, must not call others silent.
+        rested = time.monotonic() - self._stalled_at > RESTED_S
+        found = [reason for reason in reasons(job, now) if rested or reason.kind != "silent"]
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not _proven(job) and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
@@ -96,10 +112,13 @@ class Watch:
     async def _show(self, job: LiveJob, now: float) -> None:
         state = job.state(now)
         revision, facts, shown_state = self._shown.get(job.key, (-1, -1, ""))
-        if job.revision != revision or state != shown_state or facts != job.facts_revision:
+        changed = facts != job.facts_revision or state != shown_state
+        due = job.revision != revision and now - self._ranks_at.get(job.key, 0.0) >= RANKS_S
+        if changed or due:
             self._shown[job.key] = (job.revision, job.facts_revision, state)
+            self._ranks_at[job.key] = now
             if self._hub.readers:
-                self._publish(job, now, changed=facts != job.facts_revision or state != shown_state)
+                self._publish(job, now, changed)
 
     def _publish(self, job: LiveJob, now: float, changed: bool) -> None:
         self._hub.publish("jobs", {"jobs": [views.job_summary(job, now)]})

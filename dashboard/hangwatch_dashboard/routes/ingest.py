@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hangwatch import wire
-from hangwatch.records import NodeBatch, NodeCapture, NodeIncident
-from hangwatch_dashboard.bodies import BodyError, Reader, read_body
+from hangwatch.records import NodeBatch, NodeCapture, NodeIncident, NodeReply
+from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_packed
 from hangwatch_dashboard.guard import refusal
 from hangwatch_dashboard.routes import service_of
 from hangwatch_dashboard.store.writer import StoreBusyError
@@ -36,9 +37,15 @@ async def take_batch(request: Request) -> Response:
     """Takes a batch. Raises BodyError and StoreBusyError."""
     service = service_of(request)
     limits = service.config.limits
-    body = await read_body(request, limits.batch_bytes)
-    reply = await service.ingest.batch(BATCH.read(body), body, _sent_at(request))
-    return Response(wire.dumps(reply), media_type="application/json")
+    body, packed = await read_packed(request, limits.batch_bytes)
+    reply = await service.ingest.batch(BATCH.read(body), packed or zlib.compress(body, 1), _sent_at(request))
+    return Response(_dumped(reply), media_type="application/json")
+
+
+def _dumped(reply: NodeReply) -> str:
+    if reply.commands:
+        return wire.dumps(reply)
+    return f'{{"accepted":{reply.accepted},"server_time":{reply.server_time!r},"commands":[]}}'
 
 
 @router.post("/capture", openapi_extra=_body("NodeCapture"))

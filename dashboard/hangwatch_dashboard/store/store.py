@@ -6,6 +6,7 @@ dashboard process among several on one PostgreSQL.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, fields
@@ -65,6 +66,10 @@ class Store:
     def put_node(self, row: NodeRow) -> Future[Any]:
         """Keeps a node's batch, unless a later one of the same boot is there."""
         return self.writer.row(row)
+
+    def put_node_soon(self, row: NodeRow) -> asyncio.Future[Any]:
+        """`put_node`, for a coroutine."""
+        return self.writer.row_soon(row)
 
     def _write_nodes(self, connection: Connection, rows: Sequence[NodeRow]) -> None:
         newest = {(row.run, row.node): row for row in _with_parts(rows)}

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from starlette.testclient import TestClient
 
 from hangwatch.records import Judgement, Snapshot
-from hangwatch_dashboard import watch
+from hangwatch_dashboard import captures, merge, notice, watch
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.store.engine import url_of
@@ -81,6 +81,11 @@ def config(database: str, tmp_path: Path) -> Config:
 @pytest.fixture
 def dashboard(config: Config, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
     monkeypatch.setattr(watch, "TICK_S", 0.1)
+    # The tests' nodes send when a test says so, and the machine may be busy with something else.
+    for module in (notice, merge):
+        monkeypatch.setattr(module, "SILENT_AFTER_S", 120.0)
+    monkeypatch.setattr(captures, "SILENT_S", 120.0)
+    monkeypatch.setattr(captures, "DEADLINE_S", 120.0)
     app = create_app(config, diagnose=judge)
     with TestClient(app, base_url="http://127.0.0.1:8470") as client:
         yield Dashboard(client, app.state.service)

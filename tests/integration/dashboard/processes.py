@@ -75,7 +75,7 @@ def link_to(address: str, spool: Path, node: str, job: str = "job") -> Link:
     return Link(Settings(dashboard=address), spool, Job(job, "resnet", None, started_at=time.time()), node=node)
 
 
-def until(wanted: Callable[[], Any], timeout: float = 15.0) -> Any:
+def until(wanted: Callable[[], Any], timeout: float = 60.0) -> Any:
     """Waits until `wanted()` is true and returns it; errors of a dashboard that is away count as false."""
     deadline = time.monotonic() + timeout
     while True:

@@ -63,7 +63,7 @@ def test_a_healthy_job_on_three_hosts_ends_without_a_word(closing: ExitStack, tm
 def test_a_host_that_is_cut_off_is_nobodys_fault(closing: ExitStack, tmp_path: Path) -> None:
     lab = lab_of(closing, tmp_path, 2)
     for host in lab.hosts:
-        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "1000000")
+        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "300", "--epochs", "100000")
     lab.until(lambda: lab.job["step"] > 20, 120)
     lab.pull("node-b")
     incident = lab.until(lambda: lab.get("/incidents")["incidents"], 60)[0]
@@ -73,7 +73,9 @@ def test_a_host_that_is_cut_off_is_nobodys_fault(closing: ExitStack, tmp_path: P
 
 def test_a_watchdog_that_is_killed_is_a_silent_node_and_no_incident(closing: ExitStack, tmp_path: Path) -> None:
     lab = lab_of(closing, tmp_path, 2)
-    started = [lab.train(host, "uneven_steps.py", "--healthy", "--steps", "1000000") for host in lab.hosts]
+    started = [
+        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "300", "--epochs", "100000") for host in lab.hosts
+    ]
     lab.until(lambda: lab.job["step"] > 20, 120)
     os.kill(watchdog_of(started[1]), signal.SIGKILL)
     lab.until(lambda: lab.job["nodes_silent"] == 1, 30)

@@ -373,8 +373,8 @@ def test_evidence_of_a_node_that_was_not_asked_is_not_taken(dashboard: Dashboard
 def test_ranks_that_have_ended_meanwhile_are_not_hung(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
     for node in pair:
         dashboard.send(node)
+    for node in pair:
         node.phase, node.still_s = Phase.FINALIZING, 11.0
-        dashboard.send(node)
     requests = [asked(dashboard, node) for node in pair]
     for node in pair:
         node.changes = {rank: {"process_state": "X"} for rank in node.ranks}
