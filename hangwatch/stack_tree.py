@@ -17,9 +17,7 @@ _OUTERMOST_KEPT = 16
 
 def of_ranks(ranks: Iterable[RankEvidence | RankReport], main_only: bool = True) -> tuple[StackNode, ...]:
     """The tree of the ranks' main threads, or of all their threads."""
-    return merged(
-        (rank.rank, stack.frames) for rank in ranks for stack in rank.stacks if stack.main or not main_only
-    )
+    return merged((rank.rank, stack.frames) for rank in ranks for stack in rank.stacks if stack.main or not main_only)
 
 
 def merged(stacks: Iterable[tuple[int, tuple[Frame, ...]]]) -> tuple[StackNode, ...]:
@@ -35,9 +33,7 @@ def merged(stacks: Iterable[tuple[int, tuple[Frame, ...]]]) -> tuple[StackNode, 
 
 def leaves(tree: Iterable[StackNode]) -> Iterator[tuple[tuple[Frame, ...], tuple[int, ...]]]:
     """Every distinct stack of the tree, outermost frame first, with the ranks whose stack ends there."""
-    todo: list[tuple[tuple[Frame, ...], StackNode]] = [
-        ((node.frame,), node) for node in reversed(tuple(tree))
-    ]
+    todo: list[tuple[tuple[Frame, ...], StackNode]] = [((node.frame,), node) for node in reversed(tuple(tree))]
     while todo:
         path, node = todo.pop()
         deeper = {rank for child in node.children for rank in child.ranks}
@@ -53,8 +49,7 @@ class _Branch:
 
     def nodes(self) -> tuple[StackNode, ...]:
         nodes = [
-            StackNode(frame, tuple(sorted(set(child.ranks))), child.nodes())
-            for frame, child in self.children.items()
+            StackNode(frame, tuple(sorted(set(child.ranks))), child.nodes()) for frame, child in self.children.items()
         ]
         return tuple(sorted(nodes, key=lambda node: (-len(node.ranks), node.ranks)))
 

@@ -13,14 +13,18 @@ HELP = "run a command and watch the distributed training in it"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report-dir", metavar="DIR", help="where reports are written (hangwatch-reports/)")
     parser.add_argument("--on-hang", choices=("report", "abort"), help="after the report: leave the job, or end it")
-    parser.add_argument("--stall-after", type=float, metavar="SECONDS", help="patience where nothing can be proven (120)")
+    parser.add_argument(
+        "--stall-after", type=float, metavar="SECONDS", help="patience where nothing can be proven (120)"
+    )
     parser.add_argument("--dashboard", metavar="URL", help="a dashboard that hears of this job")
     parser.add_argument("--job", metavar="NAME", help="the job's name, the same on all nodes")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if not arguments.command:
-        raise HangwatchError("nothing to run; say what after --, e.g. hangwatch run -- torchrun --nproc-per-node 2 train.py")
+        raise HangwatchError(
+            "nothing to run; say what after --, e.g. hangwatch run -- torchrun --nproc-per-node 2 train.py"
+        )
     settings = Settings.load(
         report_dir=arguments.report_dir,
         on_hang=arguments.on_hang,

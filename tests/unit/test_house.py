@@ -53,9 +53,7 @@ def dotted(module: Path) -> str:
 
 def allowed_outside(module: str) -> set[str]:
     """The top-level packages that the contracts of pyproject.toml let this module of hangwatch import."""
-    exceptions = chain(
-        *(rule["ignore_imports"] for rule in CONTRACTS if rule["source_modules"] == ["hangwatch"])
-    )
+    exceptions = chain(*(rule["ignore_imports"] for rule in CONTRACTS if rule["source_modules"] == ["hangwatch"]))
     edges = (exception.split(" -> ") for exception in exceptions)
     return {to.partition(".")[0] for source, to in edges if fnmatch(module, source)}
 
@@ -77,9 +75,7 @@ def test_tests_run_against_one_exact_torch() -> None:
 
 
 def test_make_alone_says_what_can_be_made() -> None:
-    said = subprocess.run(
-        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
     offered = dict(re.findall(r"^\s+make (\w+)\s+(\S.*)$", said.stdout, re.MULTILINE))
     assert not set(TARGETS) - offered.keys()
 
