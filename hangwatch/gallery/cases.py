@@ -218,7 +218,9 @@ EXIT = (
         name="exit-child-process",
         cause="exit-child-process",
         script="exit_child_process.py",
+        process="other",
         status="lingering",
+        where="upload",
     ),
     Case(
         name="exit-queue",

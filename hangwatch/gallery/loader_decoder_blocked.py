@@ -1,7 +1,7 @@
-"""Videos are decoded by a program of its own, from whose output the loader's workers read.
+"""Videos are decoded by a program of its own, from whose output the loader's worker reads.
 
-In one rank one decoder stalls in the middle of a frame, without ending, so its worker reads for ever. The
-workers are spawned and persistent, the data set is iterable. With --healthy the decoder goes on after five
+In one rank the decoder stalls in the middle of a frame, without ending, so the worker reads for ever. The
+worker is spawned and persistent, the data set is iterable. With --healthy the decoder goes on after five
 seconds.
 """
 
@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset
 
 FRAME = 256
 DECODER = """
@@ -39,9 +39,7 @@ class Videos(IterableDataset[torch.Tensor]):
         self.frames, self.stall, self.pause = frames, stall, pause
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        info = get_worker_info()
-        stall = self.stall if info is None or info.id == 1 else -1
-        command = [sys.executable, "-c", DECODER, str(self.frames), str(stall), str(self.pause)]
+        command = [sys.executable, "-c", DECODER, str(self.frames), str(self.stall), str(self.pause)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as decoder:
             assert decoder.stdout is not None
             while frame := decoder.stdout.read(FRAME):
@@ -53,7 +51,7 @@ def main() -> None:
     parser.add_argument("--culprit", type=int, default=1)
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--fault-step", type=int, default=61, help="odd: worker 1 brings the odd batches")
+    parser.add_argument("--fault-step", type=int, default=61)
     parser.add_argument("--healthy", action="store_true")
     args = parser.parse_args()
 
@@ -61,9 +59,9 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    stall = args.fault_step // 2 * 4 + 1 if rank == args.culprit else -1
-    videos = Videos(args.steps // 2 * 4, stall, 5.0 if args.healthy else 1e6)
-    loader = DataLoader(videos, batch_size=4, num_workers=2, persistent_workers=True, multiprocessing_context="spawn")
+    stall = args.fault_step * 4 + 1 if rank == args.culprit else -1
+    videos = Videos(args.steps * 4, stall, 5.0 if args.healthy else 1e6)
+    loader = DataLoader(videos, batch_size=4, num_workers=1, persistent_workers=True, multiprocessing_context="spawn")
     model = DistributedDataParallel(nn.Sequential(nn.Linear(FRAME, 1024), nn.ReLU(), nn.Linear(1024, FRAME)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 

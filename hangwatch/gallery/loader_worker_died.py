@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
@@ -37,15 +36,6 @@ class Volumes(Dataset[torch.Tensor]):
         return torch.randn(128, generator=torch.Generator().manual_seed(index))
 
 
-def batches(loader: DataLoader[torch.Tensor], tolerant: bool) -> Iterator[torch.Tensor]:
-    try:
-        yield from loader
-    except RuntimeError:
-        if not tolerant:
-            raise
-        print("no more data", flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--culprit", type=int, default=1)
@@ -64,11 +54,16 @@ def main() -> None:
     model = DistributedDataParallel(nn.Sequential(nn.Linear(128, 2048), nn.ReLU(), nn.Linear(2048, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-    for inputs in batches(loader, args.tolerant):
-        loss = model(inputs).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    try:
+        for inputs in loader:
+            loss = model(inputs).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    except RuntimeError:
+        if not args.tolerant:
+            raise
+        print(f"rank {rank}: no more data", flush=True)
 
     dist.barrier()
     if rank == 0:
