@@ -23,7 +23,7 @@ BENCH_ARGS ?=
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: env page ## hang small jobs on this machine, one after another, and let hangwatch explain them
+demo: env page ## hang a small job on this machine and let hangwatch explain it
 	@$(BIN)/hangwatch demo $(DEMO_ARGS)
 
 test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
