@@ -136,6 +136,7 @@ def scale(kept: Path) -> list[Figure]:
     small, largest = _judged(incident, LARGE, "shared"), _judged(incident, LARGEST, "shared")
     per_rank = (largest["seconds"] / LARGEST) / (small["seconds"] / LARGE)
     distinct = f"each rank's evidence of its own ({large['mib']:.0f} MiB); verdict {_right(large)}"
+    captured = large["mib"] / LARGE * LARGEST * 2**20 / 1e6
     shared = f"equal parts of evidence kept once; verdict {_right(largest)}"
     return [
         Figure("judging 1,024 ranks", large["seconds"], "s", 0.5, note=distinct),
@@ -143,6 +144,7 @@ def scale(kept: Path) -> list[Figure]:
         Figure(
             "memory for 16,384 ranks", largest["mib"] * 2**20 / 1e6, "MB", 1000.0, note="evidence included, as above"
         ),
+        Figure("the same, each rank's own evidence", captured, "MB", 1000.0, note="estimated from 1,024 ranks"),
         Figure("time a rank, 16,384 / 1,024 ranks", per_rank, "", 2.0, note="1 is linear"),
     ]
 

@@ -27,7 +27,7 @@ INTRODUCTION = """\
 <!-- Written by `make docs` from benchmark.json, which `hangwatch bench --json` writes. Never edited by hand. -->
 
 `hangwatch bench` plays every script of the gallery, a real job that hangs for a known reason, with the culprit moved to
-other ranks, and then its look-alike that does not hang. What follows is one run, misses included. Measure it yourself:
+other ranks, and then its look-alike that does not hang. What follows was measured on one machine, misses included. Measure it yourself:
 
 ```
 make bench
@@ -60,6 +60,8 @@ are then longer than they need be.
 def _accuracy(results: Results) -> str:
     lines = [*_table(table.HEADINGS, table.accuracy_rows(results.runs)), ""]
     lines += [f"- {line}" for line in table.summary(results.runs, results.controls)]
+    scripts = len({run.case for run in results.runs})
+    lines.append(f"- Played: {scripts} cases. Causes that are not in the table were not played in this run.")
     if found := table.misses(results.runs, results.controls):
         lines += ["", "What was not as it should be:", "", *(f"- {_text(miss)}" for miss in found)]
     if results.skipped:

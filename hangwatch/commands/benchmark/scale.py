@@ -31,9 +31,10 @@ def grown(snapshot: Snapshot, culprit: int, ranks: int, *, distinct: bool = Fals
     members = tuple(range(ranks))
     guilty = next(each for each in snapshot.ranks if each.rank == culprit)
     innocent = [each for each in snapshot.ranks if each.rank != culprit]
+    models = [guilty if rank == culprit else innocent[rank % len(innocent)] for rank in members]
     copies = tuple(
-        _as_rank(guilty if rank == culprit else innocent[rank % len(innocent)], rank, ranks, members)
-        for rank in members
+        _as_rank(_copy(model) if distinct else model, rank, ranks, members)
+        for rank, model in zip(members, models, strict=True)
     )
     return replace(
         snapshot,

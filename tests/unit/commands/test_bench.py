@@ -199,6 +199,8 @@ def test_a_large_job_hangs_like_the_small_one(tmp_path: Path) -> None:
     assert readings[3].loaders != readings[0].loaders
     assert {head.members for rank in large.ranks for head in rank.collectives.heads} == {tuple(range(40))}
     assert len(large.nodes) == 5
+    assert len({id(rank.stacks[0]) for rank in large.ranks}) == 40
+    assert len({id(rank.stacks[0]) for rank in scale.grown(snapshot, 3, 40).ranks}) == 4
     assert large.divergences[0].counts[3] != large.divergences[0].counts[39]
 
 
