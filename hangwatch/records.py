@@ -519,7 +519,7 @@ class NodeFacts:
     master_listener: ProcessFacts | None = None  # who listens on MASTER_PORT, on the master's node
     master_resolves: bool | None = None
     addresses: tuple[str, ...] = ()
-    pipes: tuple[Pipe, ...] = ()  # those that somebody is blocked on
+    pipes: tuple[Pipe, ...] = ()  # those that somebody is blocked on, or that an orphan holds open
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from .finding import Finding, Rule
 KILLED = re.compile(
     r"DataLoader worker \(pid\(?s?\)? ([\d, ]+)\) (?:is killed by signal: ([\w ]+)|exited unexpectedly)"
 )
+CAUGHT = re.compile(r"Caught \w+ in DataLoader worker process (\d+)")
 BUS_ERROR = re.compile(r"bus error", re.IGNORECASE)
 NO_SHARED_MEMORY = re.compile(
     r"no space left on device.*(/torch_|/dev/shm|shared memory)"
@@ -23,6 +24,7 @@ NO_SHARED_MEMORY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 NO_DESCRIPTORS = re.compile(r"too many open files|received \d+ items of ancdata|EMFILE|errno: ?24\b", re.IGNORECASE)
+SAME_MOMENT_S = 0.05
 NOTICED_S = 3.0  # until then gloo's ranks have noticed that a peer is gone, and fail too
 LOW_LIMIT = 4096  # of open files: with many workers and many tensors to a batch that is not much
 NEAR = 0.95  # of the limit of open descriptors
@@ -46,8 +48,9 @@ def shared_memory_exhausted(case: Case) -> Finding | None:
         "shared-memory-exhausted",
         hit or starved,
         f"the workers found no room in /dev/shm{_room(case.snapshot.nodes)}",
-        Certainty.PROVEN if hit and (full or NO_SHARED_MEMORY.search(_error(hit[0]))) else Certainty.LIKELY,
+        _certainty(hit[0]) if hit and (full or NO_SHARED_MEMORY.search(_error(hit[0]))) else Certainty.LIKELY,
         sizes,
+        tuple(culprit for view in hit for culprit in _failed_workers(view)),
     )
 
 
@@ -70,7 +73,7 @@ def file_descriptors_exhausted(case: Case) -> Finding | None:
         "file-descriptors-exhausted",
         views,
         "no file descriptors are left, so that workers cannot pass their batches on",
-        Certainty.PROVEN if hit else Certainty.LIKELY,
+        _certainty(hit[0]) if hit else Certainty.LIKELY,
         counts,
     )
 
@@ -120,7 +123,7 @@ def _died(case: Case, view: RankView, pids: list[int], how: str, evidence: list[
     tail = f"; {case.wait_words(waiting)} for rank {view.rank}" if waiting else ""
     return Finding(
         "loader-worker-died",
-        Certainty.PROVEN,
+        _certainty(view) if _error(view) else Certainty.PROVEN,
         f"A loader worker of rank {view.rank} died ({named}): {how}{memory}{tail}.",
         culprits=tuple(Culprit(view.rank, pid, view.evidence.host, process="loader-worker") for pid in pids),
         victims=(view.rank, *waiting),
@@ -132,7 +135,13 @@ def _died(case: Case, view: RankView, pids: list[int], how: str, evidence: list[
 
 
 def _resource(
-    case: Case, cause: str, views: list[RankView], what: str, certainty: Certainty, evidence: list[str]
+    case: Case,
+    cause: str,
+    views: list[RankView],
+    what: str,
+    certainty: Certainty,
+    evidence: list[str],
+    workers: tuple[Culprit, ...] = (),
 ) -> Finding:
     ranks = [view.rank for view in views]
     errors = [f"rank {view.rank}: {_first_line(_error(view))}" for view in views[: words.SHOWN] if _error(view)]
@@ -140,7 +149,7 @@ def _resource(
         cause,
         certainty,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'gets', 'get')} no more batches: {what}.",
-        culprits=tuple(view.culprit() for view in views),
+        culprits=workers or tuple(view.culprit() for view in views),
         victims=case.victims(ranks),
         step=views[0].step,
         evidence=(*errors, *evidence),
@@ -152,7 +161,7 @@ def _resource(
 
 def _after_an_error(case: Case, views: list[RankView]) -> Status | None:
     """The job comes down, unless others still wait for a rank that has been dead for a while."""
-    raised = [view for view in views if view.dead or _error(view)]
+    raised = [view for view in views if view.dead or view.raised]
     if not raised:
         return None
     others = [view for view in case if view not in views and not view.dead]
@@ -166,8 +175,18 @@ def _long_dead(case: Case, view: RankView) -> bool:
 
 
 def _error(view: RankView) -> str:
-    exception = view.reading.exception if view.reading is not None else None
-    return f"{exception.type}: {exception.message}" if exception is not None else ""
+    """The error that ended it, or after which it has begun no step any more."""
+    reading = view.reading
+    exception = reading.exception if reading is not None else None
+    if reading is None or exception is None:
+        return ""
+    went_on = any(step.at > exception.at + SAME_MOMENT_S for step in reading.steps[-1:])
+    return f"{exception.type}: {exception.message}" if exception.fatal or not went_on else ""
+
+
+def _certainty(view: RankView) -> Certainty:
+    """An error that a program has handled is not known to be why it stands now."""
+    return Certainty.PROVEN if view.raised or view.dead else Certainty.LIKELY
 
 
 def _first_line(text: str) -> str:
@@ -176,6 +195,18 @@ def _first_line(text: str) -> str:
     if not lines:
         return ""
     return (lines[-1] if "Caught" in lines[0] else lines[0])[:200]
+
+
+def _failed_workers(view: RankView) -> Iterator[Culprit]:
+    """The workers that its error names, by pid or by index."""
+    text = _error(view)
+    killed, caught = KILLED.search(text), CAUGHT.search(text)
+    pids = [int(pid) for pid in re.findall(r"\d+", killed[1])] if killed is not None else []
+    if caught is not None and view.reading is not None:
+        index = int(caught[1])
+        pids += [loader.worker_pids[index] for loader in view.reading.loaders if index < len(loader.worker_pids)][:1]
+    for pid in pids:
+        yield Culprit(view.rank, pid, view.evidence.host, process="loader-worker")
 
 
 def _bus_error(view: RankView) -> bool:

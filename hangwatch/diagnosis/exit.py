@@ -6,7 +6,7 @@ that stands still is called lingering when its patience has run out.
 
 from __future__ import annotations
 
-from ..records import Certainty, Culprit, Frame, Phase, ProcessEvidence, Status, ThreadStack
+from ..records import Certainty, Culprit, Frame, LoaderFacts, Phase, ProcessEvidence, Status, ThreadStack
 from ..stacks import Doing, Within, name_of, origin, user_frame
 from . import words
 from .case import IDLE_CPU_S, Case, RankView
@@ -267,8 +267,10 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     left = [view for view in case if view.over or view.phase is Phase.DESTROYING]
     left = [view for view in left if view.rank not in case.blocked]
     staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
-    if not left or not staying or len(left) + len(staying) < len(case.ranks) or not _same_work(case):
+    if not left or not staying or len(left) + len(staying) < len(case.ranks):
         return None
+    if not all(_fed_alike(view.loader, case.ranks[rank].loader) for view in left for rank in staying[: words.SHOWN]):
+        return None  # the difference began with the data
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
     few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
@@ -288,11 +290,14 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     )
 
 
-def _same_work(case: Case) -> bool:
-    """All ranks have made the same steps with their data: the difference lies behind the last one."""
-    steps = {view.reading.progress.step for view in case if view.reading is not None}
-    drawn = {(loader.epoch, loader.drawn, loader.exhausted) for view in case if (loader := view.loader) is not None}
-    return len(steps) <= 1 and len(drawn) <= 1
+def _fed_alike(left: LoaderFacts | None, staying: LoaderFacts | None) -> bool:
+    """Who has left drew all of its data, and as much of it in each epoch as who has not."""
+    if left is None or staying is None:
+        return True
+    finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
+    if left.left or not finished:
+        return False
+    return staying.epoch > left.epoch or (staying.drawn == left.drawn and staying.exhausted == left.exhausted)
 
 
 GONE: tuple[Rule, ...] = (orphan_holds_pipe, launcher_order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..records import Certainty, Culprit, Frame, Pipe, ProcessEvidence, Status
-from ..stacks import user_frame
+from ..stacks import Doing, activity, user_frame
 from . import words
 from .arrivals import main_stack
 from .case import IDLE_CPU_S, Case, RankView
@@ -13,6 +13,7 @@ from .feeding import QUIET_IO
 from .finding import Finding
 from .processes import end_of
 
+_WAITS = (Doing.LOCK, Doing.JOIN_THREADS, Doing.JOIN_CHILD, Doing.SOCKET)
 _READS = ("read", "readv", "poll", "ppoll", "select", "pselect6", "splice")
 SETTLED_S = 5.0  # a reader needs a moment to see the end of a pipe
 
@@ -22,10 +23,10 @@ def orphan_holds_pipe(case: Case) -> Finding | None:
     if any(not view.dead for view in case) or any(each.ended_at is None for each in case.snapshot.launched):
         return None
     for reader in (*case.snapshot.launchers, *case.snapshot.others):
-        pipe = _read_by(case, reader)
-        holders = _holders(case, pipe, reader) if pipe is not None else []
-        if pipe is not None and holders:
-            return _held_open(case, reader, pipe, holders)
+        for pipe in _read_by(case, reader):
+            holders = _holders(case, pipe, reader)
+            if holders:
+                return _held_open(case, reader, pipe, holders)
     return None
 
 
@@ -57,12 +58,14 @@ def _writes(each: ProcessEvidence) -> bool:
     return (each.facts.io_delta_bytes or 0) > QUIET_IO
 
 
-def _read_by(case: Case, reader: ProcessEvidence) -> Pipe | None:
-    """The pipe that a process is blocked on for reading."""
-    facts = reader.facts
-    if facts.blocked_on is None or facts.system_call not in _READS:
-        return None
-    return next((pipe for pipe in _pipes(case) if pipe.path == facts.blocked_on.path), None)
+def _read_by(case: Case, reader: ProcessEvidence) -> list[Pipe]:
+    """The pipes that a process waits for: one that its main thread is blocked on, or any while that only waits."""
+    own = [pipe for pipe in _pipes(case) if reader.facts.pid in pipe.readers]
+    blocked = reader.facts.blocked_on
+    if blocked is not None and reader.facts.system_call in _READS:
+        return [pipe for pipe in own if pipe.path == blocked.path]
+    stack = main_stack(reader.stacks)
+    return own if stack is not None and activity(stack).doing in _WAITS else []
 
 
 def _pipes(case: Case) -> Iterable[Pipe]:
@@ -115,14 +118,30 @@ def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, faile
         Certainty.PROVEN,
         f"The launcher (pid {launcher.facts.pid}) waits for rank {awaited.rank} (pid {awaited.pid}){words.at(where)},"
         f" while {case.name(ranks)} has ended already ({how}) and nobody has noticed.",
-        culprits=(Culprit(None, launcher.facts.pid, _host(case), "launcher", where),),
-        victims=(awaited.rank, *ranks),
+        culprits=tuple(view.culprit(_raised_at(view)) for view in failed),
+        victims=(awaited.rank,),
         step=failed[0].step,
         evidence=(
             f"pid {launcher.facts.pid} is in {launcher.facts.system_call} for pid {awaited.pid}",
             *(f"rank {view.rank} (pid {view.pid}) is a zombie: {end_of(view.evidence.process)}" for view in failed[:8]),
             f"rank {awaited.rank} stands at {words.place(awaited.where) or awaited.main.doing}",
         ),
-        status=None if awaited.works else Status.HUNG,
+        status=_of_order(case, awaited, failed),
         awaited=(awaited.rank,),
     )
+
+
+def _of_order(case: Case, awaited: RankView, failed: list[RankView]) -> Status | None:
+    """After the training it lingers, once nobody has noticed for a while."""
+    if awaited.works:
+        return Status.WAITING
+    ended = [view.evidence.ended_at for view in failed if view.evidence.ended_at is not None]
+    settled = bool(ended) and case.snapshot.taken_at - max(ended) > SETTLED_S
+    if awaited.over:
+        return Status.LINGERING if settled or awaited.evidence.stalled else Status.WAITING
+    return Status.HUNG if settled else None
+
+
+def _raised_at(view: RankView) -> Frame | None:
+    exception = view.reading.exception if view.reading is not None else None
+    return user_frame(exception.frames) if exception is not None else None

@@ -43,7 +43,7 @@ def output_pipe_full(case: Case) -> Finding | None:
         Certainty.PROVEN if waits else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'is', 'are')} stuck writing to"
         f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {who}.",
-        culprits=_culprits(case, reader, pids),
+        culprits=_culprits(case, writers, reader, pids),
         victims=tuple(sorted({*ranks, *case.blocked})),
         step=first.view.step,
         evidence=tuple(_evidence(case, writers, reader, pids)),
@@ -92,12 +92,18 @@ def _who(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
     return f"the {reader.role} (pid {reader.facts.pid}) does not read it{words.at(where)}"
 
 
-def _culprits(case: Case, reader: ProcessEvidence | None, pids: tuple[int, ...]) -> tuple[Culprit, ...]:
-    host = case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""
-    if reader is None:
-        return tuple(Culprit(None, pid, host, "other") for pid in pids[:1])
-    process = "launcher" if reader.role == "launcher" else "other"
-    return (Culprit(reader.rank, reader.facts.pid, host, process, _place(reader.stacks)),)
+def _culprits(
+    case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]
+) -> tuple[Culprit, ...]:
+    """Who should read, for each rank whose output it is; the line is the one that writes."""
+    pid = reader.facts.pid if reader is not None else pids[0] if pids else None
+    if pid is None:
+        return ()
+    process = "launcher" if reader is not None and reader.role == "launcher" else "other"
+    first = {writer.view.rank: writer for writer in reversed(writers)}
+    return tuple(
+        Culprit(rank, pid, writer.view.evidence.host, process, writer.where) for rank, writer in sorted(first.items())
+    )
 
 
 def _place(stacks: tuple[ThreadStack, ...]) -> Frame | None:

@@ -131,7 +131,11 @@ class _Capture:
         """The idle among helpers and workers are blocked on pipes too, which says nothing."""
         idlers = {each.pid for each in self.members if each.role in (*_WITHOUT_STACKS, "loader-worker")}
         blocked = pipes.awaited(facts for pid, facts in second.facts.items() if pid not in idlers)
-        return pipes.ends(blocked, self.means.proc)
+        orphans = [
+            second.facts[each.pid] for each in self.members if each.role == "orphan" and each.pid in second.facts
+        ]
+        left_open = {pipe.path for facts in orphans for pipe in facts.standard_pipes}
+        return pipes.ends(blocked | left_open, self.means.proc)
 
     def _note_stacks(self, second: Sample) -> None:
         roles = {member.pid: member for member in self.members}

@@ -17,6 +17,10 @@ def _nothing() -> None:
     return None
 
 
+def _ignored(error: BaseException) -> None:
+    return None
+
+
 class Context:
     """One for each process. `unconfirmed` says that a loader's part is still a guess.
 
@@ -32,6 +36,7 @@ class Context:
         self.identity: dict[str, Any] = {}
         self.waited: dict[int, int] = {}  # group slot -> number of the last call that a thread has waited for
         self.unconfirmed = False
+        self.met: Callable[[BaseException], None] = _ignored  # an error that the program may handle by itself
         self.training_seen: Callable[[], None] = _nothing
         self.evaluation_seen: Callable[[], None] = _nothing
 

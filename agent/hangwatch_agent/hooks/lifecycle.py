@@ -29,6 +29,7 @@ class LifecycleHook:
 
     def __init__(self, context: Context, becoming_rank: Callable[[], bool]) -> None:
         self._context = context
+        context.met = self._met
         self._becoming_rank = becoming_rank
         self._patches = Patches()
         self._installed = False
@@ -102,6 +103,10 @@ class LifecycleHook:
                 "fatal": fatal,
             },
         )
+
+    def _met(self, error: BaseException) -> None:
+        if self._installed and self._context.board.real:
+            self.record(error, threading.current_thread().name, fatal=False)
 
     def look_for_handled(self) -> None:
         """An exception that the main thread handles while it waits (under except, finally, __exit__). For captures."""

@@ -228,6 +228,8 @@ class LoaderHook:
                 self._ended(current, now)
             else:
                 self._context.steps.phase(b.STEP, now)
+                if isinstance(error, Exception):  # a worker that has died is forgotten once somebody handles this
+                    self._context.met(error)
         except Exception as failure:
             self._context.guard.swallow(failure)
 

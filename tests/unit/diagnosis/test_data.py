@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import ExceptionFacts, OpenFile, RankEvidence, Stage, ThreadStack
+from hangwatch.records import ExceptionFacts, LoaderFacts, OpenFile, RankEvidence, Stage, StepEntry, ThreadStack
 from tests.unit.diagnosis.job import (
     _LOOP,
     FEEDER,
@@ -14,6 +14,7 @@ from tests.unit.diagnosis.job import (
     FETCHING,
     IDLE,
     IN_BACKWARD,
+    IN_BARRIER,
     IN_CODE,
     IN_RESOURCE_SHARER,
     LIB,
@@ -250,8 +251,35 @@ def test_workers_of_an_epoch_that_is_over_may_go() -> None:
 def test_no_room_in_shared_memory(message: str) -> None:
     judgement = judge(failing(0, message), node={"shm_total": GIB // 16, "shm_free": GIB // 32})
     assert told(judgement)[0::2] == ("shared-memory-exhausted", "failed")
-    assert blamed(judgement) == [(0, 100, "rank")]
+    assert blamed(judgement) in ([(0, 100, "rank")], [(0, 7, "loader-worker")])
     assert "which has 64 MiB in all" in judgement.verdict.summary
+
+
+def test_the_worker_that_an_error_names_by_its_index() -> None:
+    loader = LoaderFacts(0, 9, epoch=0, num_workers=2, worker_pids=(71, 72))
+    text = "Caught RuntimeError in DataLoader worker process 1.\n</torch_1>: No space left on device"
+    assert blamed(judge(failing(0, text, loaders=(loader,)))) == [(0, 72, "loader-worker")]
+
+
+KILLED = "DataLoader worker (pid 4711) is killed by signal: Killed."
+
+
+def handled(at: float, *steps: float) -> RankEvidence:
+    """Rank 1 has handled a loader's error, and waits at a barrier."""
+    error = ExceptionFacts("RuntimeError", KILLED, (), at=at, fatal=False)
+    ledger = tuple(StepEntry(number, 0, number, 0, at) for number, at in enumerate(steps))
+    return rank(1, IN_BARRIER, exception=error, steps=ledger, issued=11, completed=10)
+
+
+def test_an_error_that_the_rank_has_handled() -> None:
+    judgement = judge(rank(0, IN_BACKWARD, issued=11, completed=10), handled(NOW - 40, NOW - 50, NOW - 41))
+    assert told(judgement)[:2] == ("loader-worker-died", "likely")
+    assert blamed(judgement) == [(1, 4711, "loader-worker")]
+
+
+def test_an_error_that_is_over() -> None:
+    judgement = judge(rank(0, IN_BACKWARD, issued=11, completed=10), handled(NOW - 40, NOW - 41, NOW - 39))
+    assert judgement.verdict.cause != "loader-worker-died"
 
 
 def test_a_full_one_and_a_worker_that_does_not_get_on() -> None:

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import Frame, OpenFile, Phase, Pipe, ProcessEvidence, RankEvidence, Stage, ThreadStack
+from hangwatch.records import (
+    Frame,
+    LoaderFacts,
+    OpenFile,
+    Phase,
+    Pipe,
+    ProcessEvidence,
+    RankEvidence,
+    Stage,
+    ThreadStack,
+)
 from tests.unit.diagnosis.job import (
     CONNECTION,
     IDLE,
@@ -195,6 +205,17 @@ def test_one_destroyed_the_group_that_the_others_still_use() -> None:
     assert blamed(judgement) == [(1, 101, "rank")]
 
 
+def test_one_left_an_epoch_before_the_others() -> None:
+    def fed(epoch: int, drawn: int, *finished: int, over: bool) -> LoaderFacts:
+        return LoaderFacts(0, 60, epoch=epoch, drawn=drawn, exhausted=over, drawn_per_epoch=finished)
+
+    left = rank(1, IN_CODE, phase=Phase.DESTROYED, loaders=(fed(1, 60, 60, 60, over=True),), issued=10, completed=10)
+    stayed = rank(0, IN_BACKWARD, loaders=(fed(2, 1, 60, 60, over=False),), issued=11, completed=10)
+    assert judge(stayed, left).verdict.cause == "exit-destroy-asymmetric"
+    short = rank(1, IN_CODE, phase=Phase.DESTROYED, loaders=(fed(1, 50, 60, 50, over=True),), issued=10, completed=10)
+    assert judge(stayed, short).verdict.cause != "exit-destroy-asymmetric"
+
+
 # ------------------------------------------------------------------------------------------ full pipes
 
 
@@ -211,7 +232,8 @@ READS = {"pipes": (Pipe(OUTPUT, (50,), (100, 101)),)}
 def test_a_launcher_that_waits_instead_of_reading() -> None:
     judgement = judge(WAITS, printing(still_s=3.0), launchers=(launcher(waits_for=101),), node=READS)
     assert told(judgement) == ("output-pipe-full", "proven", "hung")
-    assert blamed(judgement) == [(None, 50, "launcher")]
+    assert blamed(judgement) == [(1, 50, "launcher")]
+    assert judgement.verdict.culprits[0].where == Frame(SCRIPT, 50, "main")
     assert "is stuck writing to standard output (train.py:50): the pipe is full" in judgement.verdict.summary
     assert judgement.verdict.victims == (0, 1)
 
@@ -225,7 +247,7 @@ def test_a_reader_outside_of_the_job_may_only_be_slow() -> None:
     pipes = {"pipes": (Pipe(OUTPUT, (9,), (100, 101)),)}
     judgement = judge(WAITS, printing(still_s=3.0), launchers=(launcher(waits_for=100),), node=pipes)
     assert told(judgement) == ("output-pipe-full", "likely", "waiting")
-    assert blamed(judgement) == [(None, 9, "other")]
+    assert blamed(judgement) == [(1, 9, "other")]
 
 
 def test_a_worker_that_prints() -> None:
@@ -258,6 +280,14 @@ def test_an_orphan_that_holds_the_output() -> None:
     assert "pid 50 (python launch.py) waits for the end of the ranks' output" in judgement.verdict.summary
 
 
+def test_a_launcher_whose_other_threads_read() -> None:
+    copying = launcher(frames((f"{LIB}/threading.py", 1119, "join")), system_call="futex")
+    judgement = judge(gone(0), launchers=(copying,), others=(other(400, rank=0),), node=HELD)
+    assert blamed(judgement) == [(0, 400, "other")]
+    busy = launcher(frames((SCRIPT, 70, "evaluate")), system_call="futex")
+    assert judge(gone(0), launchers=(busy,), others=(other(400),), node=HELD).verdict.cause == "undetermined"
+
+
 def test_an_orphan_that_works() -> None:
     judgement = judge(gone(0), launchers=(READER,), others=(other(400, cpu_delta_s=0.7),), node=HELD)
     assert told(judgement)[2] == "waiting"
@@ -280,9 +310,15 @@ def failed(number: int, **parts: Any) -> RankEvidence:
 def test_a_launcher_that_waits_for_the_wrong_one() -> None:
     alive = rank(0, IN_CODE, phase=Phase.DESTROYED, facts={"system_call": "read"})
     judgement = judge(alive, failed(1), launchers=(launcher(IN_WAIT, system_call="wait4", waits_for=100),))
-    assert told(judgement) == ("exit-launcher-order", "proven", "hung")
-    assert blamed(judgement) == [(None, 50, "launcher")]
+    assert told(judgement) == ("exit-launcher-order", "proven", "lingering")
+    assert blamed(judgement) == [(1, 101, "rank")]
     assert "while rank 1 has ended already (exit code 3)" in judgement.verdict.summary
+
+
+def test_nobody_has_had_the_time_to_notice() -> None:
+    alive = rank(0, IN_CODE, phase=Phase.DESTROYED, facts={"system_call": "read"}, patience_s=120.0)
+    just_now = failed(1, evidence={"ended_at": NOW - 1})
+    assert told(judge(alive, just_now, launchers=(launcher(waits_for=100),)))[2] == "waiting"
 
 
 def test_who_waits_for_the_dead_in_a_collective_is_the_better_story() -> None:

@@ -340,3 +340,12 @@ def test_a_length_that_raises_harms_nobody(watched: Watched, hook: LoaderHook) -
     data = Lengthless(2)
     assert len(list(DataLoader(data, sampler=SequentialSampler(range(2))))) == 2
     assert watched.loader.dataset_length is None
+
+
+def test_an_error_is_passed_on_to_who_keeps_errors(watched: Watched, hook: LoaderHook) -> None:
+    met: list[BaseException] = []
+    watched.context.met = met.append
+    with contextlib.suppress(KeyError):
+        list(DataLoader(Numbers(8, broken=3)))
+    list(DataLoader(Numbers(2)))
+    assert [str(error) for error in met] == ["'no sample 3'"]
