@@ -27,7 +27,8 @@ INTRODUCTION = """\
 <!-- Written by `make docs` from benchmark.json, which `hangwatch bench --json` writes. Never edited by hand. -->
 
 `hangwatch bench` plays every script of the gallery, a real job that hangs for a known reason, with the culprit moved to
-other ranks, and then its look-alike that does not hang. What follows was measured on one machine, misses included. Measure it yourself:
+other ranks, and then its look-alike that does not hang.
+What follows was measured on one machine, misses included. Measure it yourself:
 
 ```
 make bench
