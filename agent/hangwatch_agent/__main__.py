@@ -27,7 +27,10 @@ def main() -> int:
 def watch(folder: Path) -> None:
     """Watch the ranks whose boards lie in `folder` until the last of them has gone, and leave nothing behind."""
     settings = Settings.load()
-    (folder / rundir.WATCHDOG_PID).write_text(str(os.getpid()))
+    try:
+        (folder / rundir.WATCHDOG_PID).write_text(str(os.getpid()))
+    except OSError:
+        return  # the job has ended, and its folder is gone, before we were up
     watchdog = assemble.watchdog(folder, settings, assemble.job_of_environment(settings), root=None)
     signal.signal(signal.SIGTERM, lambda *_: watchdog.halt())
     try:
