@@ -25,8 +25,7 @@ import hangwatch.gallery
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 GALLERY = Path(hangwatch.gallery.__file__).parent
 HANGWATCH = [sys.executable, "-m", "hangwatch"]
-LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-JOB = [str(GALLERY / "uneven_steps.py"), "--culprit", "3", "--steps", "400"]
+JOB = ["torchrun", "--standalone", "--nproc-per-node", "4", "train.py", "--culprit", "3", "--steps", "400"]
 VIEWS = ("overview", "collectives", "steps", "timeline", "stacks", "gpus", "loader", "evidence")
 OPTIONS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
 SIZE = (1280, 860)
@@ -42,7 +41,7 @@ def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("hangwatch: chromium is needed: make apt")
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory(prefix="birds-") as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=OPTIONS)
         with dashboard(Path(folder)) as url:
             take(browser, f"{url}/", "empty", into)
@@ -74,10 +73,12 @@ def dashboard(folder: Path) -> Iterator[str]:
 def job(url: str, folder: Path) -> Iterator[None]:
     """A job that hangs after some seconds."""
     reports = folder / "reports"
+    shutil.copy(GALLERY / "uneven_steps.py", folder / "train.py")  # pictures show a user's path, not that of a checkout
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     watch = [*HANGWATCH, "run", "--dashboard", url, "--job", "birds", "--report-dir", str(reports), "--"]
     with (folder / "job.log").open("w") as log:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        with subprocess.Popen([*watch, *LAUNCH, *JOB], stdout=log, stderr=log, env=environment) as process:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path}
+        with subprocess.Popen([*watch, *JOB], stdout=log, stderr=log, env=environment, cwd=folder) as process:
             try:
                 yield
             finally:

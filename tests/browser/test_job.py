@@ -146,7 +146,7 @@ def test_a_frame_leads_to_the_ranks_in_it(page: Page, served: Served, fleet: Fle
     hang(page, served, fleet)
     page.get_by_role("link", name="Stacks", exact=True).click()
     # THEN the frame of the rank at fault is chosen at first, with its own stacks
-    expect(page.locator(".box[aria-pressed=true]")).to_contain_text("barrier")
+    expect(page.locator(".box[aria-pressed=true]")).to_contain_text("main train.py:88")
     expect(page.locator(".chosen")).to_contain_text("rank 3 is in it")
     # WHEN another frame is chosen
     page.get_by_role("button", name=re.compile("^_engine_run_backward")).click()

@@ -9,10 +9,11 @@ import { blamed, firstShown, historyScene, type Scene } from "./scene";
 import { connect } from "./stream";
 import { clean, parseClean } from "./words";
 
-/** Whether evidence should replace what is shown: newer, but never nothing for something. */
+/** Whether evidence should replace what is shown: newer, but something rather than nothing. */
 export function better(incident: Incident, known: Incident | null): boolean {
   if (!known) return true;
-  if (known.stack_tree.length && !incident.stack_tree.length) return false; // the nodes did not answer in time
+  const [has, had] = [incident.stack_tree.length > 0, known.stack_tree.length > 0];
+  if (has !== had) return has; // without stacks where the nodes did not answer in time
   return (incident.taken_at || incident.updated_at) >= (known.taken_at || known.updated_at);
 }
 

@@ -5,6 +5,7 @@ import { Meter, Nothing, Part, Table } from "../parts/bits";
 import type { GpuFacts, NodeFacts } from "../records";
 import type { Scene } from "../scene";
 import { plural, size } from "../words";
+import { EvidenceNote } from "./evidence_note";
 
 const MOST_NODES = 24;
 
@@ -13,7 +14,7 @@ export function GpusView({ scene }: { scene: Scene }) {
   const withGpus = nodes.filter((node) => node.gpus.length);
   return (
     <>
-      {!withGpus.length && <Nothing>No GPU was seen on {nodes.length ? "any node" : "the nodes, or no node has told yet"}.</Nothing>}
+      {!withGpus.length && <Nothing>{nodes.length ? "No GPU was seen on any node." : "No node has told of its GPUs. Nodes do now and then, and with every capture."} <EvidenceNote scene={scene} /></Nothing>}
       {withGpus.slice(0, MOST_NODES).map((node) => <OfNode key={node.host} node={node} scene={scene} />)}
       {withGpus.length > MOST_NODES && <p class="quiet">and {plural(withGpus.length - MOST_NODES, "further node")}</p>}
       {nodes.length > 0 && <Memory nodes={nodes} />}

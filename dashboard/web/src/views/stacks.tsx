@@ -72,9 +72,12 @@ export function StacksView({ scene }: { scene: Scene }) {
   );
 }
 
-/** The innermost frame of the ranks at fault: chosen at first, for that is what the reader looks for. */
+/** The user's own line in which the ranks at fault stand: chosen at first, for that is what the reader looks for. */
 function whereTheyStand(tree: readonly StackNode[], culprits: ReadonlySet<number>): string {
-  return layOut(tree).find((box) => box.ends.some((rank) => culprits.has(rank)))?.trail ?? "";
+  const boxes = layOut(tree);
+  const end = boxes.find((box) => box.ends.some((rank) => culprits.has(rank)));
+  const own = boxes.findLast((box) => end?.trail.startsWith(box.trail) && isUser(box.node.frame));
+  return (own ?? end)?.trail ?? "";
 }
 
 interface IcicleProps {
