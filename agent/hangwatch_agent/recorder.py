@@ -44,11 +44,22 @@ class Recorder:
         return found
 
     def entries(self, backends: set[str], *, frames: bool = True) -> Iterator[dict[str, Any]]:
-        """All entries with their Python frames, oldest first for each backend. 2,000 of them take 60 milliseconds."""
+        """All entries with their Python frames, oldest first for each backend. 2,000 of them take 60 milliseconds.
+
+        Without frames where torch would have to import its compiler for them, which it does to name compiled code: that
+        takes seconds, and an import of it that the main thread has under way may fail.
+        """
+        frames = frames and has_compiler()
         for name in backends:
             if (read := self._trace.get(name)) is not None:
                 # The bytes come from torch in this very process, not from a stranger.
                 yield from pickle.loads(read(includeStackTraces=frames)).get("entries") or ()  # noqa: S301
+
+
+def has_compiler() -> bool:
+    """Whether `torch._inductor` has been imported to its end: only then does torch have it as an attribute."""
+    torch = sys.modules.get("torch")
+    return torch is not None and "_inductor" in vars(torch)
 
 
 def recorded(group: Group, recorder: Recorder) -> int | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,3 +142,19 @@ def test_the_last_calls_of_each_group_and_all_that_are_not_completed(group: Grou
 
 def test_names_of_ops_are_those_of_torch_distributed(group: Group) -> None:
     assert recorder.collective(entry(1, "nccl:_all_gather_base"), {"0": group}).op == "all_gather_into_tensor"
+
+
+def test_frames_are_not_asked_for_where_torch_would_import_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def dump(includeStackTraces: bool) -> bytes:  # noqa: N803 - torch's name
+        asked.append(includeStackTraces)
+        return pickle.dumps({"entries": []})
+
+    own = Recorder()
+    own._trace = {"gloo": dump}
+    for torch in (SimpleNamespace(), SimpleNamespace(_inductor=None)):
+        monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+        list(own.entries({"gloo"}))
+        list(own.entries({"gloo"}, frames=False))
+    assert asked == [False, False, True, False]
