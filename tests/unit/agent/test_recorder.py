@@ -154,7 +154,7 @@ def test_frames_are_not_asked_for_where_torch_would_import_its_compiler(monkeypa
     own = Recorder()
     own._trace = {"gloo": dump}
     for torch in (SimpleNamespace(), SimpleNamespace(_inductor=None)):
-        monkeypatch.setitem(sys.modules, "torch", torch)  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, "torch", torch)
         list(own.entries({"gloo"}))
         list(own.entries({"gloo"}, frames=False))
     assert asked == [False, False, True, False]
