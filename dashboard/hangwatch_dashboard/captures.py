@@ -107,7 +107,7 @@ class Captures:
         if capture is None or capture.row.id in self._finishing:
             return
         if self._store.is_postgresql:  # parts may have come to other processes
-            capture.answered |= set(await run_in_threadpool(self._store.part_nodes, capture.row.id))
+            capture.answered |= set(await self._store.ask(self._store.part_nodes, capture.row.id))
         awaited = [job.nodes[name] for name in capture.waiting if name in job.nodes]
         hopeful = [node for node in awaited if not node.closed and node.silent_s(now) < SILENT_S]
         if not hopeful or now - capture.row.asked_at > DEADLINE_S:
@@ -140,7 +140,7 @@ class Captures:
                 log.exception("the judgement of capture %s could not be kept", row.id)
 
     async def _judge(self, job: LiveJob, capture: LiveCapture) -> judge.Judged:
-        parts = await run_in_threadpool(self._store.parts_of, capture.row.id)
+        parts = await self._store.ask(self._store.parts_of, capture.row.id)
         rest = merge.remainder(job, {part.node for part in parts}, self._clock())
         case = judge.Case(new_id(), self._clock(), tuple(parts), wire.dumps(rest))
         started = time.monotonic()

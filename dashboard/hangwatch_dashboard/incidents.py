@@ -77,7 +77,7 @@ class Incidents:
         self._believe(job, Judgement(found.status, found.stage, found.verdict))
         found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
         document = await run_in_threadpool(judge.packed, found)
-        new = known is None and await run_in_threadpool(self._store.incident, found.id) is None
+        new = known is None and await self._store.ask(self._store.incident, found.id) is None
         ended = found.status is Status.RECOVERED
         change = "recovered" if ended else "opened" if new else "updated"
         wait_s = 0.0 if alone else MERGE_S
@@ -86,14 +86,14 @@ class Incidents:
 
     async def _check_owner(self, job: LiveJob, id: str, node: str) -> None:
         """Raises BodyError if an incident of this name is there and is somebody else's."""
-        row = await run_in_threadpool(self._store.incident, id)
+        row = await self._store.ask(self._store.incident, id)
         if row is None or (row.run == job.key and unpack(row.summary).get("judged_by") in ("", node)):
             return
         raise BodyError(422, "incident.id: another node's incident has this name")
 
     async def _told_before(self, job: LiveJob, found: Incident) -> bool:
         """Whether this is an old incident out of a spool, of a hang that is known already."""
-        page = await run_in_threadpool(self._store.find_incidents, job.key)
+        page = await self._store.ask(self._store.find_incidents, job.key)
         return any(row.id != found.id and abs(row.opened_at - found.opened_at) < SAME_S for row in page.rows)
 
     async def keep(
@@ -160,7 +160,7 @@ class Incidents:
         """The open incident, and the node by which alone it was judged."""
         if not job.incident:
             return None, ""
-        row = await run_in_threadpool(self._store.incident, job.incident)
+        row = await self._store.ask(self._store.incident, job.incident)
         if row is None:  # deleted meanwhile
             job.incident = ""
             return None, ""

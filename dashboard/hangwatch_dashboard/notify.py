@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from starlette.concurrency import run_in_threadpool
-
 from hangwatch import wire
 from hangwatch.records import Incident
 from hangwatch.report import words
@@ -111,7 +109,7 @@ class Messenger:
         row: MessageRow | None = await asyncio.wrap_future(self._store.claim_message(self._clock(), SENDING_S))
         if row is None:
             return False
-        found = await run_in_threadpool(self._store.incident, row.incident)
+        found = await self._store.ask(self._store.incident, row.incident)
         sent = found is None or await self._try(found)
         if sent or row.attempts + 1 >= MOST_ATTEMPTS:
             if not sent:

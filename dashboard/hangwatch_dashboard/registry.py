@@ -7,8 +7,6 @@ import hashlib
 import re
 import zlib
 
-from starlette.concurrency import run_in_threadpool
-
 from hangwatch import wire
 from hangwatch.records import Judgement, NodeBatch, NodeFacts, NodeHello
 from hangwatch_dashboard.bodies import BodyError, Reader
@@ -56,7 +54,7 @@ class Registry:
     async def _join(self, batch: NodeBatch, now: float) -> LiveJob:
         if batch.hello is not None and (job := self._joinable(batch, now)) is not None:
             return self._joined(batch, job)
-        known = await run_in_threadpool(self._store.run_of_boot, batch.node, batch.boot)
+        known = await self._store.ask(self._store.run_of_boot, batch.node, batch.boot)
         if known is not None and (job := await self.load(known)) is not None and job.id == batch.job:
             self._boots[batch.job, batch.node, batch.boot] = known
             return job
@@ -129,10 +127,10 @@ class Registry:
         """A run from memory, or from the store; None if there is none."""
         if key in self.jobs:
             return self.jobs[key]
-        row = await run_in_threadpool(self._store.run, key)
+        row = await self._store.ask(self._store.run, key)
         if row is None:
             return None
-        rows = await run_in_threadpool(self._store.nodes_of, key)
+        rows = await self._store.ask(self._store.nodes_of, key)
         if key not in self.jobs:  # another request may have loaded it meanwhile
             self._make_room()
             self.jobs[key] = self.from_rows(row, rows)
@@ -140,7 +138,7 @@ class Registry:
 
     async def load_recent(self, now: float) -> None:
         """Loads the runs that were alive shortly before the dashboard started."""
-        for row in await run_in_threadpool(self._store.runs_seen_since, now - RECENT_S, self._limits.jobs // 2):
+        for row in await self._store.ask(self._store.runs_seen_since, now - RECENT_S, self._limits.jobs // 2):
             await self.load(row.key)
 
     def from_rows(self, row: RunRow, rows: list[NodeRow]) -> LiveJob:

@@ -12,8 +12,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-from starlette.concurrency import run_in_threadpool
-
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveJob
@@ -65,16 +63,16 @@ class Replica:
         """Takes over everything that is new in the tables."""
         since, self._since = self._since - OVERLAP_S, self._clock()
         store = self._store
-        for row in await run_in_threadpool(store.nodes_since, since):
+        for row in await store.ask(store.nodes_since, since):
             job = await self._registry.load(row.run)
             if job is not None:
                 self._registry.apply_row(job, row)
-        for run in await run_in_threadpool(store.runs_changed_since, since):
+        for run in await store.ask(store.runs_changed_since, since):
             self._note_run(run)
-        for capture in await run_in_threadpool(store.captures_since, since):
+        for capture in await store.ask(store.captures_since, since):
             if job := self._registry.jobs.get(capture.run):
                 await self._captures.adopt(job, capture)
-        for incident in await run_in_threadpool(store.incidents_since, since):
+        for incident in await store.ask(store.incidents_since, since):
             self._note_incident(incident)
 
     def _note_run(self, run: RunRow) -> None:

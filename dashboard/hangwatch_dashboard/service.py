@@ -8,8 +8,6 @@ import secrets
 import time
 from collections.abc import Callable
 
-from starlette.concurrency import run_in_threadpool
-
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.config import Config, default_database
 from hangwatch_dashboard.hub import Hub
@@ -87,7 +85,7 @@ class Service:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.captures.stop()
-        await run_in_threadpool(self.store.close)
+        await asyncio.to_thread(self.store.close)
 
     async def _forget(self) -> None:
         while True:

@@ -20,7 +20,7 @@ router = APIRouter(tags=["captures"])
 @router.get("/jobs/{job}/captures")
 async def captures(service: TheService, job: JobKey) -> dict[str, Any]:
     """The captures of a job, newest first."""
-    rows = await run_in_threadpool(service.store.captures_of, job)
+    rows = await service.store.ask(service.store.captures_of, job)
     live = service.registry.jobs.get(job)
     return {"captures": [views.capture_view(row, live.capture if live else None) for row in rows]}
 
@@ -54,7 +54,7 @@ async def one_capture(service: TheService, id: RecordId) -> dict[str, Any]:
 
 
 async def _row(service: TheService, id: str) -> CaptureRow:
-    row = await run_in_threadpool(service.store.capture, id)
+    row = await service.store.ask(service.store.capture, id)
     if row is None:
         raise BodyError(404, "there is no such capture")
     return row

@@ -27,7 +27,7 @@ async def incidents(
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> dict[str, Any]:
     """Incidents of all jobs or of one, newest first."""
-    page = await run_in_threadpool(service.store.find_incidents, job, status, limit, offset)
+    page = await service.store.ask(service.store.find_incidents, job, status, limit, offset)
     return {"incidents": [unpack(row.summary) for row in page.rows], "total": page.total}
 
 
@@ -74,7 +74,7 @@ async def delete(service: TheService, id: RecordId) -> Response:
 
 
 async def _row(service: TheService, id: str) -> IncidentRow:
-    row = await run_in_threadpool(service.store.incident, id)
+    row = await service.store.ask(service.store.incident, id)
     if row is None:
         raise BodyError(404, "there is no such incident")
     return row

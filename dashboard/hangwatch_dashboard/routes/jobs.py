@@ -6,7 +6,6 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
-from starlette.concurrency import run_in_threadpool
 
 from hangwatch import members
 from hangwatch_dashboard import views
@@ -31,7 +30,7 @@ async def jobs(
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> dict[str, Any]:
     """All jobs, running and finished, last seen first."""
-    page = await run_in_threadpool(service.store.find_runs, search.replace("\0", ""), state, limit, offset)
+    page = await service.store.ask(service.store.find_runs, search.replace("\0", ""), state, limit, offset)
     now = service.clock()
     found = []
     for row in page.rows:
@@ -98,7 +97,7 @@ def _chosen(job: LiveJob, text: str) -> tuple[int, ...]:
 @router.delete("/{job}", status_code=204)
 async def delete(service: TheService, job: JobKey) -> Response:
     """Deletes a job and everything that belongs to it."""
-    if await run_in_threadpool(service.store.run, job) is None:
+    if await service.store.ask(service.store.run, job) is None:
         raise BodyError(404, "there is no such job")
     await asyncio.wrap_future(service.store.delete_run(job))
     service.registry.forget(job)

@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse
 
 import hangwatch
@@ -95,7 +94,7 @@ async def healthz() -> dict[str, str]:
 async def readyz(service: TheService) -> dict[str, str]:
     """Whether it can keep what it is sent."""
     try:
-        await run_in_threadpool(service.store.ping)
+        await service.store.ask(service.store.ping)
     except Exception:
         raise BodyError(503, "the store cannot be read") from None
     if not service.store.writer.healthy:

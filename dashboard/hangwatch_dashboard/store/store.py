@@ -7,10 +7,11 @@ dashboard process among several on one PostgreSQL.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Row, select
@@ -23,6 +24,8 @@ from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.store.writer import Writer
 
 T = TypeVar("T")
+P = ParamSpec("P")
+READERS = 4
 CHANNEL = "hangwatch"
 
 
@@ -41,6 +44,7 @@ class Store:
             raise
         self._insert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
         self._node_upsert = self._make_node_upsert()
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hangwatch-read")
         self.writer = Writer(self.engine, self._write_nodes)
 
     @property
@@ -49,7 +53,13 @@ class Store:
 
     def close(self) -> None:
         self.writer.close()
+        self._readers.shutdown(wait=True)  # a question that nobody waits for any more still holds its connection
         self._let_go()
+
+    async def ask(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Calls one of the reading methods in a thread."""
+        call = functools.partial(question, *arguments, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call)
 
     def _let_go(self) -> None:
         self.engine.dispose()

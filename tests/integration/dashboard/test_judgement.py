@@ -277,7 +277,8 @@ def test_evidence_that_upsets_the_diagnosis_stops_nothing(dashboard: Dashboard, 
         dashboard.send(node)
     hang(pair)
     answer(dashboard, *pair)
-    dashboard.until(lambda: dashboard.job["capture"]["state"] == "failed")
+    path = f"/jobs/{dashboard.job['key']}/captures"
+    dashboard.until(lambda: "failed" in [one["state"] for one in dashboard.get(path)["captures"]])
     assert dashboard.send(pair[0])["accepted"] > 0
 
 
