@@ -21,6 +21,7 @@ from hangwatch_agent.hooks.loader import LoaderHook
 from hangwatch_agent.hooks.optimizer import OptimizerHook
 from hangwatch_agent.importing import ImportWatch
 from hangwatch_agent.outside import FaultTraces, Tracer
+from hangwatch_agent.polled import PolledLock
 from hangwatch_agent.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -139,7 +140,13 @@ class Probe:
         tracer = Tracer(self._run_dir)
         tracer.look()
         looks = (tracer.look, self.groups.look, self.loader.look_for_left, self.loader.count)
-        self._ticker = Ticker(self.context, self._settings.tick, looks, self.lifecycle.look_for_handled)
+        lock = PolledLock(self._run_dir)
+
+        def asked() -> None:
+            self.lifecycle.look_for_handled()
+            lock.look()
+
+        self._ticker = Ticker(self.context, self._settings.tick, looks, asked)
         self._ticker.start()
 
     def _imported(self, name: str) -> None:

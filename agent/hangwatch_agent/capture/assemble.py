@@ -57,7 +57,9 @@ class Seen:
             moved=self.means.moved(target.reading, reading),
             last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.means.proc),
             crash_trace=outputs.crash_trace(target.run_dir, pid),
-            lock_files=locks.lock_files(facts, dump, proc=self.means.proc, clock=self.means.clock),
+            lock_files=locks.lock_files(
+                facts, dump, run_dir=target.run_dir, proc=self.means.proc, clock=self.means.clock
+            ),
         )
 
     def process(self, member: Member) -> ProcessEvidence:

@@ -29,17 +29,25 @@ def polls_a_lock(stacks: Sequence[ThreadStack]) -> bool:
 
 
 def lock_files(
-    facts: ProcessFacts, dump: Dump | None = None, *, proc: Path = PROC, clock: Callable[[], float] = time.time
+    facts: ProcessFacts,
+    dump: Dump | None = None,
+    *,
+    run_dir: Path | None = None,
+    proc: Path = PROC,
+    clock: Callable[[], float] = time.time,
 ) -> tuple[LockFile, ...]:
     """The lock files that a process waits for. Never raises.
 
     Args:
         facts: the process.
         dump: its stacks with local variables, for locks that are polled.
+        run_dir: where a rank says itself which lock it polls (`hangwatch_agent.polled`).
         proc: root of the proc file system.
         clock: seconds since 1970, for the age.
     """
-    paths = [*_waited_in_kernel(facts), *(_polled(dump) if dump else ())]
+    polls = dump is not None and polls_a_lock(dump.stacks)
+    told = [_told(run_dir / f"lock-{facts.pid}.txt")] if run_dir is not None and polls else []
+    paths = [*_waited_in_kernel(facts), *(_polled(dump) if dump else ()), *(path for path in told if path)]
     return tuple(_lock_file(path, facts.pid, proc, clock) for path in dict.fromkeys(paths))
 
 
@@ -60,6 +68,13 @@ def _polled(dump: Dump) -> Iterator[str]:
             folder := _path(texts.get("build_directory", ""))
         ):
             yield f"{folder}/lock"
+
+
+def _told(file: Path) -> str:
+    try:
+        return _path(procfs.read_text(file)[:4096])
+    except OSError:
+        return ""
 
 
 def _polls(file: str, function: str) -> bool:
