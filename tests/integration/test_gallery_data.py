@@ -11,6 +11,8 @@ from hangwatch.records import Stage
 from tests.integration.playing import assert_not_hung, play
 from tests.integration.tables import assert_as_expected, cases_of, prepare
 
+pytestmark = pytest.mark.gallery
+
 EVIDENCE = {
     "worker-on-socket": "on sample 491",
     "worker-on-decoder": "is busy at __iter__",

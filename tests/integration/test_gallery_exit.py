@@ -11,6 +11,8 @@ from hangwatch.records import Stage
 from tests.integration.playing import assert_not_hung, play
 from tests.integration.tables import assert_as_expected, cases_of, prepare
 
+pytestmark = pytest.mark.gallery
+
 EVIDENCE = {
     "exit-heartbeat-thread": "thread 'heartbeat'",
     "exit-writer-thread": "is in threading._shutdown",

@@ -11,6 +11,8 @@ from hangwatch.records import Stage
 from tests.integration.playing import assert_not_hung, play
 from tests.integration.tables import assert_as_expected, cases_of, prepare
 
+pytestmark = pytest.mark.gallery
+
 START_AFTER = {"HANGWATCH_START_AFTER": "10"}
 MOVABLE = [case for case in cases_of(Stage.START) if case.culprit is not None]
 EVIDENCE = {
