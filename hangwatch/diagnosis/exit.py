@@ -269,7 +269,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
     if not left or not staying or len(left) + len(staying) < len(case.ranks):
         return None
-    if not all(_fed_alike(view.loader, case.ranks[rank].loader) for view in left for rank in staying[: words.SHOWN]):
+    if not all(_fed_alike(view, case.ranks[rank].loader) for view in left for rank in staying[: words.SHOWN]):
         return None  # the difference began with the data
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
@@ -290,14 +290,20 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     )
 
 
-def _fed_alike(left: LoaderFacts | None, staying: LoaderFacts | None) -> bool:
-    """Who has left drew all of its data, and as much of it in each epoch as who has not."""
+def _fed_alike(view: RankView, staying: LoaderFacts | None) -> bool:
+    """Who has left drew all of its data, and as much of it in each epoch as who has not.
+
+    Who ended its program epochs before the others, without a word to the group, has left the loop too early.
+    """
+    left = view.loader
     if left is None or staying is None:
         return True
     finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
     if left.left or not finished:
         return False
-    return staying.epoch > left.epoch or (staying.drawn == left.drawn and staying.exhausted == left.exhausted)
+    if staying.epoch > left.epoch:
+        return view.phase in (Phase.DESTROYING, Phase.DESTROYED)
+    return staying.drawn == left.drawn and staying.exhausted == left.exhausted
 
 
 GONE: tuple[Rule, ...] = (orphan_holds_pipe, launcher_order)
