@@ -14,7 +14,7 @@ QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at
 START_AFTER_S = 30.0
 LINGER_AFTER_S = 10.0
 LONGEST_PAUSE_S = 60.0
-MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
+REST_S = 10.0  # between captures while nothing is wrong for certain
 
 STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
 
@@ -120,8 +120,8 @@ class Schedule:
                 return reason
         return None
 
-    def looked(self, found: list[Reason], started: float, now: float) -> None:
-        """Notes a look that answered all of `found`; it took from `started` to `now`."""
+    def looked(self, found: list[Reason], now: float) -> None:
+        """Notes a look that answers all of `found`."""
         keys = {(reason.kind, *reason.key) for reason in found}
         self._looks = {key: (self._looks.get(key, (0, 0.0))[0] + 1, now) for key in keys}
-        self._resting_until = now + (now - started) / MOST_SHARE
+        self._resting_until = now + REST_S

@@ -97,7 +97,7 @@ class Watch:
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not _proven(job) and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
-            schedule.looked(found, now, self._clock())
+            schedule.looked(found, now)
         if not found and not job.incident and job.judgement is not None:
             await self._incidents.note(job, None)  # whatever was waited for has come
 

@@ -112,7 +112,9 @@ class Lab:
         assert process.stdout.readline().startswith("hangwatch: dashboard at ")
         return process
 
-    def train(self, host: str, script: str, *arguments: str, per_node: int = 2) -> subprocess.Popen[bytes]:
+    def train(
+        self, host: str, script: str, *arguments: str, per_node: int = 2, **settings: str
+    ) -> subprocess.Popen[bytes]:
         """Starts `hangwatch run -- torchrun ...` on a host, as its user would."""
         number = self.hosts.index(host) + 1
         paths = os.pathsep.join(str(ROOT / part) for part in ("", "agent", "dashboard"))
@@ -122,6 +124,7 @@ class Lab:
             "HANGWATCH_RUN_DIR": str(self.folder / host / "run"),
             "GLOO_SOCKET_IFNAME": "train",
             "OMP_NUM_THREADS": "1",
+            **{f"HANGWATCH_{name.upper()}": value for name, value in settings.items()},
         }
         watch = ["-m", "hangwatch", "run", "--dashboard", self.address, "--report-dir", str(self.folder / host), "--"]
         torchrun = ["-m", "torch.distributed.run", "--nnodes", str(len(self.hosts)), "--nproc-per-node", str(per_node)]

@@ -63,10 +63,13 @@ def test_a_healthy_job_on_three_hosts_ends_without_a_word(closing: ExitStack, tm
 def test_a_host_that_is_cut_off_is_nobodys_fault(closing: ExitStack, tmp_path: Path) -> None:
     lab = lab_of(closing, tmp_path, 2)
     for host in lab.hosts:
-        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "300", "--epochs", "100000")
+        lab.train(host, "uneven_steps.py", "--healthy", "--steps", "300", "--epochs", "100000", stall_after="20")
     lab.until(lambda: lab.job["step"] > 20, 120)
     lab.pull("node-b")
-    incident = lab.until(lambda: lab.get("/incidents")["incidents"], 60)[0]
+    judgement = lab.until(lambda: lab.job["judgement"], 60)
+    assert (judgement["verdict"]["cause"], judgement["verdict"]["culprits"]) == ("network-partition", [])
+    lab.until(lambda: lab.get("/incidents")["incidents"], 120)
+    incident = lab.until(lambda: (one := lab.get("/incidents")["incidents"][0])["judged_by"] == "" and one, 60)
     assert (incident["cause"], incident["culprits"]) == ("network-partition", [])
     assert lab.job["nodes_silent"] == 0, "the watchdogs reach the dashboard over another link"
 
@@ -99,8 +102,7 @@ def test_a_dashboard_that_comes_back_in_the_middle_of_a_hang_judges_it(closing: 
     time.sleep(5.0)
     lab.start_dashboard()
     incident = lab.until(lambda: lab.get("/incidents")["incidents"], 150)[0]
-    lab.until(lambda: lab.get("/incidents")["incidents"][0]["judged_by"] == "", 60)
-    incident = lab.get("/incidents")["incidents"][0]
     assert (incident["cause"], incident["culprits"]) == ("uneven-steps", [3])
+    lab.until(lambda: lab.job["capture"]["state"] == "done", 60)
     assert lab.get("/incidents")["total"] == 1
     assert lab.job["dropped"] == 0
