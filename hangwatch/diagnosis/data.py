@@ -47,7 +47,7 @@ def shared_memory_exhausted(case: Case) -> Finding | None:
         case,
         "shared-memory-exhausted",
         hit or starved,
-        f"the workers found no room in /dev/shm{_room(case.snapshot.nodes)}",
+        f"the workers found no room in /dev/shm{_room(full)}",
         _certainty(hit[0]) if hit and (full or NO_SHARED_MEMORY.search(_error(hit[0]))) else Certainty.LIKELY,
         sizes,
         tuple(culprit for view in hit for culprit in _failed_workers(view)),

@@ -88,7 +88,7 @@ def child_process(case: Case) -> Finding | None:
         "exit-child-process",
         Certainty.PROVEN,
         f"Training is over, but {case.name(ranks)} cannot exit: child process {child.facts.pid}"
-        f" ({child.facts.command[:60]}) still runs{words.at(where)}.",
+        f" ({words.command(child.facts.command, 60)}) still runs{words.at(where)}.",
         culprits=tuple(
             Culprit(rank.rank, each.facts.pid, rank.evidence.host, process="other", where=_place_of(each))
             for rank, each in held

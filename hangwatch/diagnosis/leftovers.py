@@ -48,7 +48,10 @@ def _held_open(case: Case, reader: ProcessEvidence, pipe: Pipe, holders: list[Pr
         victims=(),
         evidence=(
             f"pid {reader.facts.pid} reads {pipe.path}, and every rank that wrote to it has ended",
-            *(f"pid {each.facts.pid} ({each.facts.command[:80]}) has {pipe.path} open for writing" for each in holders),
+            *(
+                f"pid {each.facts.pid} ({words.command(each.facts.command)}) has {pipe.path} open for writing"
+                for each in holders
+            ),
         ),
         status=Status.LINGERING if settled and not works else Status.WAITING,
     )
@@ -80,7 +83,7 @@ def _holders(case: Case, pipe: Pipe, reader: ProcessEvidence) -> list[ProcessEvi
 
 
 def _name(process: ProcessEvidence) -> str:
-    return process.facts.command[:60] or process.role
+    return words.command(process.facts.command, 60) or process.role
 
 
 def _place(process: ProcessEvidence) -> Frame | None:

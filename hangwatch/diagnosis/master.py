@@ -71,7 +71,7 @@ def _port(case: Case) -> str:
 def _words_of(stranger: ProcessFacts) -> str:
     if not stranger.pid:
         return "a process of another user"
-    return f"another program, pid {stranger.pid} ({stranger.command[:80]})"
+    return f"another program, pid {stranger.pid} ({words.command(stranger.command)})"
 
 
 def _free_it(stranger: ProcessFacts | None, port: str) -> str:

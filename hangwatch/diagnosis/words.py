@@ -88,3 +88,9 @@ def listed(parts: Iterable[str]) -> str:
     """`a, b and c`."""
     found = list(parts)
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
+
+
+def command(text: str, longest: int = 80) -> str:
+    """A command line on one line, cut off with "..."."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

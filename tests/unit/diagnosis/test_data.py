@@ -249,7 +249,7 @@ def test_workers_of_an_epoch_that_is_over_may_go() -> None:
     ],
 )
 def test_no_room_in_shared_memory(message: str) -> None:
-    judgement = judge(failing(0, message), node={"shm_total": GIB // 16, "shm_free": GIB // 32})
+    judgement = judge(failing(0, message), node={"shm_total": GIB // 16, "shm_free": GIB // 4096})
     assert told(judgement)[0::2] == ("shared-memory-exhausted", "failed")
     assert blamed(judgement) in ([(0, 100, "rank")], [(0, 7, "loader-worker")])
     assert "which has 64 MiB in all" in judgement.verdict.summary
