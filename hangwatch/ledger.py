@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -211,7 +211,26 @@ class Ledger:
 
 def _heads(entry: RankEvidence) -> tuple[GroupHead, ...]:
     reading = entry.reading.heads if entry.reading is not None else ()
-    return (*reading, *entry.collectives.heads)
+    retired = _retired(entry.collectives.recent)
+    return tuple(
+        replace(head, completed=max(head.completed, min(retired.get(head.name, -1), head.issued)))
+        for head in (*reading, *entry.collectives.heads)
+    )
+
+
+def _retired(calls: Sequence[Collective]) -> dict[str, int]:
+    """For each group the highest number up to which the calls that are listed have completed.
+
+    The recorder's own count of completed collectives can lag behind what it says of each call.
+    """
+    found: dict[str, int] = {}
+    stopped: set[str] = set()
+    for call in sorted((call for call in calls if not is_point_to_point(call)), key=lambda call: call.seq):
+        if not call.retired:
+            stopped.add(call.group)
+        elif call.group not in stopped:
+            found[call.group] = call.seq
+    return found
 
 
 def _later(one: GroupHead, other: GroupHead) -> GroupHead:
