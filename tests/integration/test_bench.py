@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.commands.benchmark import gallery, peers
 from hangwatch.gallery import CASES
+
+pytestmark = pytest.mark.gallery
 
 CASE = next(case for case in CASES if case.name == "rank-frozen")
 
