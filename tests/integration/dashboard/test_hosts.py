@@ -16,7 +16,7 @@ from tests import needs
 from tests.integration.dashboard.hosts import Lab
 
 pytest.importorskip("torch")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gallery, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
