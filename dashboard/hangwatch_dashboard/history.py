@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import deque
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from hangwatch.records import Phase, RankBeat
 SPAN_S = 300.0
 MANY_RANKS = 2_000  # above, every second second is kept
 PHASES = tuple(Phase)
-PHASE_INDEX = {phase: index for index, phase in enumerate(PHASES)}
+PHASE_INDEX = {str(phase): index for index, phase in enumerate(PHASES)}  # by text: an enum's own hash is slow
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ class History:
             at,
             ranks,
             array("q", [beat.progress.step for beat in beats]),
-            bytes([PHASE_INDEX[beat.phase] for beat in beats]),
-            array("f", [_narrow(beat.times.last_s) for beat in beats]),
-            array("f", [_narrow(beat.times.data_s) for beat in beats]),
-            array("f", [_narrow(beat.still_s) for beat in beats]),
+            bytes([PHASE_INDEX[beat.phase._value_] for beat in beats]),
+            array("f", [beat.times.last_s for beat in beats]),
+            array("f", [beat.times.data_s for beat in beats]),
+            array("f", [beat.still_s for beat in beats]),
         )
 
     def columns(self, since: float, ranks: Sequence[int]) -> dict[str, Any]:
@@ -80,9 +81,7 @@ def _picked(moment: Moment, name: str, ranks: Sequence[int]) -> list[float | Non
 
 
 def _short(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
-
-
-def _narrow(value: float) -> float:
-    """A number that single precision can hold: a hostile one must not become an infinity."""
-    return min(max(value, -1e30), 1e30)
+    """A number as JSON takes it: one that single precision could not hold has become an infinity."""
+    if isinstance(value, int):
+        return value
+    return round(value, 4) if math.isfinite(value) else None

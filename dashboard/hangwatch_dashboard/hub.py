@@ -60,14 +60,17 @@ class Hub:
 
     def wanted(self, job: str) -> bool:
         """Whether anybody watches a job."""
-        return any(reader.job == job for reader in self.readers)
+        return any(reader.job == job for reader in list(self.readers))
 
     def publish(self, event: str, data: Any, job: str = "") -> None:
         """Sends an event to all readers, or to those of `job`."""
-        to = [reader for reader in self.readers if not job or reader.job == job]
-        if to:
-            text = dumped(data)
-            for reader in to:
+        if self.readers:
+            self.publish_text(event, dumped(data), job)
+
+    def publish_text(self, event: str, text: str, job: str = "") -> None:
+        """`publish`, for what is JSON already."""
+        for reader in self.readers:
+            if not job or reader.job == job:
                 reader.put(event, text)
 
     async def stream(self, job: str, first: Iterable[tuple[str, Any]], ping: Any) -> AsyncIterator[bytes]:

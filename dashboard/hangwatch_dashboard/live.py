@@ -105,9 +105,14 @@ class LiveJob:
             self.facts_revision += 1
 
     @property
+    def all_nodes(self) -> list[LiveNode]:
+        """The nodes as they are now: a list of its own, for threads that look while batches come."""
+        return list(self.nodes.values())
+
+    @property
     def job(self) -> Job:
         """What the nodes say of the job; the first of them that know."""
-        hellos = [node.hello.job for node in self.nodes.values()]
+        hellos = [node.hello.job for node in self.all_nodes]
         first = min(hellos, key=lambda job: job.started_at, default=Job(self.id, self.id, None))
         sizes = [job.world_size for job in hellos if job.world_size is not None]
         return first if first.world_size is not None or not sizes else replace(first, world_size=max(sizes))
@@ -116,7 +121,7 @@ class LiveJob:
         """Every rank with its node, in order of rank; of two that claim one rank, the one that has moved last."""
         if self._ranked is None or self._ranked[0] != self.revision:
             found: dict[int, tuple[LiveNode, RankBeat]] = {}
-            for node in self.nodes.values():
+            for node in self.all_nodes:
                 for beat in node.batch.ranks:
                     other = found.get(beat.rank)
                     if other is None or other[1].progress.at < beat.progress.at:
@@ -126,24 +131,24 @@ class LiveJob:
 
     @property
     def groups(self) -> dict[str, GroupMembers]:
-        return {group.id: group for node in self.nodes.values() for group in node.hello.groups}
+        return {group.id: group for node in self.all_nodes for group in node.hello.groups}
 
     @property
     def warnings(self) -> list[HealthWarning]:
-        return _distinct([warning for node in self.nodes.values() for warning in node.batch.warnings])
+        return _distinct([warning for node in self.all_nodes for warning in node.batch.warnings])
 
     @property
     def divergences(self) -> list[Divergence]:
-        return _distinct([each for node in self.nodes.values() for each in node.batch.divergences])
+        return _distinct([each for node in self.all_nodes for each in node.batch.divergences])
 
     @property
     def last_seen_at(self) -> float:
-        return max((node.received_at for node in self.nodes.values()), default=self.started_at)
+        return max((node.received_at for node in self.all_nodes), default=self.started_at)
 
     @property
     def over(self) -> bool:
         """Whether every node has said goodbye."""
-        return bool(self.nodes) and all(node.closed for node in self.nodes.values())
+        return bool(self.nodes) and all(node.closed for node in self.all_nodes)
 
     @property
     def ended(self) -> bool:
@@ -163,8 +168,11 @@ class LiveJob:
         ranks = {beat.rank for beat in node.batch.ranks} | {who.rank for who in node.hello.ranks}
         return self.job.nodes_expected == 1 or size is None or len(ranks - {None}) >= size
 
-    def note_step(self, now: float, step: int) -> None:
-        self._steps.append((now, step))
+    def note(self, now: float) -> None:
+        """Adds this moment to the history."""
+        ranked = self.ranked()
+        self.history.note(now, [beat for _, beat in ranked])
+        self._steps.append((now, min((beat.progress.step for _, beat in ranked), default=-1)))
 
     def steps_per_s(self, now: float) -> float:
         """Over the last ten seconds."""
@@ -176,7 +184,7 @@ class LiveJob:
     def state(self, now: float) -> str:
         """One of the states of docs/api.md."""
         if self.over:
-            codes = [node.batch.exit_code for node in self.nodes.values()]
+            codes = [node.batch.exit_code for node in self.all_nodes]
             return "failed" if any(codes) else "finished"
         if now - self.last_seen_at > LOST_AFTER_S:
             return "silent"

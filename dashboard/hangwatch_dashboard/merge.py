@@ -82,7 +82,7 @@ def _distinct(items: Iterable[Any]) -> tuple[Any, ...]:
 
 def remainder(job: LiveJob, answered: set[str], now: float) -> Snapshot:
     """What is known of a job from its batches alone: all of it for nodes that did not answer."""
-    nodes = list(job.nodes.values())
+    nodes = job.all_nodes
     silent = [node for node in nodes if node.name not in answered]
     ranks = [shifted(evidence(node, beat, now), node.clock.offset) for node in silent for beat in node.batch.ranks]
     moved_at = [beat.progress.at - node.clock.offset for node, beat in job.ranked() if beat.progress.at]

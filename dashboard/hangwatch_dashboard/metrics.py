@@ -66,11 +66,11 @@ def _jobs(jobs: list[LiveJob], now: float) -> Iterable[str]:
         ),
         "hangwatch_job_batches_dropped": (
             "Batches that the nodes had to give up",
-            lambda job: sum(node.batch.dropped for node in job.nodes.values()),
+            lambda job: sum(node.batch.dropped for node in job.all_nodes),
         ),
         "hangwatch_job_nodes_silent_seconds": (
             "Since the quietest node was heard of",
-            lambda job: max((node.silent_s(now) for node in job.nodes.values()), default=0.0),
+            lambda job: max((node.silent_s(now) for node in job.all_nodes), default=0.0),
         ),
     }
     for name, (text, value) in values.items():

@@ -41,7 +41,7 @@ def reasons(job: LiveJob, now: float) -> list[Reason]:
 
 
 def _silent(job: LiveJob, now: float) -> list[Reason]:
-    quiet = [node for node in job.nodes.values() if node.silent_s(now) > SILENT_AFTER_S]
+    quiet = [node for node in job.all_nodes if node.silent_s(now) > SILENT_AFTER_S]
     if not quiet or len(quiet) == len(job.nodes):  # all silent: it is rather us who were away
         return []
     key = tuple(sorted((node.name, node.boot) for node in quiet))
@@ -51,14 +51,18 @@ def _silent(job: LiveJob, now: float) -> list[Reason]:
 def _troubled(pairs: list[Pair]) -> list[Reason]:
     found = []
     for node, beat in pairs:
-        who = f"rank {beat.rank} on {node.host}"
         if beat.exception or beat.phase is Phase.FAILED:
-            found.append(Reason("failed", (beat.pid, node.name), True, f"{who} raised"))
-        if beat.process_state in ("X", "Z") and beat.phase not in LEAVING:
-            found.append(Reason("ended", (beat.pid, node.name), True, f"{who} has ended"))
-        if beat.process_state in ("T", "t") and beat.still_s >= QUICK_S:
-            found.append(Reason("stopped", (beat.pid, node.name), True, f"{who} is stopped"))
+            found.append(_trouble("failed", node, beat, "raised"))
+        state = beat.process_state
+        if state in ("X", "Z") and beat.phase not in LEAVING:
+            found.append(_trouble("ended", node, beat, "has ended"))
+        elif state in ("T", "t") and beat.still_s >= QUICK_S:
+            found.append(_trouble("stopped", node, beat, "is stopped"))
     return found
+
+
+def _trouble(kind: str, node: LiveNode, beat: RankBeat, what: str) -> Reason:
+    return Reason(kind, (beat.pid, node.name), True, f"rank {beat.rank} on {node.host} {what}")
 
 
 def _missing(job: LiveJob, pairs: list[Pair], now: float) -> list[Reason]:

@@ -8,6 +8,7 @@ from typing import Any
 from hangwatch import members
 from hangwatch.records import Incident, Phase
 from hangwatch.wire import encode
+from hangwatch_dashboard.history import PHASE_INDEX
 from hangwatch_dashboard.live import SILENT_AFTER_S, LiveCapture, LiveJob, LiveNode, members_of
 from hangwatch_dashboard.store.rows import CaptureRow
 from hangwatch_dashboard.store.text import clean
@@ -32,7 +33,7 @@ def job_summary(job: LiveJob, now: float) -> Document:
         "last_seen_at": job.last_seen_at,
         "nodes": len(job.nodes),
         "nodes_expected": described.nodes_expected,
-        "nodes_silent": sum(node.silent_s(now) > SILENT_AFTER_S for node in job.nodes.values()),
+        "nodes_silent": sum(node.silent_s(now) > SILENT_AFTER_S for node in job.all_nodes),
         "ranks": len(steps),
         "state": state,
         "state_text": state_text(job, state),
@@ -41,7 +42,7 @@ def job_summary(job: LiveJob, now: float) -> Document:
         "step_max": max(steps, default=-1),
         "incident": job.last_incident,
         "warnings": len(job.warnings),
-        "dropped": sum(node.batch.dropped for node in job.nodes.values()),
+        "dropped": sum(node.batch.dropped for node in job.all_nodes),
     }
 
 
@@ -60,7 +61,7 @@ def job_detail(job: LiveJob, now: float) -> Document:
         "judgement": encode(job.judgement),
         "judged_at": job.judged_at,
         "open_incident": job.incident or None,
-        "node_list": [_node(node, now) for node in sorted(job.nodes.values(), key=_by_first_rank)],
+        "node_list": [_node(node, now) for node in sorted(job.all_nodes, key=_by_first_rank)],
         "groups": [encode(group) for group in job.groups.values()],
         "warning_list": encode(job.warnings),
         "divergences": encode(job.divergences),
@@ -91,7 +92,7 @@ def rank_columns(job: LiveJob, now: float) -> Document:
     """RankColumns."""
     pairs = job.ranked()
     beats = [beat for _, beat in pairs]
-    names = sorted(job.nodes.values(), key=_by_first_rank)
+    names = sorted(job.all_nodes, key=_by_first_rank)
     index = {id(node): position for position, node in enumerate(names)}
     fastest = max((beat.progress.step for beat in beats), default=-1)
     return {
@@ -102,7 +103,7 @@ def rank_columns(job: LiveJob, now: float) -> Document:
         "rank": [beat.rank for beat in beats],
         "node": [index[id(node)] for node, _ in pairs],
         "pid": [beat.pid for beat in beats],
-        "phase": [_PHASE_INDEX[beat.phase] for beat in beats],
+        "phase": [PHASE_INDEX[beat.phase._value_] for beat in beats],
         "step": [beat.progress.step for beat in beats],
         "epoch": [beat.progress.epoch for beat in beats],
         "batch": [beat.progress.batch for beat in beats],
@@ -122,7 +123,6 @@ def rank_columns(job: LiveJob, now: float) -> Document:
     }
 
 
-_PHASE_INDEX = {phase: index for index, phase in enumerate(Phase)}
 _USUAL = ("", "?", "R", "S")
 
 

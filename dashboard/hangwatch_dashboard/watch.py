@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from hangwatch.records import Certainty
 from hangwatch_dashboard import views
 from hangwatch_dashboard.captures import Captures
-from hangwatch_dashboard.hub import Hub
+from hangwatch_dashboard.hub import Hub, dumped
 from hangwatch_dashboard.incidents import Incidents
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.notice import Schedule, reasons
@@ -25,6 +25,9 @@ LEASE_S = 6.0
 RANKS_S = 0.9  # how often the columns of all ranks are sent
 STALL_S, RESTED_S = 1.0, 10.0
 FORGET_S = 600.0  # a job that is over stays in memory so long
+
+T = TypeVar("T")
+MANY_RANKS = 512
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +72,9 @@ class Watch:
         """One look at one job."""
         now = self._clock()
         ranked = job.ranked()
-        job.history.note(now, [beat for _, beat in ranked])
-        job.note_step(now, min((beat.progress.step for _, beat in ranked), default=-1))
-        await asyncio.sleep(0)  # between the parts that take long for large jobs, so that batches need not wait
+        await _aside(len(ranked), job.note, now)
         if not job.over and await self._is_judge(job, now):
             await self._judge(job, now)
-        await asyncio.sleep(0)
         await self._show(job, now)
         await self._keep(job, now)
         if job.over and now - job.last_seen_at > FORGET_S and not self._hub.wanted(job.key):
@@ -93,7 +93,8 @@ class Watch:
         await self._incidents.close_if_moving(job, now)
         # Whoever has been away, or too busy to read, must not call others silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
-        found = [reason for reason in reasons(job, now) if rested or reason.kind != "silent"]
+        found = await _aside(len(job.ranked()), reasons, job, now)
+        found = [reason for reason in found if rested or reason.kind != "silent"]
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not _proven(job) and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
@@ -118,19 +119,23 @@ class Watch:
             self._shown[job.key] = (job.revision, job.facts_revision, state)
             self._ranks_at[job.key] = now
             if self._hub.readers:
-                self._publish(job, now, changed)
+                events = await _aside(len(job.ranked()), self._events, job, now, changed)
+                for event, text, only in events:
+                    self._hub.publish_text(event, text, only)
 
-    def _publish(self, job: LiveJob, now: float, changed: bool) -> None:
-        self._hub.publish("jobs", {"jobs": [views.job_summary(job, now)]})
+    def _events(self, job: LiveJob, now: float, changed: bool) -> list[tuple[str, str, str]]:
+        """What the streams are to be sent: event, JSON, and the job whose readers get it ("" for all)."""
+        events = [("jobs", dumped({"jobs": [views.job_summary(job, now)]}), "")]
         if not self._hub.wanted(job.key):
-            return
-        self._hub.publish("ranks", views.rank_columns(job, now), job.key)
+            return events
+        events.append(("ranks", dumped(views.rank_columns(job, now)), job.key))
         if changed:
-            self._hub.publish("job", views.job_detail(job, now), job.key)
+            events.append(("job", dumped(views.job_detail(job, now)), job.key))
         groups = views.group_columns(job, now)
         if self._collectives.get(job.key) != groups["groups"]:
             self._collectives[job.key] = groups["groups"]
-            self._hub.publish("collectives", groups, job.key)
+            events.append(("collectives", dumped(groups), job.key))
+        return events
 
     async def _keep(self, job: LiveJob, now: float) -> None:
         """Stores the job's summary: at once when its state changes, else every few seconds while batches come."""
@@ -152,3 +157,8 @@ class Watch:
 def _proven(job: LiveJob) -> bool:
     """Whether there is nothing to learn from another look: the hang is proven, and nobody has moved since."""
     return bool(job.incident) and job.judgement is not None and job.judgement.verdict.certainty is Certainty.PROVEN
+
+
+async def _aside(ranks: int, work: Callable[..., T], *arguments: Any) -> T:
+    """Does pure work here for small jobs, and in a thread for large ones, so that batches need not wait for it."""
+    return work(*arguments) if ranks < MANY_RANKS else await asyncio.to_thread(work, *arguments)
