@@ -101,6 +101,8 @@ def hung(browser: Browser, address: str, into: Path) -> None:
     page = opened(browser, address, "light")
     page.locator(".verdict .fix").wait_for(timeout=PATIENCE_MS)
     page.get_by_text("nothing has moved for").wait_for(timeout=PATIENCE_MS)
+    page.get_by_role("link", name="Capture of").wait_for(timeout=PATIENCE_MS)
+    page.wait_for_timeout(8000)  # until the first captures are over
     page.context.close()
     for view in VIEWS:
         take(browser, address if view == "overview" else f"{address}/{view}", view, into, wait_ms=900)

@@ -251,7 +251,7 @@ def test_strings_from_ranks_stay_text(page: Page, served: Served, fleet: Fleet, 
     assert page.locator("img").count() == 0
     assert page.locator("main script").count() == 0
     if not view:
-        expect(page.locator(".situations")).to_contain_text("\\u202e")
+        expect(page.locator(".situations")).to_contain_text("\\u202e", timeout=10_000)
         expect(page.locator(".situations")).to_contain_text("\\x1b[31m")
     assert page.title() != "owned"
 

@@ -107,11 +107,12 @@ export function situations(columns: RankColumns, culprits: ReadonlySet<number>):
   const found = new Map<string, Situation>();
   columns.rank.forEach((rank, index) => {
     const phase = columns.phases[columns.phase[index]!] ?? "start";
-    const says = columns.exception[rank] ?? columns.waiting_for[rank] ?? "";
+    const still = columns.still_s[index]! > MOVES_S;
+    const says = columns.exception[rank] ?? ((still && columns.waiting_for[rank]) || "");
     const state = columns.process_state[rank] ?? "";
     const odd = state && "TtDXZ".includes(state) ? state : "";
     const atFault = culprits.has(rank);
-    const moves = columns.still_s[index]! <= MOVES_S && !says && !odd && !atFault; // then the phase changes all the time
+    const moves = !still && !says && !odd && !atFault; // then the phase changes all the time
     const key = `${moves ? "moves" : columns.phase[index]} ${columns.step[index]} ${atFault} ${odd} ${says}`;
     const known = found.get(key);
     if (known) {

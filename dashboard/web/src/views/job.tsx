@@ -117,7 +117,7 @@ function CaptureState({ capture, error }: { capture: Capture | null; error: stri
 
 function Said({ capture }: { capture: Capture }) {
   const link = write({ page: "capture", id: capture.id, view: "stacks", rank: null });
-  if (capture.state === "asked") return <>asked {plural(capture.nodes_asked.length, "node")}, {capture.nodes_answered.length} answered</>;
+  if (capture.state === "asked") return <>{capture.nodes_asked.length ? `asked ${plural(capture.nodes_asked.length, "node")}, ${capture.nodes_answered.length} answered` : "no node can be asked now"}</>;
   if (capture.state === "failed") return <>no node answered ({timeOfDay(capture.asked_at)})</>;
   return <a href={link}>Capture of {timeOfDay(capture.done_at ?? capture.asked_at)}</a>;
 }
