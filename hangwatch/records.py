@@ -768,18 +768,6 @@ class LoaderBeat:
 
 
 @dataclass(frozen=True)
-class StepRun:
-    """Steps `first` to `last` (of `epoch`) in which a rank issued `issued` collectives each in group `id`."""
-
-    id: str
-    first: int
-    last: int
-    issued: int
-    epoch: int | None = None
-    first_batch: int | None = None
-
-
-@dataclass(frozen=True)
 class RankBeat:
     """One rank in a batch: the small and moving part of its `Reading`, and what the watchdog makes of it."""
 
@@ -797,7 +785,6 @@ class RankBeat:
     times: StepTimes = field(default_factory=StepTimes)
     exception: str = ""  # "ValueError: ..." where one is recorded
     process_state: str = ""  # the letter of /proc/PID/stat where known, "X" for gone
-    runs: tuple[StepRun, ...] = ()  # finished steps since the batch before
     blocked: bool = False  # the board alone says that the rank may be waiting for others
     detached: bool = False
 
