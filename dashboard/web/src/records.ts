@@ -506,15 +506,6 @@ export interface LoaderBeat {
   training: boolean;
 }
 
-export interface StepRun {
-  id: string;
-  first: number;
-  last: number;
-  issued: number;
-  epoch: number | null;
-  first_batch: number | null;
-}
-
 export interface RankBeat {
   rank: number;
   pid: number;
@@ -530,7 +521,6 @@ export interface RankBeat {
   times: StepTimes;
   exception: string;
   process_state: string;
-  runs: StepRun[];
   blocked: boolean;
   detached: boolean;
 }
