@@ -27,6 +27,7 @@ from .view import IDLE_CPU_S, OLD_WORDS_S, OVER, RankView
 
 __all__ = ["IDLE_CPU_S", "OLD_WORDS_S", "Blocked", "Case", "RankView", "needs_everybody", "once", "what"]
 
+MOST_RANKS = 1 << 17  # a WORLD_SIZE beyond it is a slip of the keyboard
 FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root, and nobody can say for whom the root waits
 TO_ROOT = ("reduce", "gather")  # the root waits for everybody, the others perhaps for nobody
 SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "gradients", "parametercheck")
@@ -97,7 +98,8 @@ class Case:
     @cached_property
     def absent(self) -> tuple[int, ...]:
         """Ranks of the job of which nothing is known: no board, no process."""
-        return tuple(rank for rank in range(self.job.world_size or 0) if rank not in self.ranks)
+        size = min(self.job.world_size or 0, MOST_RANKS)
+        return tuple(rank for rank in range(size) if rank not in self.ranks)
 
     @cached_property
     def gone(self) -> frozenset[int]:
