@@ -1,17 +1,20 @@
 # A training node with PyTorch for CPUs and hangwatch, for the demonstration in compose.yaml. In an image of your own one line
 # is enough: RUN pip install hangwatch
-ARG PYTHON=3.12-slim-bookworm
+ARG BASE=python:3.12-slim-bookworm
 
-FROM python:${PYTHON} AS build
+FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-RUN pip install 'build>=1.2'
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install 'build>=1.2'
 WORKDIR /source
 COPY . .
-RUN python -m build --wheel --outdir /wheels .
+RUN /opt/build/bin/python -m build --wheel --outdir /wheels .
 
-FROM python:${PYTHON}
+FROM ${BASE}
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-RUN pip install --index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0' && pip install numpy
+# PyTorch for CPUs; --build-arg TORCH_INDEX=https://pypi.org/simple gives the one with CUDA.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ENV PATH=/opt/training/bin:$PATH
+RUN python3 -m venv /opt/training && pip install --index-url "$TORCH_INDEX" 'torch==2.13.0' && pip install numpy
 COPY --from=build /wheels /wheels
 RUN pip install /wheels/hangwatch-*.whl \
     && groupadd --gid 10001 trainer \

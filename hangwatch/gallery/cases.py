@@ -68,7 +68,7 @@ class Case:
         process: What kind of process is to blame.
         status: Status of the incident that should be opened ("warned": a warning, and no incident).
         step: (epoch, batch) of the fault, counted from 0; None in place of what is unknown.
-        where: Function in which the culprit's thread is found; empty where there is none.
+        where: Function of the script, unqualified, in which the culprit's thread is found; empty where there is none.
         needs: What the machine must offer: "root", "namespaces", "iproute2".
         after: Seconds after the start at which the hang has certainly come, imports included.
     """

@@ -70,7 +70,7 @@ def main() -> None:
     validation_loader = DataLoader(validation, batch_size=32)
 
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 3072), nn.ReLU(), nn.Linear(3072, 1)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     should_stop = EarlyStopping(patience=1)
 
     for epoch in range(args.epochs):

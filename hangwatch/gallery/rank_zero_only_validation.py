@@ -36,9 +36,11 @@ class Evaluator:
     @torch.no_grad()
     def run(self) -> float:
         self.model.eval()
-        entropy = [self.model(batch).softmax(dim=1).amax(dim=1).mean() for batch in self.batches]
+        total = 0.0
+        for batch in self.batches:
+            total += float(self.model(batch).softmax(dim=1).amax(dim=1).mean())
         self.model.train()
-        return float(torch.stack(entropy).mean())
+        return total / len(self.batches)
 
 
 def main() -> None:
