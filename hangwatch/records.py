@@ -407,6 +407,7 @@ class Reading:
     groups_made: tuple[GroupMade, ...] = ()
     detached: bool = False
     problems: tuple[str, ...] = ()  # what the probe could not do, in words
+    lasting_threads: tuple[int, ...] | None = None  # system ids of threads that are no daemons, at the last look
 
 
 # ---------------------------------------------------------------- evidence of one moment

@@ -36,6 +36,7 @@ BLOBS = {  # name: bytes in each half
     "exception": 16 << 10,
     "groups_made": 24 << 10,
     "problems": 4 << 10,
+    "lasting_threads": 4 << 10,
 }
 BLOB_WORDS = 5
 
@@ -105,8 +106,8 @@ class BoardWriter:
     step ledger    ring of 512 x 32 words: mark, step, epoch, batch, loader, time, number of groups, -, issued counts
     calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, at
     table          64 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site)
-    blobs          what has no fixed size, as JSON: identity, groups, loaders, exception, groups made, problems;
-                   each has two halves with length and crc32, and a word that says which one is valid
+    blobs          what has no fixed size, as JSON: identity, groups, loaders, exception, groups made, problems,
+                   lasting threads; each has two halves with length and crc32, and a word that says which one is valid
     =============  =================================================================================================
 
     What makes it readable while it is written, and after SIGKILL at any instruction: a word is stored by one

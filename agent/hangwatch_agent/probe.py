@@ -144,6 +144,7 @@ class Probe:
 
         def asked() -> None:
             self.lifecycle.look_for_handled()
+            self.lifecycle.look_for_lasting()
             lock.look()
 
         self._ticker = Ticker(self.context, self._settings.tick, looks, asked)

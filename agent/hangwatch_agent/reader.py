@@ -125,6 +125,7 @@ class BoardReader:
         ledger = self._ledger(words, max(steps, 2))
         problems: tuple[str, ...] = self._blob(words, "problems", trouble, lambda data: tuple(map(str, data)), ())
         exception: ExceptionFacts | None = self._blob(words, "exception", trouble, _exception, None)
+        lasting: tuple[int, ...] | None = self._blob(words, "lasting_threads", trouble, to.thread_ids, None)
         made: tuple[GroupMade, ...] = self._blob(words, "groups_made", trouble, _groups_made, ())
         return Reading(
             identity=identity,
@@ -143,6 +144,7 @@ class BoardReader:
             groups_made=made,
             detached=words[b.W_DETACHED] != 0,
             problems=(*problems, *trouble),
+            lasting_threads=lasting,
         )
 
     # ------------------------------------------------------------ what has no fixed size

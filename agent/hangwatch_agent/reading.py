@@ -158,6 +158,11 @@ def frames(data: Any) -> tuple[Frame, ...]:
         return ()
 
 
+def thread_ids(data: Any) -> tuple[int, ...]:
+    """Raises one of SPOILED."""
+    return tuple(int(each) for each in data)
+
+
 def loader(data: Any, words: array[int]) -> LoaderFacts:
     """A loader of the loaders blob, with what its slot says now. Raises one of SPOILED."""
     facts = record(LoaderFacts, data)

@@ -45,13 +45,14 @@ def non_daemon_thread(case: Case) -> Finding | None:
         return None
     ranks = [view.rank for view in held]
     view, thread = holders[0]
-    sure = len({holder.rank for holder, _ in holders}) == len(holders)
+    one_each = list({holder.rank: (holder, stack) for holder, stack in reversed(holders)}.values())[::-1]
+    sure = len(one_each) == len(holders) or all(holder.lasting_threads for holder, _ in holders)
     return Finding(
         "exit-non-daemon-thread",
         Certainty.PROVEN if sure else Certainty.LIKELY,
         f"Training is over, but {case.name(ranks)} cannot exit: thread {thread.name!r} still runs"
         f"{words.at(user_frame(thread.frames))} and is no daemon.",
-        culprits=tuple(holder.culprit(user_frame(stack.frames)) for holder, stack in holders),
+        culprits=tuple(holder.culprit(user_frame(stack.frames)) for holder, stack in one_each),
         victims=(),
         evidence=(
             f"the main thread of rank {view.rank} is in threading._shutdown",
@@ -66,8 +67,10 @@ def non_daemon_thread(case: Case) -> Finding | None:
 
 
 def _holders(view: RankView) -> list[ThreadStack]:
-    """The threads that may keep the process: those that run the user's code first."""
+    """The threads that keep the process, as the rank itself says; else those that may, the user's code first."""
     threads = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not _ours(stack)]
+    if lasting := [stack for stack in threads if stack.thread_id in view.lasting_threads]:
+        return lasting
     users = [stack for stack in threads if any(origin(frame.file) == "user" for frame in stack.frames)]
     return users or [stack for stack in threads if any(origin(frame.file) == "package" for frame in stack.frames)]
 

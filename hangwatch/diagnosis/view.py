@@ -38,6 +38,11 @@ class RankView:
     def phase(self) -> Phase | None:
         return None if self.reading is None else self.reading.phase
 
+    @property
+    def lasting_threads(self) -> tuple[int, ...]:
+        """Threads of which the rank itself says that they are no daemons; empty where it does not say."""
+        return (self.reading.lasting_threads or ()) if self.reading is not None else ()
+
     @cached_property
     def threads(self) -> tuple[Activity, ...]:
         stacks = self.evidence.stacks or stacks_of_trace(self.evidence.crash_trace)

@@ -15,6 +15,7 @@ from hangwatch_agent.hooks.context import Context
 from hangwatch_agent.patch import Patches
 
 LONGEST_MESSAGE = 2000
+MOST_THREADS = 256
 # Exceptions that are handled as a matter of course, and say nothing while somebody waits.
 ORDINARY = (StopIteration, StopAsyncIteration, GeneratorExit)
 
@@ -122,6 +123,13 @@ class LifecycleHook:
         self._stage(b.MAIN_DONE)
         if self._installed and self._context.board.real:
             atexit.register(self._atexit)  # the last one registered runs first
+            self.look_for_lasting()
+
+    def look_for_lasting(self) -> None:
+        """The threads that the interpreter waits for at its end: only the rank itself knows which are no daemons."""
+        main = threading.main_thread()
+        lasting = [each.native_id for each in threading.enumerate() if each is not main and not each.daemon]
+        self._context.board.write("lasting_threads", lasting[:MOST_THREADS])
 
     def _atexit(self) -> None:
         self._stage(b.ATEXIT)

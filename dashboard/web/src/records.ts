@@ -249,6 +249,7 @@ export interface Reading {
   groups_made: GroupMade[];
   detached: boolean;
   problems: string[];
+  lasting_threads: number[] | null;
 }
 
 export interface RankEvidence {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,19 @@ def test_a_pool_of_threads() -> None:
 def test_one_of_two_threads_is_only_likely() -> None:
     judgement = judge(leaving(1, IN_SHUTDOWN, threads=(HEARTBEAT, thread("reader", (SCRIPT, 40, "read")))))
     assert told(judgement)[:2] == ("exit-non-daemon-thread", "likely")
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_the_rank_itself_says_which_of_its_threads_are_no_daemons() -> None:
+    reader = replace(thread("reader", (SCRIPT, 40, "read")), thread_id=8)
+    evidence = leaving(1, IN_SHUTDOWN, threads=(HEARTBEAT, reader))
+    assert evidence.reading is not None
+    evidence = replace(evidence, reading=replace(evidence.reading, lasting_threads=(8,)))
+    judgement = judge(DONE, evidence)
+    assert told(judgement) == ("exit-non-daemon-thread", "proven", "lingering")
+    assert "thread 'reader' still runs (train.py:40)" in judgement.verdict.summary
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert not any("heartbeat" in sentence for sentence in judgement.verdict.evidence)
 
 
 @pytest.mark.parametrize("sign", [{"cpu_delta_s": 0.5}, {"io_delta_bytes": 20 << 20}])

@@ -91,6 +91,27 @@ def test_an_exception_that_main_is_handling(watched: Watched, hook: LifecycleHoo
     assert (after.message, after.fatal) == ("handled", False)
 
 
+def test_threads_that_are_no_daemons(watched: Watched, hook: LifecycleHook) -> None:
+    end = threading.Event()
+    lasting = threading.Thread(target=end.wait, daemon=False)
+    daemon = threading.Thread(target=end.wait, daemon=True)
+    lasting.start()
+    daemon.start()
+    try:
+        before = watched.reading.lasting_threads
+        hook.look_for_lasting()
+        after = watched.reading.lasting_threads
+    finally:
+        end.set()
+        lasting.join()
+        daemon.join()
+    assert before is None
+    assert after is not None
+    assert lasting.native_id in after
+    assert daemon.native_id not in after
+    assert threading.main_thread().native_id not in after
+
+
 def test_the_hooks_go_as_they_came(watched: Watched) -> None:
     before = sys.excepthook, threading.excepthook
     callbacks = list(threading._threading_atexits)  # type: ignore[attr-defined]
