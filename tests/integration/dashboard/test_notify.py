@@ -87,13 +87,13 @@ def test_a_dead_notifier_is_tried_again_and_blocks_nothing(telling: Dashboard, n
 
 
 def test_a_hanging_notifier_blocks_nothing(telling: Dashboard, notifier: Notifier) -> None:
-    notifier.slow_s = 2.0
+    notifier.slow_s = 8.0
     hang(telling)
     time.sleep(0.3)
     started = time.monotonic()
     assert telling.job["state"] == "hung"
     assert telling.send(FakeNode("other", job="other"))["accepted"] == 0
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5
 
 
 def test_a_message_that_never_goes_out_is_given_up(

@@ -213,14 +213,14 @@ def test_a_batch_that_is_there_already_counts_as_taken(stub: Stub, tmp_path: Pat
 
 
 def test_a_slow_dashboard_does_not_hold_up_the_watchdog(stub: Stub, tmp_path: Path) -> None:
-    stub.slow_s = 0.5
+    stub.slow_s = 4.0
     link = link_to(stub, tmp_path)
     started = time.monotonic()
     for moment in range(200):
         link.offer(RANKS, 20.0 + moment)
-    assert time.monotonic() - started < 0.3
+    assert time.monotonic() - started < 2.0  # a watchdog that waited would need 800 s
     link.close(timeout=0.1)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 3.5
     assert link.dropped > 0
 
 

@@ -171,7 +171,7 @@ def test_a_driver_that_hangs_is_given_up_and_not_asked_again(monkeypatch: pytest
     began = time.monotonic()
     assert gpus.read()[1].detail == "the NVIDIA driver gave no answer within 0.1 s"
     assert gpus.read()[1].detail.startswith("the NVIDIA driver has not answered for")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
     release.set()
 
 
