@@ -131,7 +131,10 @@ def _joins(remote: str, local: str, port: str) -> bool:
 
 
 def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
-    """The ranks whose address is another one than that of most ranks; of two halves, those that differ from rank 0."""
+    """The ranks whose address is another one than that of most ranks; of two halves, those that differ from rank 0.
+
+    Rank 0's address is where the ranks meet, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
+    """
     everyone = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
     if len(set(everyone.values())) < 2:
         return []
@@ -145,10 +148,11 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
     wrong, right = address(astray[0]), address(others[0])
     settled = all(view.steady and arrivals.age(view) > SETTLED_S for view in astray)
     culprits = [view.rank for view in astray]
+    outvoted = len(others) > len(astray)  # of two halves, either may be what was meant
     name = "MASTER_PORT" if wrong[0] == right[0] else "MASTER_ADDR"
     return Finding(
         "rendezvous-unreachable-master",
-        Certainty.PROVEN if settled else Certainty.LIKELY,
+        Certainty.PROVEN if settled and outvoted else Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'looks', 'look')} for the master at"
         f" {':'.join(wrong)}, and {case.name([view.rank for view in others])} at {':'.join(right)}.",
         fix=f"give every rank the same {name}: {right[0] if name == 'MASTER_ADDR' else right[1]}",

@@ -32,6 +32,11 @@ def odd_one_out(culprit: int, ranks: int) -> tuple[int, ...]:
     return (culprit,) if ranks > 2 else (0, 1)
 
 
+def off_the_master(culprit: int, ranks: int) -> tuple[int, ...]:
+    """The chosen rank; of two ranks always rank 1, since the place to meet is where rank 0 listens."""
+    return (culprit,) if ranks > 2 else (1,)
+
+
 def stage_and_next(culprit: int, ranks: int) -> tuple[int, ...]:
     """The chosen stage of a pipeline and its successor, or the last two."""
     first = min(culprit, ranks - 2)
@@ -119,6 +124,7 @@ START = (
         launcher="plain",
         launch=("--set={culprit}:MASTER_PORT={other_port}",),
         healthy_launch=(),
+        culprits=off_the_master,
     ),
     Case(
         name="master-unknown",

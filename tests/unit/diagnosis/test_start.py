@@ -164,8 +164,16 @@ def lost(number: int, **parts: object) -> RankEvidence:
 
 
 def test_another_port() -> None:
-    judgement = judge(starting(0), lost(1, environment={"MASTER_PORT": "29501"}))
+    astray = lost(1, environment={"MASTER_PORT": "29501"}, world_size=3)
+    judgement = judge(starting(0, world_size=3), astray, starting(2, world_size=3))
     assert told(judgement) == ("rendezvous-unreachable-master", "proven", "hung")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert judgement.verdict.fix == "give every rank the same MASTER_PORT: 29500"
+
+
+def test_of_two_ports_that_of_rank_0_is_right_but_nothing_proves_it() -> None:
+    judgement = judge(starting(0), lost(1, environment={"MASTER_PORT": "29501"}))
+    assert told(judgement) == ("rendezvous-unreachable-master", "likely", "hung")
     assert blamed(judgement) == [(1, 101, "rank")]
     assert judgement.verdict.fix == "give every rank the same MASTER_PORT: 29500"
 
