@@ -129,7 +129,7 @@ def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Findin
 
 def _call_name(case: Case, view: RankView) -> str:
     if Within.BUFFERS in view.now.within:
-        return "the model's forward, which broadcasts its buffers,"
+        return "the model's forward, with its broadcast of buffers"
     blocked = case.blocked.get(view.rank)
     return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
 
