@@ -6,36 +6,16 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from ..records import Frame, StepName
+from ..report import words as shared
 
-SHOWN = 8  # ranges named before "and N more"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """`0-2, 5` for 0, 1, 2, 5."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    words = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
-    if len(words) <= SHOWN:
-        return ", ".join(words)
-    rest = sum(b - a + 1 for a, b in runs[SHOWN:])
-    return f"{', '.join(words[:SHOWN])} and {rest} more"
+SHOWN = shared.MOST_RUNS  # of a list, before "and N more"
+ranges = shared.ranges
 
 
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
-    """`rank 3`, `ranks 0-2`, `ranks 0 and 3`; "no rank" for none."""
-    found = sorted(set(numbers))
-    word = "Rank" if capital else "rank"
-    if not found:
-        return "No rank" if capital else "no rank"
-    if len(found) == 1:
-        return f"{word} {found[0]}"
-    if len(found) == 2 and found[1] != found[0] + 1:
-        return f"{word}s {found[0]} and {found[1]}"
-    return f"{word}s {ranges(found)}"
+    """`rank 3`, `ranks 0-2 and 5`; "no rank" for none."""
+    said = shared.ranks(numbers)
+    return said.capitalize() if capital else said
 
 
 def plural(count: int, noun: str) -> str:

@@ -146,14 +146,14 @@ def test_the_rules_of_the_order_are_all_different() -> None:
 
 
 def test_ranges_plurals_steps_and_places() -> None:
-    assert words.ranges([5, 0, 1, 2]) == "0-2, 5"
+    assert words.ranges([5, 0, 1, 2]) == "0-2 and 5"
     assert words.ranges(range(0, 40, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 12 more"
     assert [words.ranks(found) for found in ([], [3], [0, 3], [0, 1], [0, 1, 2, 5])] == [
         "no rank",
         "rank 3",
         "ranks 0 and 3",
         "ranks 0-1",
-        "ranks 0-2, 5",
+        "ranks 0-2 and 5",
     ]
     assert words.plural(1, "batch") == "1 batch"
     assert words.plural(2000, "batch") == "2,000 batches"
