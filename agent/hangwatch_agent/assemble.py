@@ -22,7 +22,7 @@ from hangwatch_agent.capture.outputs import log_files
 from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.jobname import job_identity
-from hangwatch_agent.roster import Standing
+from hangwatch_agent.roster import Standing, one_reader
 from hangwatch_agent.watchdog import Link, Watchdog
 
 NATIVE_S = 3.0  # for the native frames of all processes together
@@ -119,7 +119,8 @@ def _with_native_stacks(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
 
 def _reread(target: Target) -> Reading | None:
     try:
-        return read_board(target.board_path)
+        with one_reader:
+            return read_board(target.board_path)
     except (BoardError, OSError):
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from hangwatch_agent.board import BoardError, read_board
 
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 Mark = tuple[Progress, Phase, tuple[object, ...]]
+one_reader = threading.Lock()  # the watchdog's beat goes on reading boards while a capture reads them
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Roster:
 
     def _read(self, path: Path, now: float) -> None:
         try:
-            reading = read_board(path)
+            with one_reader:
+                reading = read_board(path)
         except (BoardError, OSError) as error:
             self.broken[path] = str(error)
             return

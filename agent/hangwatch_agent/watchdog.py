@@ -6,9 +6,10 @@ threads of its own but the one that waits for deaths; whoever runs it decides wh
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -144,9 +145,10 @@ class Watchdog:
     def look_closely(self, found: Sequence[Reason] = ()) -> Judgement:
         """Take evidence, judge it, and act on the judgement."""
         started = self.clock()
-        snapshot = self.snapshot()
-        judgement = self.judge(snapshot)
-        self._act(judgement, snapshot)
+        with self._still_heard():
+            snapshot = self.snapshot()
+            judgement = self.judge(snapshot)
+            self._act(judgement, snapshot)
         if self.link is not None:
             self.link.capture(snapshot)
         self._schedule.looked(found, started, self.clock())
@@ -155,7 +157,7 @@ class Watchdog:
     def snapshot(self) -> Snapshot:
         """The evidence of this moment, with what only the watchdog knows of each rank."""
         taken = self.capture(self.standings, self._sleep)
-        broken = self.roster.broken
+        broken = dict(self.roster.broken)
         by_pid = {each.pid: each for each in self.standings}
         ranks = tuple(self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
         return replace(
@@ -266,9 +268,34 @@ class Watchdog:
             self._offered_at = now
             link.offer(self.standings, now)
         for request in link.captures_wanted():
-            snapshot = self.snapshot()
+            with self._still_heard():
+                snapshot = self.snapshot()
             link.capture(snapshot, request)
             self._tell_news(snapshot)
+
+    @contextlib.contextmanager
+    def _still_heard(self) -> Iterator[None]:
+        """While evidence is taken, which is long on a busy machine, the dashboard goes on hearing of the ranks.
+
+        A node that says nothing for some seconds counts as silent there, and no proof holds without its words.
+        """
+        if self.link is None:
+            yield
+            return
+        done = threading.Event()
+        beat = threading.Thread(target=self._beat, args=(self.link, done), name="hangwatch-beat", daemon=True)
+        beat.start()
+        try:
+            yield
+        finally:
+            done.set()
+            beat.join()  # the roster has one user at a time
+
+    def _beat(self, link: Link, done: threading.Event) -> None:
+        """What the loop does for the dashboard, in its place. The roster reads anew; `standings` stay as they are."""
+        while not done.wait(max(0.0, self._offered_at + OFFER_EVERY - self.clock())):
+            self._offered_at = self.clock()
+            link.offer(self.roster.update(self._offered_at), self._offered_at)
 
     def _tell_news(self, snapshot: Snapshot | None = None) -> None:
         if self.link is not None:

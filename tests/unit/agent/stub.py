@@ -71,9 +71,10 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             body = self.rfile.read(int(self.headers["content-length"]))
             document = json.loads(gzip.decompress(body))
             headers = {name.lower(): value for name, value in self.headers.items()}
+            # The answer is chosen first: a test that sees a request may write the script for the next one.
+            status, answer = stub.script.pop(0) if stub.script else accepted(0)
             stub.got.append(Sent(self.path.rsplit("/", 1)[1], document, headers, self.client_address[1]))
             time.sleep(stub.slow_s)
-            status, answer = stub.script.pop(0) if stub.script else accepted(0)
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-length", str(len(content)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from hangwatch.records import (
     Verdict,
 )
 from hangwatch.settings import Settings
+from hangwatch_agent import watchdog
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.watchdog import Watchdog
@@ -180,6 +182,67 @@ def test_a_job_that_was_asked_to_end_has_not_failed(world: World) -> None:
     world.look(12.0, standing(0, state="X"), standing(1))
     world.watchdog.close(exit_code=-15)
     assert world.captures == 0
+
+
+class Listener:
+    """A link that counts what it is offered."""
+
+    def __init__(self) -> None:
+        self.offers: list[tuple[Standing, ...]] = []
+        self.wanted: list[str] = []
+        self.sent: list[str] = []
+        self.heard = threading.Condition()
+
+    def offer(self, standings: Sequence[Standing], now: float) -> None:
+        with self.heard:
+            self.offers.append(tuple(standings))
+            self.heard.notify()
+
+    def wait_for(self, count: int) -> bool:
+        with self.heard:
+            return self.heard.wait_for(lambda: len(self.offers) >= count, timeout=30.0)
+
+    def captures_wanted(self) -> list[str]:
+        wanted, self.wanted = self.wanted, []
+        return wanted
+
+    def capture(self, snapshot: Snapshot, request: str = "") -> None:
+        self.sent.append(request)
+
+    def incident(self, incident: Incident) -> None: ...
+    def news(self, *ignored: object) -> None: ...
+    def close(self, exit_code: int | None = None) -> None: ...
+
+
+def test_the_dashboard_hears_of_the_ranks_while_evidence_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a capture and native stacks that take until the dashboard has heard twice, THEN they end."""
+    monkeypatch.setattr(watchdog, "OFFER_EVERY", 0.01)
+    listener = Listener()
+    plain = world.watchdog.capture
+    heard: list[bool] = []
+
+    def slow(standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
+        heard.append(listener.wait_for(len(listener.offers) + 2))
+        return plain(standings, sleep)
+
+    def deepened(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
+        heard.append(listener.wait_for(len(listener.offers) + 2))
+        return snapshot
+
+    world.watchdog.link, world.watchdog.capture, world.watchdog.deepen = listener, slow, deepened
+    world.hangs()
+    world.look(11.5, *pair())
+    assert heard == [True, True]
+    assert all(len(offered) == 2 for offered in listener.offers)
+    after = len(listener.offers)
+    listener.wanted = ["c-1"]
+    world.look(11.6, *pair())
+    assert heard == [True, True, True]
+    assert listener.sent == ["", "c-1"]
+    assert len(listener.offers) >= after + 2
+    assert not [thread for thread in threading.enumerate() if thread.name == "hangwatch-beat"]
 
 
 def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
