@@ -435,6 +435,7 @@ class RankEvidence:
     crash_trace: str = ""  # faulthandler's output, where there is one
     lock_files: tuple[LockFile, ...] = ()
     ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells who died first
+    phases: tuple[PhaseSpan, ...] = ()  # its last minutes, oldest first
 
     @property
     def stalled(self) -> bool:
@@ -443,6 +444,18 @@ class RankEvidence:
     @property
     def main_stack(self) -> tuple[Frame, ...]:
         return next((stack.frames for stack in self.stacks if stack.main), ())
+
+
+@dataclass(frozen=True)
+class PhaseSpan:
+    """A phase in which a rank was seen: from `at` to the next span's, or until the evidence was taken.
+
+    The watchdog looks about once a second, so phases between two looks are missing. `step` is the last one seen in it.
+    """
+
+    at: float
+    phase: Phase
+    step: int
 
 
 @dataclass(frozen=True)
@@ -548,6 +561,20 @@ class CaptureNote:
 
 
 @dataclass(frozen=True)
+class Excerpt:
+    """Some lines of a user's source file around `line`, where a rank stands; `first` is the number of the first one.
+
+    Lines are as the file had them when the evidence was taken, secrets redacted, long lines cut.
+    """
+
+    file: str
+    line: int
+    first: int
+    lines: tuple[str, ...]
+    changed: bool = False  # the file was written after the rank had started: other lines may be running
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The evidence of all ranks at one moment: the one argument of `diagnose`.
 
@@ -569,6 +596,7 @@ class Snapshot:
     sampled_twice: bool = True
     launched: tuple[Launched, ...] = ()
     start_patience_s: float = 30.0
+    excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
 
 
 # ---------------------------------------------------------------- judgement
@@ -576,13 +604,14 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Culprit:
-    """Who is to blame. `where` is the user's own line where one is known."""
+    """Who is to blame. `where` is the user's own line where one is known, `excerpt` that line with its surroundings."""
 
     rank: int | None
     pid: int | None = None
     host: str = ""
     process: str = "rank"  # rank | loader-worker | launcher | other
     where: Frame | None = None
+    excerpt: Excerpt | None = None
 
 
 @dataclass(frozen=True)
@@ -693,6 +722,7 @@ class RankReport:
     crash_trace: str = ""
     lock_files: tuple[LockFile, ...] = ()
     ended_at: float | None = None
+    phases: tuple[PhaseSpan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -723,6 +753,7 @@ class Incident:
     sampled_twice: bool = True
     launched: tuple[Launched, ...] = ()
     start_patience_s: float = 30.0
+    excerpts: tuple[Excerpt, ...] = ()
 
 
 # ---------------------------------------------------------------- between a node and the dashboard

@@ -18,6 +18,7 @@ from hangwatch.records import (
     Collectives,
     Culprit,
     Divergence,
+    Excerpt,
     Frame,
     GpuFacts,
     GroupHead,
@@ -30,6 +31,7 @@ from hangwatch.records import (
     NodeFacts,
     OpenFile,
     Phase,
+    PhaseSpan,
     ProcessEvidence,
     ProcessFacts,
     Progress,
@@ -58,6 +60,20 @@ COMMAND = "torchrun --nnodes 2 --nproc-per-node 2 train.py --data /data/birds"
 
 BACKWARD = Frame(SCRIPT, 71, "train")
 BARRIER = Frame(SCRIPT, 88, "main")
+EXCERPT = Excerpt(
+    SCRIPT,
+    88,
+    85,
+    (
+        "        model.train()",
+        "        train(model, loader, optimizer, epoch)",
+        "        # every rank has finished the epoch",
+        "        dist.barrier()",
+        "        if rank == 0:",
+        "            save(model, epoch)",
+        "    dist.destroy_process_group()",
+    ),
+)
 _TRAIN = Frame(SCRIPT, 86, "main")
 _OUTERMOST = (Frame(SCRIPT, 96, "<module>"),)
 BACKWARD_STACK = (
@@ -103,7 +119,7 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
         details=(f"{who_waits} wait in loss.backward (train.py:71) for its all_reduce, which will never come.",),
         fix="give every rank the same number of batches: DistributedSampler(..., drop_last=True), or pad the last one",
         docs="https://hangwatch.readthedocs.io/causes#uneven-steps",
-        culprits=(Culprit(culprit, pid, host, where=BARRIER),),
+        culprits=(Culprit(culprit, pid, host, where=BARRIER, excerpt=EXCERPT),),
         victims=victims,
         step=StepName(epoch=0, batch=short, step=short),
         evidence=(
@@ -166,6 +182,7 @@ def uneven_steps_snapshot(world_size: int = 4, culprit: int = 3, ranks_per_node:
             CaptureNote("native stacks", False, "took longer than 2 s", took_s=2.0, rank=culprit),
         ),
         last_progress_at=HUNG_AT,
+        excerpts=(EXCERPT,),
     )
 
 
@@ -237,7 +254,16 @@ def _rank(rank: int, world_size: int, culprit: int, per_node: int) -> RankEviden
         still_s=3.1 if not short else 4.3,
         patience_s=120.0,
         last_output=f"[rank{rank}] epoch 0 step 240 loss 0.3182\n",
+        phases=_phases(short),
     )
+
+
+def _phases(short: bool) -> tuple[PhaseSpan, ...]:
+    """The last minute before the hang, as looks once a second saw it."""
+    cycle = (Phase.DATA, Phase.BACKWARD, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+    seen = [PhaseSpan(HUNG_AT - ago, cycle[-ago % 5], BATCHES - 1 - ago) for ago in range(60, 0, -1)]
+    last = Phase.BETWEEN if short else Phase.BACKWARD
+    return (*seen, PhaseSpan(HUNG_AT, last, BATCHES - 2 if short else BATCHES - 1))
 
 
 def _reading(rank: int, world_size: int, short: bool, per_node: int) -> Reading:

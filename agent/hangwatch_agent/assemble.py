@@ -109,6 +109,7 @@ class Evidence:
             nodes=(taken.node,),
             notes=taken.notes,
             sampled_twice=taken.sampled_twice and not woken,
+            excerpts=taken.excerpts,
         )
 
 

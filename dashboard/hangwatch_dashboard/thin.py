@@ -22,7 +22,8 @@ def thinned(incident: Incident) -> Incident:
     kept = set(_telling(incident))
     ranks = tuple(rank if rank.rank in kept else _outline(rank) for rank in incident.ranks)
     left_out = f"full evidence of {len(ranks) - len(kept)} of {len(ranks)} ranks is left out of the report"
-    return replace(incident, ranks=ranks, capture=(*incident.capture, CaptureNote("report", False, left_out)))
+    notes = (*incident.capture, CaptureNote("report", False, left_out))
+    return replace(incident, ranks=ranks, excerpts=incident.excerpts[:FULL], capture=notes)
 
 
 def _telling(incident: Incident) -> Iterable[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from ..records import Certainty, Judgement, Stage, Status, Verdict, Wait
+from ..records import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
 from ..stacks import Doing
 from . import words
 from .alternatives import alternatives
@@ -24,7 +26,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         summary=finding.summary,
         fix=finding.fix or entry.fix,
         docs=entry.docs,
-        culprits=finding.culprits,
+        culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
         step=finding.step,
         evidence=finding.evidence,
@@ -33,6 +35,19 @@ def judged(case: Case, finding: Finding) -> Judgement:
         details=(*finding.details, *who_waits(case, victims)),
     )
     return Judgement(status(case, finding), finding.stage or entry.stage or stage(case), verdict)
+
+
+def quoted(culprits: Sequence[Culprit], excerpts: Sequence[Excerpt]) -> tuple[Culprit, ...]:
+    """The culprits with their lines of code. Where nodes have different files under one name, none is quoted."""
+    known: dict[tuple[str, int], dict[tuple[str, ...], Excerpt]] = {}
+    for excerpt in excerpts:
+        known.setdefault((excerpt.file, excerpt.line), {})[excerpt.lines] = excerpt
+
+    def quote(who: Culprit) -> Culprit:
+        found = known.get((who.where.file, who.where.line), {}) if who.where is not None else {}
+        return replace(who, excerpt=next(iter(found.values()))) if len(found) == 1 else who
+
+    return tuple(quote(who) for who in culprits)
 
 
 def status(case: Case, finding: Finding) -> Status:

@@ -81,6 +81,7 @@ def incident(
         sampled_twice=snapshot.sampled_twice,
         launched=snapshot.launched,
         start_patience_s=snapshot.start_patience_s,
+        excerpts=snapshot.excerpts,
     )
 
 
@@ -153,6 +154,7 @@ def snapshot_of(incidents: Sequence[Incident]) -> Snapshot:
         sampled_twice=all(incident.sampled_twice for incident in kept),
         launched=_distinct(incident.launched for incident in kept),
         start_patience_s=max(incident.start_patience_s for incident in kept),
+        excerpts=_distinct(incident.excerpts for incident in kept),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hangwatch.records import (
     Collectives,
@@ -20,7 +20,7 @@ from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.means import Means, Target
 from hangwatch_agent.capture.process import second_sample
 from hangwatch_agent.capture.sample import Sample
-from hangwatch_agent.capture.sources import with_source
+from hangwatch_agent.capture.sources import Sources, with_source
 from hangwatch_agent.capture.tree import Member
 
 
@@ -36,6 +36,7 @@ class Seen:
     rings: Mapping[int, Collectives]
     node: NodeFacts
     means: Means
+    sources: Sources = field(default_factory=Sources)
 
     def rank(self, target: Target, rank: int) -> RankEvidence:
         """All evidence of one rank."""
@@ -48,7 +49,7 @@ class Seen:
             pid=pid,
             reading=reading,
             process=facts,
-            stacks=with_source(dump.stacks, pid, self.means.proc) if dump else (),
+            stacks=with_source(dump.stacks, self.sources, self.means.proc / str(pid) / "root") if dump else (),
             earlier_stacks=self._earlier(pid),
             collectives=self.rings[pid],
             workers=self._workers(target, own, reading.loaders),

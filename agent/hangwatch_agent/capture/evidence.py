@@ -15,6 +15,7 @@ from dataclasses import replace
 from hangwatch.records import CaptureNote, Collectives, Pipe, Reading
 from hangwatch_agent.capture import collectives, locks, pipes, procfs, sample, tree, workers
 from hangwatch_agent.capture.assemble import Seen
+from hangwatch_agent.capture.excerpts import excerpts
 from hangwatch_agent.capture.means import CaptureResult, Means, Target
 from hangwatch_agent.capture.node import Place, node_facts
 from hangwatch_agent.capture.procfs import Table
@@ -152,14 +153,20 @@ class _Capture:
         ranks = tuple(seen.rank(each, each.rank) for each in self.targets if each.rank is not None)
         unranked = tuple(seen.process(Member(each.pid, "job")) for each in self.targets if each.rank is None)
         loose = [each for each in self.members if each.rank is None or each.role == "orphan"]
+        launchers = tuple(seen.process(each) for each in loose if each.role == "launcher")
+        others = (*unranked, *(seen.process(each) for each in loose if each.role != "launcher"))
+        quoted = excerpts(ranks, (*others, *launchers), seen.sources, self.means.proc)
+        if seen.sources.stuck:
+            self.notes.append(CaptureNote("source files", False, "reading one of them did not come to an end"))
         return CaptureResult(
             taken_at=self.means.clock(),
             ranks=tuple(sorted(ranks, key=lambda each: (each.rank, each.pid or 0))),
-            launchers=tuple(seen.process(each) for each in loose if each.role == "launcher"),
-            others=(*unranked, *(seen.process(each) for each in loose if each.role != "launcher")),
+            launchers=launchers,
+            others=others,
             node=seen.node,
             notes=tuple(self.notes),
             sampled_twice=seen.second.at - seen.first.at >= _MOVEMENT_S,
+            excerpts=quoted,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.records import CaptureNote, NodeFacts, ProcessEvidence, RankEvidence, Reading
+from hangwatch.records import CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
 from hangwatch_agent.capture import cgroup, stacks
 from hangwatch_agent.capture.gpu import Gpus
 from hangwatch_agent.capture.procfs import PROC
@@ -92,3 +92,4 @@ class CaptureResult:
     node: NodeFacts
     notes: tuple[CaptureNote, ...]
     sampled_twice: bool = True
+    excerpts: tuple[Excerpt, ...] = ()

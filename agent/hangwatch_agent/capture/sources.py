@@ -1,37 +1,79 @@
-"""What the user's source says of a stack: whether a line stands in a loop, in an except block, in a signal handler."""
+"""The user's source files, read with care: regular files of sane size, and a file server that hangs is given up."""
 
 from __future__ import annotations
 
+import os
 import stat
+import threading
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hangwatch.records import ThreadStack
 from hangwatch.source import annotated
 
 LARGEST_SOURCE = 2 << 20
+PATIENCE_S = 2.0  # for one file; after one that does not come, no further ones are tried
 
 
-def with_source(stacks: Sequence[ThreadStack], pid: int, proc: Path) -> tuple[ThreadStack, ...]:
+@dataclass(frozen=True)
+class Source:
+    """A file's text, and when it was last written (seconds since 1970)."""
+
+    text: str
+    changed_at: float
+
+
+@dataclass
+class Sources:
+    """The files that one capture has read; ranks share them, and each is read once."""
+
+    patience_s: float = PATIENCE_S
+    stuck: bool = False
+    _known: dict[str, Source | None] = field(default_factory=dict)
+
+    def of(self, file: str, root: Path | None = None) -> Source | None:
+        """The file, or the one of that name below `root`: a rank may live in another mount namespace."""
+        return self._one(file) or (self._one(f"{root}{file}") if root is not None else None)
+
+    def _one(self, file: str) -> Source | None:
+        if file not in self._known and not self.stuck:
+            self._known[file] = self._awaited(file)
+        return self._known.get(file)
+
+    def _awaited(self, file: str) -> Source | None:
+        """Reads in a thread of its own: a system call to a dead file server may never return."""
+        found: list[Source | None] = []
+        thread = threading.Thread(target=lambda: found.append(read(file)), name="hangwatch-source", daemon=True)
+        thread.start()
+        thread.join(self.patience_s)
+        self.stuck = thread.is_alive()
+        return found[0] if found else None
+
+
+def read(file: str) -> Source | None:
+    """A file, or None for whatever is no readable regular file of sane size."""
+    try:
+        path = Path(file)
+        if not _sane(path.stat()):
+            return None
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may have become a FIFO since
+        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as opened:
+            found = os.fstat(descriptor)
+            return Source(opened.read(LARGEST_SOURCE), found.st_mtime) if _sane(found) else None
+    except (OSError, ValueError):
+        return None
+
+
+def _sane(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_SOURCE
+
+
+def with_source(stacks: Sequence[ThreadStack], sources: Sources, root: Path | None) -> tuple[ThreadStack, ...]:
     """The stacks of a process, with what the source of the user's own frames says of them, where it can be read."""
-    root = proc / str(pid) / "root"  # a rank may live in another mount namespace than its watchdog
-    return tuple(annotated(stack, lambda file: _source(file) or _source(f"{root}{file}")) for stack in stacks)
 
+    def text(file: str) -> str | None:
+        found = sources.of(file, root)
+        return found.text if found is not None else None
 
-def _source(file: str) -> str | None:
-    try:
-        found = Path(file).stat()
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_SOURCE:
-        return None
-    return _text(file, found.st_mtime_ns)
-
-
-@lru_cache(maxsize=64)  # ranks share their files
-def _text(file: str, changed_at: int) -> str | None:
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
+    return tuple(annotated(stack, text) for stack in stacks)

@@ -271,6 +271,13 @@ export interface RankEvidence {
   crash_trace: string;
   lock_files: LockFile[];
   ended_at: number | null;
+  phases: PhaseSpan[];
+}
+
+export interface PhaseSpan {
+  at: number;
+  phase: Phase;
+  step: number;
 }
 
 export interface LockFile {
@@ -346,6 +353,14 @@ export interface CaptureNote {
   rank: number | null;
 }
 
+export interface Excerpt {
+  file: string;
+  line: number;
+  first: number;
+  lines: string[];
+  changed: boolean;
+}
+
 export interface Snapshot {
   job: Job;
   taken_at: number;
@@ -360,6 +375,7 @@ export interface Snapshot {
   sampled_twice: boolean;
   launched: Launched[];
   start_patience_s: number;
+  excerpts: Excerpt[];
 }
 
 export interface Culprit {
@@ -368,6 +384,7 @@ export interface Culprit {
   host: string;
   process: string;
   where: Frame | null;
+  excerpt: Excerpt | null;
 }
 
 export interface StepName {
@@ -450,6 +467,7 @@ export interface RankReport {
   crash_trace: string;
   lock_files: LockFile[];
   ended_at: number | null;
+  phases: PhaseSpan[];
 }
 
 export interface Incident {
@@ -477,6 +495,7 @@ export interface Incident {
   sampled_twice: boolean;
   launched: Launched[];
   start_patience_s: number;
+  excerpts: Excerpt[];
 }
 
 export interface GroupMembers {

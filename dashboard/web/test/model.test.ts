@@ -81,7 +81,7 @@ describe("who waits for whom", () => {
     expect(waiting({ ...wait(0, [3], "x"), also: [5, 6] }, { waits: [], victims: [] })).toEqual([0, 5, 6]);
   });
   it("makes ranks in one wait one node, and puts who is at fault last", () => {
-    const culprits = [{ rank: 3, pid: null, host: "", process: "rank", where: null }];
+    const culprits = [{ rank: 3, pid: null, host: "", process: "rank", where: null, excerpt: null }];
     const graph = waitGraph({ waits: [wait(0, [3], "all_reduce"), wait(1, [3], "all_reduce"), wait(2, [3], "all_reduce"), wait(3, [0, 1, 2], "barrier")], culprits, victims: [] });
     expect(graph.nodes).toEqual([{ ranks: [0, 1, 2], atFault: false }, { ranks: [3], atFault: true }]);
     expect(graph.edges.map((edge) => [edge.from, edge.to])).toEqual([[0, [1]], [1, [0]]]);

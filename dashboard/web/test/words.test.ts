@@ -47,7 +47,7 @@ describe("places and culprits", () => {
     expect(place(frame("libtorch.so", 0))).toBe("libtorch.so");
   });
   it("says who it is", () => {
-    const who = { rank: 3, pid: 4711, host: "node-b", process: "rank", where: null };
+    const who = { rank: 3, pid: 4711, host: "node-b", process: "rank", where: null, excerpt: null };
     expect(culprit(who)).toBe("rank 3, pid 4711 on node-b");
     expect(culprit({ ...who, process: "loader-worker" })).toBe("loader worker of rank 3, pid 4711 on node-b");
     expect(culprit({ ...who, rank: null, pid: null, host: "" })).toBe("a process");

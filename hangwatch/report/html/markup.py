@@ -41,6 +41,13 @@ def block(text: str) -> Html:
     return Html(f"<pre>{chr(10).join(lines)}</pre>")
 
 
+def listing(lines: Iterable[str], first: int, marked: int) -> Html:
+    """Lines of code with their numbers, from `first` on; the line `marked` stands out."""
+    numbered = ((number, f"{number:6}  {line.expandtabs(4)}") for number, line in enumerate(lines, first))
+    shown = [tag("mark" if number == marked else "span", line) for number, line in numbered]
+    return Html(f'<pre class="excerpt">{chr(10).join(shown)}</pre>')
+
+
 def section(title: str, *children: Child, hint: str = "") -> Html:
     """A part of the page under a heading; nothing where there is nothing to show."""
     inner = join(children)

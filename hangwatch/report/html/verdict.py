@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.records import Certainty, Divergence, Frame, HealthWarning, Incident, Status
+from hangwatch.records import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
 from hangwatch.report import words
-from hangwatch.report.html.markup import Html, details, join, tag
+from hangwatch.report.html.markup import Html, details, join, listing, tag
+
+MOST_LINES = 50  # of an excerpt
 
 
 def banner(incident: Incident) -> Html:
@@ -47,7 +49,7 @@ def _row(label: str, content: Html | str) -> tuple[Html, Html]:
 
 def _who(incident: Incident) -> Html:
     blamed = incident.verdict.culprits
-    lines = [tag("li", tag("strong", words.culprit(who)), _where(who.where)) for who in blamed[:8]]
+    lines = [tag("li", tag("strong", words.culprit(who)), _where(who.where), _quoted(who)) for who in blamed[:8]]
     if len(blamed) > len(lines):
         lines = [tag("li", tag("strong", words.culprits(blamed)))]
     return tag("ul", *lines)
@@ -55,6 +57,15 @@ def _who(incident: Incident) -> Html:
 
 def _where(frame: Frame | None) -> Html | None:
     return tag("code", f"{frame.file}:{frame.line} in {frame.function}", class_="place") if frame else None
+
+
+def _quoted(who: Culprit) -> Html | None:
+    """The line of code with its surroundings."""
+    if who.excerpt is None:
+        return None
+    said = "the file was written after the rank had started: other lines may be running"
+    code = listing(who.excerpt.lines[:MOST_LINES], who.excerpt.first, who.excerpt.line)
+    return join((code, said if who.excerpt.changed else None))
 
 
 def _cause(incident: Incident) -> Html:

@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch import wire
-from hangwatch.records import Snapshot, Status
+from hangwatch.diagnosis import diagnose
+from hangwatch.records import Excerpt, Snapshot, Status
 from hangwatch_dashboard.clocks import ClockEstimate, shifted
 from hangwatch_dashboard.judge import Case, judge, judge_apart, packed
 from hangwatch_dashboard.merge import Interner, Part, merged
 from hangwatch_dashboard.store.rows import PartRow
 from hangwatch_dashboard.store.text import pack
 from hangwatch_dashboard.thin import thinned
-from tests.examples import lingering, uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
+from tests.examples import SCRIPT, lingering, uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
 from tests.nodes import FakeNode
 
 
@@ -43,6 +44,22 @@ def test_parts_become_the_whole_again() -> None:
     assert {node.host: node for node in found.nodes} == {node.host: node for node in whole.nodes}
     assert found.divergences == whole.divergences
     assert found.last_progress_at == whole.last_progress_at
+
+
+def test_the_line_of_code_comes_from_the_node_of_the_culprit() -> None:
+    # GIVEN a job whose nodes have quoted the lines where their ranks stand, partly the same
+    whole = uneven_steps_snapshot()
+    waits, ends = (Excerpt(SCRIPT, line, line, (f"line {line}",)) for line in (71, 88))
+    first, second = split(dataclasses.replace(whole, excerpts=()))
+    parts = [
+        Part("a", dataclasses.replace(first, excerpts=(waits,))),
+        Part("b", dataclasses.replace(second, excerpts=(waits, ends))),
+    ]
+    # WHEN the job is judged as a whole
+    snapshot = merged(parts, dataclasses.replace(whole, ranks=(), nodes=(), excerpts=()))
+    # THEN everything stands there once, and the culprit's line in the verdict
+    assert snapshot.excerpts == (waits, ends)
+    assert [who.excerpt for who in diagnose(snapshot).verdict.culprits] == [ends]
 
 
 def test_every_time_is_shifted_and_nothing_else() -> None:

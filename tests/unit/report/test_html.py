@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hangwatch.records import (
     Culprit,
     ExceptionFacts,
+    Excerpt,
     Frame,
     GpuFacts,
     Incident,
@@ -119,7 +120,7 @@ def test_strings_from_ranks_stay_text() -> None:
         fix=EVIL,
         docs="javascript:alert(1)",
         evidence=(EVIL,),
-        culprits=(Culprit(3, 1, EVIL, EVIL, frame),),
+        culprits=(Culprit(3, 1, EVIL, EVIL, frame, Excerpt(EVIL, 1, 1, (EVIL,))),),
     )
     rank = replace(
         made.ranks[3],
@@ -139,6 +140,16 @@ def test_strings_from_ranks_stay_text() -> None:
     assert "<script>alert(1)</script>" in page.text
     assert "\x1b" not in page.text
     assert "\u202e" not in page.text
+
+
+def test_the_culprits_line_stands_out_among_its_neighbours() -> None:
+    made = examples.uneven_steps()
+    page = html.render(made)
+    assert "<mark>    88          dist.barrier()</mark>\n<span>    89          if rank == 0:</span>" in page
+    assert "other lines may be running" not in page
+    (who,) = made.verdict.culprits
+    edited = replace(who, excerpt=replace(examples.EXCERPT, changed=True))
+    assert "other lines may be running" in html.render(replace(made, verdict=replace(made.verdict, culprits=(edited,))))
 
 
 def test_only_addresses_of_the_web_are_linked() -> None:

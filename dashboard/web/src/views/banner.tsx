@@ -8,6 +8,7 @@ import { Prose, Site } from "../parts/bits";
 import type { Alternative, Certainty, Culprit, Frame, Incident, Status, Verdict } from "../records";
 import { role, type Scene } from "../scene";
 import { certainty, culprit as sayCulprit, NO_VERDICT, ranges, ranks } from "../words";
+import { Quoted } from "./excerpt";
 
 interface Props {
   scene: Scene;
@@ -58,7 +59,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
   }
   const kind = first.process === "rank" ? "" : first.process.replaceAll("-", " ");
   const hosts = [...new Set(verdict.culprits.map((who) => who.host).filter(Boolean))];
-  const number = blamed.length <= 3 ? blamed.join(", ") : ranges(blamed);
+  const number = ranges(blamed);
   const inside = (
     <>
       <span class="label">{kind ? (blamed.length ? `${kind} of` : kind) : ""} {blamed.length ? (blamed.length > 1 ? "ranks" : "rank") : ""}</span>
@@ -76,54 +77,51 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
 function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
   const doc = scene.doc.value;
   const lost = doc ? lacks(doc) : [];
-  const more = /^https:\/\//.test(verdict.docs);
-  return (
+  const who = verdict.culprits.length > 0 && (
+    <Row label="who">
+      <Culprits blamed={verdict.culprits} doc={doc} />
+    </Row>
+  );
+  const reasons = (
     <>
-      {(verdict.fix || verdict.culprits.length > 0) && (
-        <dl class="rows">
-          {verdict.fix && (
-            <Row label="fix">
-              <p class="fix"><Prose text={verdict.fix} /></p>
-              <Copy text={verdict.fix} what="the fix" />
-            </Row>
-          )}
-          {verdict.culprits.length > 0 && (
-            <Row label="who">
-              <Culprits blamed={verdict.culprits} doc={doc} />
-            </Row>
-          )}
-        </dl>
+      {verdict.fix && (
+        <Row label="fix">
+          <p class="fix"><Prose text={verdict.fix} /></p>
+          <Copy text={verdict.fix} what="the fix" />
+        </Row>
       )}
-      <div class="reasons">
-        <dl class="rows">
-          <Row label="why">
-            <p class="sure">
-              <strong>{certainty(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
-            </p>
-            {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>}
-          </Row>
-        </dl>
-        {(verdict.alternatives.length > 0 || lost.length > 0 || more) && (
-          <dl class="rows aside">
-            {verdict.alternatives.length > 0 && (
-              <Row label="not">
-                <Alternatives others={verdict.alternatives} />
-              </Row>
-            )}
-            {lost.length > 0 && (
-              <Row label="lacks">
-                <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
-              </Row>
-            )}
-            {more && (
-              <Row label="more">
-                <a href={verdict.docs} rel="noreferrer noopener" target="_blank">{verdict.cause} in the handbook</a>
-              </Row>
-            )}
-          </dl>
-        )}
-      </div>
+      <Row label="why">
+        <p class="sure">
+          <strong>{certainty(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
+        </p>
+        {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>}
+      </Row>
     </>
+  );
+  const rest = (
+    <>
+      {verdict.alternatives.length > 0 && (
+        <Row label="not">
+          <Alternatives others={verdict.alternatives} />
+        </Row>
+      )}
+      {lost.length > 0 && (
+        <Row label="lacks">
+          <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
+        </Row>
+      )}
+      {/^https:\/\//.test(verdict.docs) && (
+        <Row label="more">
+          <a href={verdict.docs} rel="noreferrer noopener" target="_blank">{verdict.cause} in the handbook</a>
+        </Row>
+      )}
+    </>
+  );
+  return (
+    <div class="reasons">
+      <dl class="rows">{who ? <>{who}{rest}</> : reasons}</dl>
+      <dl class="rows aside">{who ? reasons : rest}</dl>
+    </div>
   );
 }
 
@@ -132,10 +130,10 @@ function Culprits({ blamed, doc }: { blamed: Culprit[]; doc: Incident | null }) 
   return (
     <>
       <ul class="plain">
-        {few.map((who) => (
+        {few.map((who, index) => (
           <li key={sayCulprit(who)}>
             {sayCulprit(who)}
-            <Code culprit={who} doc={doc} />
+            <Code culprit={who} doc={doc} quoted={!few.slice(0, index).some((other) => sameLine(who, other))} />
           </li>
         ))}
       </ul>
@@ -153,8 +151,12 @@ function Row({ label, children }: { label: string; children: ComponentChildren }
   );
 }
 
-/** The line of code, and how the rank's own code came there. */
-function Code({ culprit, doc }: { culprit: Culprit; doc: Incident | null }) {
+function sameLine(one: Culprit, other: Culprit): boolean {
+  return one.where?.file === other.where?.file && one.where?.line === other.where?.line;
+}
+
+/** The line of code with its surroundings, and how the rank's own code came there. */
+function Code({ culprit, doc, quoted }: { culprit: Culprit; doc: Incident | null; quoted: boolean }) {
   const where = culprit.where;
   if (!where) return null;
   const path = doc ? around(where, culprit, doc) : [];
@@ -172,6 +174,7 @@ function Code({ culprit, doc }: { culprit: Culprit; doc: Incident | null }) {
       </ol>
       <span class="file">{where.file}{where.line ? `:${where.line}` : ""}</span>
       <Copy text={`${where.file}:${where.line}`} what="the place" />
+      {quoted && culprit.excerpt && <Quoted excerpt={culprit.excerpt} />}
     </div>
   );
 }

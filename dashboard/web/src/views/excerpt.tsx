@@ -1,0 +1,30 @@
+// A line of the user's code with its surroundings.
+
+import type { Excerpt } from "../records";
+
+export function Quoted({ excerpt }: { excerpt: Excerpt }) {
+  return (
+    <>
+      <ol class="excerpt" aria-label={`Lines ${excerpt.first} to ${excerpt.first + excerpt.lines.length - 1}`}>
+        {dedented(excerpt.lines).map((text, index) => {
+          const number = excerpt.first + index;
+          const here = number === excerpt.line;
+          return (
+            <li key={number} class={here ? "here" : ""} aria-current={here ? "true" : undefined}>
+              <span class="line-number">{number}</span>
+              <code>{text}</code>
+            </li>
+          );
+        })}
+      </ol>
+      {excerpt.changed && <p class="remark">This file was written after the rank had started: other lines may be running.</p>}
+    </>
+  );
+}
+
+/** The lines without the indentation that all of them share. */
+export function dedented(lines: readonly string[]): string[] {
+  const indents = lines.filter((line) => line.trim()).map((line) => /^[ \t]*/.exec(line)![0]);
+  const shared = indents.reduce((a, b) => a.slice(0, [...a].findIndex((c, at) => c !== b[at]) >>> 0), indents[0] ?? "");
+  return lines.map((line) => (line.startsWith(shared) ? line.slice(shared.length) : line.trimStart()));
+}
