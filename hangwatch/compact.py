@@ -90,8 +90,14 @@ def _brief(rank: RankEvidence) -> RankEvidence:
     calls = Collectives(
         rank.collectives.heads, _last(rank.collectives), rank.collectives.open_calls, rank.collectives.source
     )
-    earlier = _telling(rank.earlier_stacks)
-    return replace(rank, reading=reading, collectives=calls, stacks=_telling(rank.stacks), earlier_stacks=earlier)
+    return replace(
+        rank,
+        reading=reading,
+        collectives=calls,
+        stacks=_telling(rank.stacks),
+        earlier_stacks=_telling(rank.earlier_stacks),
+        phases=rank.phases[-STEPS:],
+    )
 
 
 def _last(calls: Collectives) -> Any:

@@ -40,6 +40,7 @@ from hangwatch_agent.launches import Launches
 from hangwatch_agent.patience import patience
 from hangwatch_agent.roster import Roster, Standing
 from hangwatch_agent.schedule import Reason, Schedule, reasons
+from hangwatch_agent.tracks import Tracks
 
 SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
 
@@ -102,6 +103,7 @@ class Watchdog:
         self._polls = 0
         self._offered_at = 0.0
         self._schedule = Schedule()
+        self._tracks = Tracks()
         self._divergence = DivergenceWatch()
         self.divergences: tuple[Divergence, ...] = ()
         self.warnings: dict[tuple[str, tuple[int, ...]], HealthWarning] = {}
@@ -121,6 +123,7 @@ class Watchdog:
         """One round: boards, warnings, and a closer look where one is due."""
         now = self.clock()
         self.standings = self.roster.update(now)
+        self._tracks.note(self.standings, now)
         for each in self.standings:
             self.deaths.watch(each.pid)
         self._count_launches(now)
@@ -222,6 +225,7 @@ class Watchdog:
             still_s=max(0.0, taken_at - standing.moved_at),
             patience_s=patience(standing.reading, self.settings, self.growth),
             ended_at=self.deaths.ended.get(standing.pid),
+            phases=self._tracks.of(standing.pid),
         )
 
     def _act(self, judgement: Judgement, snapshot: Snapshot) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from hangwatch.records import Incident
+from hangwatch.records import Excerpt, Incident
 from hangwatch.report import html
 from tests import examples
 from tests.browser.conftest import Watched
@@ -43,10 +43,12 @@ def test_it_opens_from_disk_and_shows_every_view(open_file: Open) -> None:
     banner = page.get_by_role("region", name="Verdict")
     expect(banner).to_contain_text("Rank 5 ran out of data")
     expect(banner).to_contain_text("3.1 s after the last step")
+    expect(banner.locator(".excerpt li")).to_have_count(7)
+    expect(banner.locator(".excerpt [aria-current]")).to_have_text("88dist.barrier()")
     shown = {
         "Collectives": "mismatch",
         "Steps": "rank 5, at fault",
-        "Timeline": "nothing moves",
+        "Timeline": "looked once a second",
         "Stacks": "_engine_run_backward",
         "GPUs": "NVIDIA H200",
         "Loader": "250 of 250",
@@ -80,13 +82,16 @@ def test_hostile_strings_stay_text(open_file: Open) -> None:
     made = examples.uneven_steps()
     stack = replace(made.ranks[3].stacks[0], name=EVIL)
     rank = replace(made.ranks[3], last_output=EVIL, waiting_for=EVIL, stacks=(stack,), host=EVIL)
-    verdict = replace(made.verdict, summary=EVIL, fix=EVIL, evidence=(EVIL,))
+    who = replace(made.verdict.culprits[0], excerpt=Excerpt(EVIL, 88, 87, (EVIL, EVIL)))
+    verdict = replace(made.verdict, summary=EVIL, fix=EVIL, evidence=(EVIL,), culprits=(who,))
     page = open_file(replace(made, job=replace(made.job, name=EVIL), ranks=(*made.ranks[:3], rank), verdict=verdict))
     for place in ("", "#/stacks", "#/ranks/3", "#/evidence"):
         page.goto(page.url.split("#")[0] + place)
         expect(page.locator("h1")).to_contain_text("</script><script>")
         assert page.locator("img").count() == 0
         assert page.title() != "owned"
+    page.goto(page.url.split("#")[0])
+    expect(page.locator(".excerpt .here")).to_contain_text("</script><script>")
 
 
 def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path) -> None:

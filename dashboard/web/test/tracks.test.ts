@@ -49,6 +49,13 @@ describe("an incident's ledgers", () => {
     expect(curves.lag[1]).toEqual([0, 1, 0, 1, 1]);
     expect(curves.stepTime[0]).toEqual([null, 1, 1, 1, 1]);
   });
+  it("give way to the phases that the watchdog remembered", () => {
+    const phases = [{ at: 8, phase: "data" as const, step: 5 }, { at: 10, phase: "backward" as const, step: 6 }];
+    const seen = (more: object) => lanesOfIncident(incident([{ ...ranks[0]!, phases, ...more }], { taken_at: 20 }))[0]!.segments;
+    expect(seen({ still_s: 7 }).map((segment) => [segment.from, segment.to, segment.phase, segment.still])).toEqual([[8, 10, "data", false], [10, 13, "backward", false], [13, 20, "backward", true]]);
+    expect(seen({ still_s: 15 }).at(-1)).toEqual({ from: 10, to: 20, phase: "backward", step: 6, still: true });
+    expect(seen({ still_s: 0.2 }).at(-1)).toEqual({ from: 10, to: 20, phase: "backward", step: 6, still: false });
+  });
   it("may be missing", () => {
     expect(lanesOfIncident(incident([report(0)]))[0]!.segments).toHaveLength(1);
   });

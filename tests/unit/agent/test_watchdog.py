@@ -14,6 +14,8 @@ from hangwatch.records import (
     Incident,
     Job,
     Judgement,
+    Phase,
+    PhaseSpan,
     Progress,
     RankEvidence,
     Snapshot,
@@ -117,6 +119,7 @@ def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> N
     world.look(11.5, *pair())
     rank = world.snapshots[0].ranks[1]
     assert (rank.still_s, rank.patience_s, rank.stalled) == (1.5, 20.0, False)
+    assert rank.phases == (PhaseSpan(10.0, Phase.BACKWARD, 5),)
     assert world.snapshots[0].job.world_size == 2
     assert world.snapshots[0].last_progress_at == 10.0
 

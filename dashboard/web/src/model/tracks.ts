@@ -1,8 +1,8 @@
 // What ranks did over time: lanes of phases, and curves of lag and step time. From the dashboard's history while the
-// job lives, from the ranks' step ledgers in an incident.
+// job lives; in an incident from the phases that the watchdog remembered, and from the ranks' step ledgers.
 
 import type { History, RankColumns } from "../api";
-import type { Incident } from "../records";
+import type { Incident, RankReport } from "../records";
 import { PHASES } from "./phases";
 
 export interface Segment {
@@ -52,7 +52,8 @@ export function appended(history: History, columns: RankColumns, keep_s = 300): 
   };
 }
 
-const STILL = 2;
+const STILL = 2; // live: a batch may come late
+const STILL_THEN = 1; // in evidence, which two samples a second apart agree on
 
 export function lanesOfHistory(history: History): Lane[] {
   return history.rank.map((rank, lane) => {
@@ -96,17 +97,37 @@ export function curvesOfHistory(history: History): Curves {
 
 export function lanesOfIncident(incident: Incident): Lane[] {
   const end = incident.taken_at || incident.updated_at;
-  return [...incident.ranks].sort((a, b) => a.rank - b.rank).map((rank) => {
-    const steps = rank.reading?.steps ?? [];
-    const segments: Segment[] = steps.slice(0, -1).map((entry, index) => ({
-      from: entry.at, to: steps[index + 1]!.at, phase: "step", step: entry.step, still: false,
-    }));
-    const last = steps.at(-1);
-    const stopped = Math.max(rank.reading?.phase_at ?? 0, last?.at ?? 0) || rank.progress?.at || end;
-    if (last && last.at < stopped) segments.push({ from: last.at, to: stopped, phase: "step", step: last.step, still: false });
-    segments.push({ from: stopped, to: Math.max(end, stopped), phase: rank.phase, step: rank.progress?.step ?? -1, still: true });
-    return { rank: rank.rank, segments };
-  });
+  return [...incident.ranks]
+    .sort((a, b) => a.rank - b.rank)
+    .map((rank) => ({ rank: rank.rank, segments: hasPhases(rank) ? phasesOf(rank, end) : stepsOf(rank, end) }));
+}
+
+/** Whether the phases of its last minutes were kept; reports of older versions and outlines of large jobs have none. */
+export function hasPhases(rank: RankReport): boolean {
+  return (rank.phases?.length ?? 0) > 0;
+}
+
+function phasesOf(rank: RankReport, end: number): Segment[] {
+  const segments: Segment[] = rank.phases.map((span, index) => ({
+    from: span.at, to: rank.phases[index + 1]?.at ?? Math.max(end, span.at), phase: span.phase, step: span.step, still: false,
+  }));
+  const last = segments.at(-1)!;
+  const stopped = Math.max(end - rank.still_s, last.from);
+  if (rank.still_s <= STILL_THEN || stopped >= last.to) return segments;
+  const before = stopped > last.from ? [{ ...last, to: stopped }] : [];
+  return [...segments.slice(0, -1), ...before, { ...last, from: stopped, still: true }];
+}
+
+function stepsOf(rank: RankReport, end: number): Segment[] {
+  const steps = rank.reading?.steps ?? [];
+  const segments: Segment[] = steps.slice(0, -1).map((entry, index) => ({
+    from: entry.at, to: steps[index + 1]!.at, phase: "step", step: entry.step, still: false,
+  }));
+  const last = steps.at(-1);
+  const stopped = Math.max(rank.reading?.phase_at ?? 0, last?.at ?? 0) || rank.progress?.at || end;
+  if (last && last.at < stopped) segments.push({ from: last.at, to: stopped, phase: "step", step: last.step, still: false });
+  segments.push({ from: stopped, to: Math.max(end, stopped), phase: rank.phase, step: rank.progress?.step ?? -1, still: rank.still_s > STILL_THEN });
+  return segments;
 }
 
 /** Lag and step time at every moment at which any rank began a step. */

@@ -3,13 +3,13 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { kindOf, KINDS, sayPhase, type KindName } from "../model/phases";
-import type { Lane, Segment } from "../model/tracks";
+import { hasPhases, type Lane, type Segment } from "../model/tracks";
 import { Nothing, Part } from "../parts/bits";
 import { color, markPath, sharp, theme } from "../parts/paint";
 import { useWidth } from "../parts/width";
 import { go } from "../router";
 import type { Scene } from "../scene";
-import { duration, plural, shortTime, timeOfDay } from "../words";
+import { duration, plural, ranks, shortTime, timeOfDay } from "../words";
 import { Swatch } from "./grid";
 import { ShownRanks } from "./shown";
 
@@ -118,9 +118,23 @@ export function TimelineView({ scene }: { scene: Scene }) {
           </div>
         </div>
         <p class="told">{told.value ? say(told.value.rank, told.value.segment) : "Point at a lane. Ctrl and the wheel zoom, dragging moves, a double click opens the rank."}</p>
+        {!scene.live && <Kept scene={scene} lanes={lanes} />}
       </Part>
       <Stillness scene={scene} lanes={lanes} />
     </>
+  );
+}
+
+/** Where frozen lanes come from: what happened between two looks is not in them. */
+function Kept({ scene, lanes }: { scene: Scene; lanes: Lane[] }) {
+  const shown = new Set(lanes.map((lane) => lane.rank));
+  const ranksShown = (scene.doc.value?.ranks ?? []).filter((rank) => shown.has(rank.rank));
+  const without = ranksShown.filter((rank) => !hasPhases(rank)).map((rank) => rank.rank);
+  return (
+    <p class="quiet">
+      {without.length < ranksShown.length && "The watchdog looked once a second; shorter phases between two looks are missing. "}
+      {without.length > 0 && `Of ${ranks(without)} no phases were kept, but the last steps: the lanes show those.`}
+    </p>
   );
 }
 

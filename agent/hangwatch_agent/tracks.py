@@ -1,0 +1,48 @@
+"""What the ranks of this node did in the last minutes, phase by phase, as far as looks at their boards tell."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangwatch.records import PhaseSpan, Reading
+from hangwatch_agent.roster import Standing
+
+EVERY_S = 0.95  # between looks; the watchdog may poll faster
+SPAN_S = 300.0  # remembered before the last change
+MOST = 180  # spans of a rank: about 8 kB in a report
+
+
+class Tracks:
+    """Remembers the phases of every process of the standings, by pid; those that are no longer among them go."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[int, deque[PhaseSpan]] = {}
+        self._looked_at = float("-inf")
+
+    def note(self, standings: Sequence[Standing], now: float) -> None:
+        """Take the ranks' phases down, unless the last look is too near."""
+        if now - self._looked_at < EVERY_S:
+            return
+        self._looked_at = now
+        known, self._tracks = self._tracks, {}
+        for each in standings:
+            track = self._tracks[each.pid] = known.get(each.pid) or deque(maxlen=MOST)
+            _add(track, each.reading, now)
+
+    def of(self, pid: int | None) -> tuple[PhaseSpan, ...]:
+        """The spans of a process, oldest first; none for one that is not known."""
+        return tuple(self._tracks.get(pid, ())) if pid is not None else ()
+
+
+def _add(track: deque[PhaseSpan], reading: Reading, now: float) -> None:
+    step = reading.progress.step
+    if track and track[-1].phase is reading.phase:
+        if track[-1].step != step:
+            track[-1] = replace(track[-1], step=step)
+        return
+    before = track[-1].at if track else 0.0
+    track.append(PhaseSpan(max(before, min(reading.phase_at or now, now)), reading.phase, step))
+    while track[0].at < track[-1].at - SPAN_S:
+        track.popleft()

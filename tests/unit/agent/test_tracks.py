@@ -1,0 +1,73 @@
+"""The phases of the last minutes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.records import Phase, PhaseSpan, Progress
+from hangwatch_agent import tracks
+from hangwatch_agent.roster import Standing
+from hangwatch_agent.tracks import Tracks
+from tests.unit.agent.readings import standing
+
+
+def at(phase: Phase, step: int, entered: float = 0.0, rank: int = 0) -> Standing:
+    """A standing in `phase`, entered at `entered`."""
+    found = standing(rank, phase=phase, progress=Progress(step=step))
+    return replace(found, reading=replace(found.reading, phase_at=entered))
+
+
+def test_equal_phases_are_one_span_with_the_last_step() -> None:
+    seen = Tracks()
+    for now, phase, step, entered in (
+        (10.0, Phase.DATA, 1, 9.5),
+        (11.0, Phase.BACKWARD, 1, 10.2),
+        (12.0, Phase.BACKWARD, 2, 11.9),
+        (13.0, Phase.DATA, 3, 12.5),
+    ):
+        seen.note([at(phase, step, entered)], now)
+    assert seen.of(1000) == (
+        PhaseSpan(9.5, Phase.DATA, 1),
+        PhaseSpan(10.2, Phase.BACKWARD, 2),
+        PhaseSpan(12.5, Phase.DATA, 3),
+    )
+
+
+def test_a_phase_is_never_before_the_one_it_followed_nor_in_the_future() -> None:
+    seen = Tracks()
+    seen.note([at(Phase.DATA, 1, 10.0)], 11.0)
+    seen.note([at(Phase.FORWARD, 1, 5.0)], 12.0)
+    seen.note([at(Phase.DATA, 2, 99.0)], 13.0)
+    assert [span.at for span in seen.of(1000)] == [10.0, 10.0, 13.0]
+
+
+def test_looks_that_are_too_near_are_passed_over() -> None:
+    seen = Tracks()
+    seen.note([at(Phase.DATA, 1, 10.0)], 10.0)
+    seen.note([at(Phase.FORWARD, 1, 10.05)], 10.1)
+    assert len(seen.of(1000)) == 1
+
+
+def test_what_is_kept_is_bounded_in_number_and_time() -> None:
+    fast, slow = Tracks(), Tracks()
+    for look in range(1000):
+        phase = Phase.DATA if look % 2 else Phase.BACKWARD
+        fast.note([at(phase, look, look + 1.0)], look + 1.0)
+        slow.note([at(phase, look, 60.0 * look + 1)], 60.0 * look + 1)
+    assert len(fast.of(1000)) == tracks.MOST
+    assert [span.step for span in slow.of(1000)] == [994, 995, 996, 997, 998, 999]
+
+
+def test_a_rank_that_stands_still_keeps_its_minutes_before() -> None:
+    seen = Tracks()
+    seen.note([at(Phase.DATA, 1, 10.0)], 10.0)
+    for now in (11.0, 500.0, 5000.0):
+        seen.note([at(Phase.BACKWARD, 1, 11.0)], now)
+    assert [span.phase for span in seen.of(1000)] == [Phase.DATA, Phase.BACKWARD]
+
+
+def test_every_process_has_a_track_as_long_as_it_is_known() -> None:
+    seen = Tracks()
+    seen.note([at(Phase.DATA, 1, 9.0), at(Phase.EVAL, 1, 9.0, rank=1)], 10.0)
+    seen.note([at(Phase.DATA, 1, 9.0)], 11.0)
+    assert (len(seen.of(1000)), seen.of(1001), seen.of(None)) == (1, (), ())
