@@ -59,7 +59,7 @@ def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, serve
     for part in ("hung", "proven", "train.py:88", "DistributedSampler", "rank-zero-only-collective", "node-b"):
         expect(banner).to_contain_text(part)
     # AND the line stands there among its neighbours
-    expect(banner.locator(".excerpt [aria-current]")).to_have_text("88dist.barrier()")
+    expect(banner.locator(".excerpt [aria-current] code")).to_have_text("dist.barrier()", use_inner_text=True)
     # AND a screen reader is told
     expect(page.get_by_role("status").filter(has_text="Rank 3 ran out of data")).to_have_count(1)
     # AND the grid, in words, and the waits say the same

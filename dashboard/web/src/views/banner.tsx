@@ -96,6 +96,11 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
         </p>
         {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>}
       </Row>
+      {lost.length > 0 && (
+        <Row label="lacks">
+          <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
+        </Row>
+      )}
     </>
   );
   const rest = (
@@ -103,11 +108,6 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       {verdict.alternatives.length > 0 && (
         <Row label="not">
           <Alternatives others={verdict.alternatives} />
-        </Row>
-      )}
-      {lost.length > 0 && (
-        <Row label="lacks">
-          <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
         </Row>
       )}
       {/^https:\/\//.test(verdict.docs) && (

@@ -1,6 +1,6 @@
 // A line of the user's code with its surroundings.
 
-import type { Excerpt } from "../records";
+import type { Excerpt, Frame, Incident } from "../records";
 
 export function Quoted({ excerpt }: { excerpt: Excerpt }) {
   return (
@@ -20,6 +20,12 @@ export function Quoted({ excerpt }: { excerpt: Excerpt }) {
       {excerpt.changed && <p class="remark">This file was written after the rank had started: other lines may be running.</p>}
     </>
   );
+}
+
+/** The line of a frame, where a node has read it; nothing where nodes have different files under one name. */
+export function QuotedAt({ frame, doc }: { frame: Frame | null; doc: Incident | null }) {
+  const found = (doc?.excerpts ?? []).filter((excerpt) => excerpt.file === frame?.file && excerpt.line === frame.line);
+  return found.length === 1 ? <Quoted excerpt={found[0]!} /> : null;
 }
 
 /** The lines without the indentation that all of them share. */

@@ -12,9 +12,11 @@ const MOST_NODES = 24;
 export function GpusView({ scene }: { scene: Scene }) {
   const nodes = scene.nodes.value.flatMap((node) => (node.facts ? [node.facts] : []));
   const withGpus = nodes.filter((node) => node.gpus.length);
+  const why = scene.doc.value?.capture.find((note) => note.source === "gpu" && !note.ok)?.detail;
+  const none = why ? `No GPU was seen: ${why}.` : nodes.length ? "No GPU was seen on any node." : "No node has told of its GPUs. Nodes do now and then, and with every capture.";
   return (
     <>
-      {!withGpus.length && <Nothing>{nodes.length ? "No GPU was seen on any node." : "No node has told of its GPUs. Nodes do now and then, and with every capture."} <EvidenceNote scene={scene} /></Nothing>}
+      {!withGpus.length && <Nothing>{none} <EvidenceNote scene={scene} /></Nothing>}
       {withGpus.slice(0, MOST_NODES).map((node) => <OfNode key={node.host} node={node} scene={scene} />)}
       {withGpus.length > MOST_NODES && <p class="quiet">and {plural(withGpus.length - MOST_NODES, "further node")}</p>}
       {nodes.length > 0 && <Memory nodes={nodes} />}

@@ -88,7 +88,7 @@ function JobRow({ job }: { job: JobSummary }) {
       <td>
         <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>
         {job.state_text.startsWith(`${job.state}: `) && <span class="sentence-line">{job.state_text.slice(job.state.length + 2)}</span>}
-        {job.warnings > 0 && <span class="tag">{plural(job.warnings, "warning")}</span>}
+        {job.warnings > 0 && <span class="tag first">{plural(job.warnings, "warning")}</span>}
       </td>
       <td class="number">{(job.world_size ?? job.ranks).toLocaleString("en")}</td>
       <td class="number">{job.nodes.toLocaleString("en")}{job.nodes_silent > 0 && <span class="tag">{job.nodes_silent} silent</span>}</td>
@@ -96,7 +96,7 @@ function JobRow({ job }: { job: JobSummary }) {
       <td class="number">{job.steps_per_s ? job.steps_per_s.toFixed(job.steps_per_s < 10 ? 2 : 0) : "–"}</td>
       <td>
         {job.incident ? (
-          <a href={write({ page: "incident", id: job.incident.id, view: "overview", rank: null })}>{job.incident.cause}, <When at={job.incident.opened_at} brief /></a>
+          <a href={write({ page: "incident", id: job.incident.id, view: "overview", rank: null })}>{job.incident.cause},<br /><When at={job.incident.opened_at} brief /></a>
         ) : (
           <span class="quiet">none</span>
         )}

@@ -3,7 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { useSignal } from "@preact/signals";
 import { ask, type RankDetail } from "../api";
-import { isUser } from "../model/frames";
+import { isUser, mainStack, site } from "../model/frames";
 import { sayPhase } from "../model/phases";
 import { Nothing, Part, Site, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
@@ -11,6 +11,7 @@ import type { Collective, Frame, ProcessEvidence, ProcessFacts, RankReport, Thre
 import { role, type Scene } from "../scene";
 import { culprit as sayCulprit, duration, place, plural, size } from "../words";
 import { EvidenceNote } from "./evidence_note";
+import { QuotedAt } from "./excerpt";
 import { STATES } from "./grid";
 
 export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job: string | null }) {
@@ -95,6 +96,7 @@ function Evidence({ report, scene }: { report: RankReport; scene: Scene }) {
         </Part>
       )}
       <Part title="Stacks" note={<>innermost frame first · {scene.live ? <EvidenceNote scene={scene} /> : sampled(report)}</>}>
+        <QuotedAt frame={site(mainStack(report)?.frames ?? [])} doc={scene.doc.value} />
         {report.stacks.length ? report.stacks.map((stack) => <Thread key={stack.thread_id} stack={stack} />) : <Nothing>No stack could be had.</Nothing>}
       </Part>
       <Calls report={report} />

@@ -10,6 +10,7 @@ import type { StackNode } from "../records";
 import type { Scene } from "../scene";
 import { place, plural, ranges, ranks } from "../words";
 import { EvidenceNote } from "./evidence_note";
+import { QuotedAt } from "./excerpt";
 import { Thread } from "./rank";
 
 const ROW = 24;
@@ -133,6 +134,7 @@ function Chosen({ node, inner, scene, onZoom }: { node: StackNode; inner: boolea
         <code>{frame.function}</code> <span class="quiet">{frame.file}{frame.line ? `:${frame.line}` : ""}</span>{" "}
         {inner && <button type="button" onClick={onZoom}>Zoom to this frame</button>}
       </p>
+      <QuotedAt frame={frame} doc={scene.doc.value} />
       <p>
         <strong>{ranks(whose)}</strong> {whose.length > 1 ? "are" : "is"} in it. A rank's own stacks:
       </p>

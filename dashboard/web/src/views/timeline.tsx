@@ -16,6 +16,7 @@ import { ShownRanks } from "./shown";
 const LANE = 20;
 const HEAD = 22;
 const NAMES = 62;
+const LOOKS = "The ranks are looked at once a second; shorter phases between two looks are missing.";
 
 interface Span {
   from: number;
@@ -118,21 +119,22 @@ export function TimelineView({ scene }: { scene: Scene }) {
           </div>
         </div>
         <p class="told">{told.value ? say(told.value.rank, told.value.segment) : "Point at a lane. Ctrl and the wheel zoom, dragging moves, a double click opens the rank."}</p>
-        {!scene.live && <Kept scene={scene} lanes={lanes} />}
+        <Kept scene={scene} lanes={lanes} />
       </Part>
       <Stillness scene={scene} lanes={lanes} />
     </>
   );
 }
 
-/** Where frozen lanes come from: what happened between two looks is not in them. */
+/** Where the lanes come from: what happened between two looks is not in them. */
 function Kept({ scene, lanes }: { scene: Scene; lanes: Lane[] }) {
+  if (scene.live) return <p class="quiet">{LOOKS}</p>;
   const shown = new Set(lanes.map((lane) => lane.rank));
   const ranksShown = (scene.doc.value?.ranks ?? []).filter((rank) => shown.has(rank.rank));
   const without = ranksShown.filter((rank) => !hasPhases(rank)).map((rank) => rank.rank);
   return (
     <p class="quiet">
-      {without.length < ranksShown.length && "The watchdog looked once a second; shorter phases between two looks are missing. "}
+      {without.length < ranksShown.length && `${LOOKS} `}
       {without.length > 0 && `Of ${ranks(without)} no phases were kept, but the last steps: the lanes show those.`}
     </p>
   );
