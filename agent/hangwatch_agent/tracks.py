@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangwatch.records import PhaseSpan, Reading
+from hangwatch.records import Phase, PhaseSpan, Reading
 from hangwatch_agent.roster import Standing
 
 EVERY_S = 0.95  # between looks; the watchdog may poll faster
@@ -43,6 +43,10 @@ def _add(track: deque[PhaseSpan], reading: Reading, now: float) -> None:
             track[-1] = replace(track[-1], step=step)
         return
     before = track[-1].at if track else 0.0
-    track.append(PhaseSpan(max(before, min(reading.phase_at or now, now)), reading.phase, step))
+    entered = max(before, min(reading.phase_at or now, now))
+    begun = max(before, reading.steps[0].at) if reading.steps else entered
+    if track and track[-1].step < 0 <= step and begun < entered:
+        track.append(PhaseSpan(begun, Phase.STEP, step))  # a fast job has made many steps since the last look
+    track.append(PhaseSpan(entered, reading.phase, step))
     while track[0].at < track[-1].at - SPAN_S:
         track.popleft()

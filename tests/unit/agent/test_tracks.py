@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.records import Phase, PhaseSpan, Progress
+from hangwatch.records import Phase, PhaseSpan, Progress, StepEntry
 from hangwatch_agent import tracks
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.tracks import Tracks
@@ -39,6 +39,22 @@ def test_a_phase_is_never_before_the_one_it_followed_nor_in_the_future() -> None
     seen.note([at(Phase.FORWARD, 1, 5.0)], 12.0)
     seen.note([at(Phase.DATA, 2, 99.0)], 13.0)
     assert [span.at for span in seen.of(1000)] == [10.0, 10.0, 13.0]
+
+
+def test_the_first_steps_of_a_fast_job_are_not_taken_for_its_start() -> None:
+    # GIVEN a rank that was seen before its first step
+    seen = Tracks()
+    seen.note([at(Phase.READY, -1, 10.0)], 10.0)
+    # WHEN it has made ninety steps by the next look
+    later = at(Phase.BACKWARD, 90, 10.9)
+    steps = tuple(StepEntry(step, 0, step, 0, 10.0 + step / 100) for step in range(60, 91))
+    seen.note([replace(later, reading=replace(later.reading, steps=steps))], 11.0)
+    # THEN it started until the first of those that its ledger still holds
+    assert seen.of(1000) == (
+        PhaseSpan(10.0, Phase.READY, -1),
+        PhaseSpan(10.6, Phase.STEP, 90),
+        PhaseSpan(10.9, Phase.BACKWARD, 90),
+    )
 
 
 def test_looks_that_are_too_near_are_passed_over() -> None:
