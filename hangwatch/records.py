@@ -81,6 +81,20 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class LoopFacts:
+    """A loop of the user's, as its source shows it: how one turn, or all of it, can end early. Frames are places.
+
+    `counted` means that a number says how many turns it makes (range, while), rather than the data.
+    """
+
+    where: Frame
+    counted: bool = False
+    skips: tuple[Frame, ...] = ()  # `continue`, and except clauses after which the next turn follows
+    leaves: tuple[Frame, ...] = ()  # `break` and `return`
+    swallows: Frame | None = None  # the except clause around the loop that lets an error go no further
+
+
+@dataclass(frozen=True)
 class ThreadStack:
     """One thread of a process, innermost frame first. Source: py-spy, or faulthandler where `source` says so."""
 
@@ -94,6 +108,7 @@ class ThreadStack:
     block: str = ""  # "except" or "finally": the block around the user's innermost line, where its source could be read
     handler: str = ""  # function of a frame that the source registers as a signal handler
     in_loop: bool | None = None  # whether one of the user's lines stands in a loop, where the source could be read
+    loop: LoopFacts | None = None  # the innermost of these loops
 
 
 @dataclass(frozen=True)

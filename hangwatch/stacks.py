@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from .records import Frame, ThreadStack
+from .records import Frame, LoopFacts, ThreadStack
 
 
 class Doing(StrEnum):
@@ -84,6 +84,7 @@ class Activity:
     block: str = ""  # "except", "finally" or "with" around the user's line, where the source could be read
     handler: str = ""  # a signal handler that stands above what it interrupted, where the source could be read
     in_loop: bool | None = None  # one of the user's lines stands in a loop, where the source could be read
+    loop: LoopFacts | None = None
     thread: str = ""
     thread_id: int = 0
     main: bool = False
@@ -177,6 +178,7 @@ def activity(stack: ThreadStack) -> Activity:
         within=told.within,
         block=stack.block or ("with" if Within.EXIT_BLOCK in told.within else ""),
         in_loop=stack.in_loop,
+        loop=stack.loop,
         handler=stack.handler,
         thread=stack.name,
         thread_id=stack.thread_id,

@@ -100,13 +100,31 @@ class Launches:
                 continue
             if seen.settled:
                 self._judged.add(key)
-            if not _is_rank(stat.pid, seen.environment, above.environment if above else {}):
+            rank = _is_rank(stat.pid, seen.environment, above.environment if above else {})
+            if not rank or self._left_by_rank(key, stat, seen, table):
                 self._launched.pop(key, None)  # it has become something else
                 continue
             if key not in self._launched and len(self._launched) < MOST:
                 self._launched[key] = _launched(stat, seen, table)
                 if self._deaths is not None:
                     self._deaths.watch(stat.pid)
+
+    def _left_by_rank(self, key: Key, stat: Stat, seen: _Seen, table: Table) -> bool:
+        """First seen without its parent: a loader worker, forked by a rank that ended before we could look."""
+        if key in self._launched or stat.parent not in (1, self.root):
+            return False
+        started, command = procfs.started_at(stat, table.proc), redact_command(seen.command) or stat.name
+        return any(
+            str(each.rank) == seen.environment["RANK"]
+            and each.command == command
+            and each.started_at < started <= self._ended(each)
+            for each in self._launched.values()
+        )
+
+    def _ended(self, each: Launched) -> float:
+        """When it ended; before its start where nobody knows that."""
+        known = self._deaths.ended.get(each.pid) if self._deaths is not None else None
+        return known or each.ended_at or 0.0
 
     def _bury(self, living: Mapping[Key, Stat], now: float) -> None:
         for key, each in self._launched.items():

@@ -7,7 +7,22 @@ before any counting, an earlier step before a later one, a cause inside the rank
 from __future__ import annotations
 
 from ..records import Judgement, Snapshot
-from . import code, collectives, data, device, endings, exceptions, exit, lone, loops, outside, processes, start, steps
+from . import (
+    code,
+    collectives,
+    data,
+    device,
+    endings,
+    exceptions,
+    exit,
+    lone,
+    loops,
+    outside,
+    processes,
+    start,
+    steps,
+    turns,
+)
 from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
@@ -34,6 +49,7 @@ ORDER: tuple[Rule, ...] = (
     *lone.RULES,
     *steps.RULES,
     *loops.RULES,
+    *turns.RULES,
     *collectives.RULES,
     *code.RULES,
     *device.RULES,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..records import Certainty, Phase, Status
-from ..stacks import Within
+from ..records import Certainty, Phase, Status, ThreadStack
+from ..stacks import Within, activity, user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven, has_left_loop
 from .parting import Left, Parting, counted, parting
-from .processes import end_of
+from .processes import end_of, is_consequence
 from .sites import Sites
 
 
@@ -161,5 +161,45 @@ def aborted_alone(case: Case) -> Finding | None:
     )
 
 
-GONE: tuple[Rule, ...] = (aborted_alone,)
+def evaluated_alone(case: Case) -> Finding | None:
+    """One rank failed in an evaluation, in a collective that met nobody: the others had ended as they should."""
+    failed = [view for view in case if (view.dead and not view.finished) or view.raised]
+    if len(failed) != 1 or len(case.ranks) < 2 or not all(view.finished for view in case if view is not failed[0]):
+        return None
+    view = failed[0]
+    error, more = view.reading.exception if view.reading is not None else None, _more_forwards(case, view)
+    if error is None or not more or is_consequence(view) < 2:
+        return None
+    where = user_frame(error.frames)
+    others = case.name([other.rank for other in case if other is not view])
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{words.ranks([view.rank], capital=True)} evaluated alone with a model that communicates{words.at(where)}: its"
+        f" calls met those of later steps, until {others} had ended and it failed.",
+        fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward",
+        culprits=(view.culprit(where),),
+        victims=(),
+        step=view.step,
+        evidence=(
+            f"rank {view.rank} made {words.plural(more, 'forward')} more than any other rank, in as many steps",
+            f"it failed with {error.type}, in a collective of the model's forward{words.at(where)}",
+            f"{others} had ended with exit code 0",
+        ),
+        status=Status.FAILED,
+    )
+
+
+def _more_forwards(case: Case, view: RankView) -> int:
+    """How many more forwards it has made than any other rank, all in the same step and it in one; else 0."""
+    made = {other.rank: other.reading.progress for other in case if other.reading is not None}
+    error = view.reading.exception if view.reading is not None else None
+    if error is None or len({progress.step for progress in made.values()}) != 1:
+        return 0
+    if Within.BUFFERS not in activity(ThreadStack(0, "", error.frames, main=True)).within:
+        return 0
+    return max(made[view.rank].forwards - max(made[rank].forwards for rank in made if rank != view.rank), 0)
+
+
+GONE: tuple[Rule, ...] = (aborted_alone, evaluated_alone)
 RULES: tuple[Rule, ...] = (rank_zero_only,)

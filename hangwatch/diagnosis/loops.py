@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..ledger import Step
-from ..records import Certainty, LoaderFacts, StepName
+from ..records import LoaderFacts, StepName
 from ..stacks import Doing
 from . import words
 from .case import Case, RankView, once
@@ -177,7 +177,7 @@ def early_exit(case: Case) -> Finding | None:
         case.certainty(),
         f"{case.name(left, capital=True)} left the training loop after {count}"
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
-        f"{_now_at(case, left[0], where)}; the others went on.",
+        f"{now_at(case, left[0], where)}; the others went on.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
         step=_batch_left(case.ranks[left[0]], uneven),
         evidence=_evidence(case, uneven),
@@ -194,7 +194,8 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
     return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))
 
 
-def _now_at(case: Case, rank: int, where: object) -> str:
+def now_at(case: Case, rank: int, where: object) -> str:
+    """Where a rank is that has left the loop, as the rest of a sentence."""
     view = case.ranks[rank]
     if view.dead:
         return " and has exited"
@@ -218,7 +219,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
     return Finding(
         "early-exit",
         case.certainty(),
-        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{_now_at(case, first.rank, first.where)};"
+        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
@@ -275,34 +276,6 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
     return steps[wet + 1] if begun - reading.progress.forwards >= unused - 1 else None
 
 
-def ended_early(case: Case) -> Finding | None:
-    """Without a loader: a rank is past its loop, or at its end, after fewer steps than the others."""
-    steps = {view.rank: view.step.step for view in case if view.step.step is not None}
-    if len(steps) < 2 or not case.blocked or any(view.loader is not None for view in case):
-        return None
-    most = max(steps.values())
-    short = [rank for rank, count in steps.items() if count < most and has_left_loop(case, case.ranks[rank])]
-    others = [rank for rank, count in steps.items() if count == most and rank in case.blocked]
-    if not short or not others or any(has_left_loop(case, case.ranks[rank]) for rank in others):
-        return None
-    first = case.ranks[short[0]]
-    count = steps[short[0]] + 1
-    return Finding(
-        "uneven-steps",
-        Certainty.LIKELY,
-        f"{case.name(short, capital=True)} made only {words.plural(count, 'step')} and"
-        f" {words.verb(len(short), 'has', 'have')} left the loop{_now_at(case, first.rank, first.where)};"
-        f" {case.name(others)} {words.verb(len(others), 'is', 'are')} in step {most} already.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in short),
-        step=StepName(None, None, count),
-        evidence=tuple(
-            f"rank {rank} began {words.plural(steps[rank] + 1, 'step')}" for rank in sorted(steps)[: words.SHOWN]
-        ),
-        awaited=tuple(short),
-        not_causes=(("early-exit", "whether the loop was left or ran out is not known without a DataLoader"),),
-    )
-
-
 def has_left_loop(case: Case, view: RankView) -> bool:
     """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
     if view.over or view.dead or view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
@@ -315,4 +288,4 @@ def has_left_loop(case: Case, view: RankView) -> bool:
 
 
 DRY: tuple[Rule, ...] = (dried_up,)
-RULES: tuple[Rule, ...] = (uneven_steps, early_exit, stopped_after_epoch, ended_early)
+RULES: tuple[Rule, ...] = (uneven_steps, early_exit, stopped_after_epoch)

@@ -21,18 +21,20 @@ ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 def rank_died(case: Case) -> Finding | None:
     """A rank's process is gone, and not because its training had ended."""
-    dead = [view for view in case if view.dead and not view.finished]
+    suffer = bool(case.blocked) or case.came_down
+    dead = [view for view in case if view.dead and (not view.finished or (view.quit and suffer))]
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
-    if first is None or (_is_consequence(first) > 1 and any(view.finished for view in case)):
+    if first is None or (is_consequence(first) > 1 and any(view.finished for view in case)):
         return None  # nobody died by himself: the peers of one who had ended failed
     after = [view.rank for view in dead if view is not first]
     survivors = [view for view in case if not view.dead and not _failing(view)]
     how = end_of(first.evidence.process)
     waiting = tuple(view.rank for view in survivors if view.rank in case.blocked)
     where = words.at(first.where)
-    summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) died: {how}{where}"
+    ended = f"left with {how} in the middle of its training" if first.quit else f"died: {how}"
+    summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) {ended}{where}"
     if waiting:
         summary += f"; {case.wait_words(waiting)} for it"
     evidence = [f"pid {first.pid} of rank {first.rank} is {'a zombie' if first.state == 'Z' else 'gone'}: {how}"]
@@ -81,14 +83,14 @@ def _fatal(view: RankView) -> bool:
 
 def _own_error(view: RankView) -> bool:
     error = view.reading.exception if view.reading is not None else None
-    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not _is_consequence(view)
+    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not is_consequence(view)
 
 
 def _first(dead: list[RankView]) -> RankView | None:
     """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
     if not dead:
         return None
-    return min(dead, key=lambda view: (_is_consequence(view), death_time(view), view.rank))
+    return min(dead, key=lambda view: (is_consequence(view), death_time(view), view.rank))
 
 
 def ended_by_peers(case: Case) -> Finding | None:
@@ -111,7 +113,8 @@ def ended_by_peers(case: Case) -> Finding | None:
     )
 
 
-def _is_consequence(view: RankView) -> int:
+def is_consequence(view: RankView) -> int:
+    """2: it failed because of another's end; 1: its launcher ended it; 0: neither is known."""
     code = view.evidence.process.exit_code if view.evidence.process is not None else None
     exception = view.reading.exception if view.reading is not None else None
     if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
@@ -121,7 +124,7 @@ def _is_consequence(view: RankView) -> int:
 
 def _clearly_first(first: RankView, dead: list[RankView]) -> bool:
     others = [view for view in dead if view is not first]
-    return all(_is_consequence(view) > _is_consequence(first) for view in others)
+    return all(is_consequence(view) > is_consequence(first) for view in others)
 
 
 def _out_of_memory(case: Case, view: RankView) -> list[str]:

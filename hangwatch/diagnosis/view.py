@@ -98,6 +98,11 @@ class RankView:
         return self.over if code is None or code == -signal.SIGABRT else code == 0
 
     @property
+    def quit(self) -> bool:
+        """Gone with exit code 0, although neither its training nor its main program had ended (os._exit)."""
+        return self.finished and not self.over and self.reading is not None and self.phase is not Phase.START
+
+    @property
     def raised(self) -> bool:
         """An uncaught exception is on its way out, or has ended it."""
         return self.reading is not None and self.reading.exception is not None and self.reading.exception.fatal

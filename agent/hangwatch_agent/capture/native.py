@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from hangwatch.records import ProcessEvidence, RankEvidence, Snapshot
+from hangwatch.records import ProcessEvidence, RankEvidence, Snapshot, ThreadStack
+from hangwatch.stacks import user_frame
 from hangwatch_agent.capture import stacks
 from hangwatch_agent.capture.means import CaptureResult, Means
 from hangwatch_agent.capture.stacks import Dump
@@ -54,7 +55,7 @@ def _rank(rank: RankEvidence, dumps: Mapping[int, Dump]) -> RankEvidence:
     dump = dumps.get(rank.pid or -1)
     return replace(
         rank,
-        stacks=dump.stacks if dump and dump.ok else rank.stacks,
+        stacks=_in_place_of(rank.stacks, dump.stacks) if dump and dump.ok else rank.stacks,
         workers=tuple(_process(each, dumps) for each in rank.workers),
         children=tuple(_process(each, dumps) for each in rank.children),
     )
@@ -62,4 +63,16 @@ def _rank(rank: RankEvidence, dumps: Mapping[int, Dump]) -> RankEvidence:
 
 def _process(evidence: ProcessEvidence, dumps: Mapping[int, Dump]) -> ProcessEvidence:
     dump = dumps.get(evidence.facts.pid)
-    return replace(evidence, stacks=dump.stacks) if dump and dump.ok else evidence
+    return replace(evidence, stacks=_in_place_of(evidence.stacks, dump.stacks)) if dump and dump.ok else evidence
+
+
+def _in_place_of(before: tuple[ThreadStack, ...], native: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
+    """The native stacks, with what the source said of the user's lines, where those are the same."""
+    known = {stack.thread_id: stack for stack in before}
+    return tuple(_as_told(known.get(stack.thread_id), stack) for stack in native)
+
+
+def _as_told(before: ThreadStack | None, native: ThreadStack) -> ThreadStack:
+    if before is None or user_frame(before.frames) != user_frame(native.frames):
+        return native
+    return replace(native, block=before.block, handler=before.handler, in_loop=before.in_loop, loop=before.loop)

@@ -15,6 +15,14 @@ export interface Frame {
   native: boolean;
 }
 
+export interface LoopFacts {
+  where: Frame;
+  counted: boolean;
+  skips: Frame[];
+  leaves: Frame[];
+  swallows: Frame | null;
+}
+
 export interface ThreadStack {
   thread_id: number;
   name: string;
@@ -26,6 +34,7 @@ export interface ThreadStack {
   block: string;
   handler: string;
   in_loop: boolean | null;
+  loop: LoopFacts | null;
 }
 
 export interface OpenFile {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import Table
 from hangwatch_agent.launches import Launches
 from tests.unit.agent.capture.made_up import process
@@ -43,6 +44,21 @@ def test_ranks_and_not_their_children(tmp_path: Path) -> None:
     assert [(each.rank, each.pid, each.board) for each in found] == [(0, 20, True), (1, 21, False)]
     assert {each.world_size for each in found} == {2}
     assert found[0].environment == {"RANK": "0", "WORLD_SIZE": "2"}
+
+
+def test_a_worker_first_seen_when_its_rank_has_ended_is_no_second_rank(tmp_path: Path) -> None:
+    process(tmp_path, 10, command="python launch.py")
+    process(tmp_path, 21, parent=10, environment=environment(1))
+    deaths = Deaths()
+    found = Launches(10, deaths)
+    found.update(Table.read(tmp_path), 100.0)
+    end(tmp_path, 21)
+    deaths.ended[21] = procfs.boot_time(tmp_path) + 100.8
+    process(tmp_path, 23, parent=10, environment=environment(1), ticks=10_050)  # forked by 21, an orphan since
+    process(tmp_path, 24, parent=10, environment=environment(1), ticks=10_050, command="python other.py")
+    process(tmp_path, 25, parent=10, environment=environment(1), ticks=10_090)
+    found.update(Table.read(tmp_path), 101.0)
+    assert [each.pid for each in found.known()] == [24, 25]
 
 
 def test_who_is_gone_is_remembered(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Loops without a DataLoader: ranks that have left the loop after fewer turns than the others.
+
+The counts say who, not why. What the source of the loop shows (in `hangwatch.loop_source`) tells the likely ways apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..records import Certainty, Frame, LoopFacts, Status, StepName
+from . import words
+from .case import Case, RankView
+from .finding import Finding, Rule
+from .loops import has_left_loop, now_at
+from .processes import is_consequence
+from .sites import Sites
+
+
+@dataclass(frozen=True)
+class _Short:
+    """The ranks that are past the loop, the others that are in it still, and how many steps each has begun."""
+
+    left: tuple[int, ...]
+    inside: tuple[int, ...]
+    begun: dict[int, int]
+    loop: LoopFacts | None
+
+
+def fewer_turns(case: Case) -> Finding | None:
+    """A rank is past its loop, or at its end, after fewer turns than the others, who wait for it or failed."""
+    short = _short(case)
+    if short is None:
+        return None
+    first, count = case.ranks[short.left[0]], short.begun[short.left[0]]
+    how, why, not_cause = _how(case, short)
+    made = f"{words.verb(len(short.left), 'has', 'have')} left the loop after {words.plural(count, 'step')}"
+    others = f"{case.name(short.inside)} {words.verb(len(short.inside), 'is', 'are')} in step {_furthest(short)}"
+    came_down = not case.blocked
+    return Finding(
+        how,
+        Certainty.LIKELY,
+        f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
+        f" {others}{' and failed without it' if came_down else ' already'}{why}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in short.left),
+        step=StepName() if how == "skipped-collective" else StepName(None, None, count),
+        evidence=(
+            *(f"rank {rank} began {words.plural(n, 'step')}" for rank, n in sorted(short.begun.items())[: words.SHOWN]),
+            *_ways(short.loop),
+        ),
+        status=Status.FAILED if came_down else None,
+        awaited=short.left,
+        not_causes=not_cause,
+    )
+
+
+def _short(case: Case) -> _Short | None:
+    begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
+    if len(begun) < 2 or any(view.loader is not None for view in case):
+        return None
+    most = max(begun.values())
+    if case.blocked:
+        left = tuple(rank for rank in begun if has_left_loop(case, case.ranks[rank]))
+        waiting = [rank for rank, count in begun.items() if count == most and rank in case.blocked]
+        inside = tuple(rank for rank in waiting if rank not in left or any(begun[other] < most for other in left))
+    else:
+        left = tuple(rank for rank in begun if case.ranks[rank].finished)
+        inside = tuple(rank for rank, count in begun.items() if count == most and is_consequence(case.ranks[rank]) > 1)
+    if not left or not inside or not set(left).isdisjoint(inside):
+        return None
+    if any(begun[rank] == most for rank in left) and not _all_regular(case, inside):
+        return None  # who stands where nobody ever stood may rather be the one too many
+    return _Short(left, inside, begun, _loop(case, inside))
+
+
+def _all_regular(case: Case, ranks: tuple[int, ...]) -> bool:
+    """They wait in a call of every step: where steps are counted at their ends, theirs is not counted yet."""
+    sites = Sites(case)
+    return bool(case.blocked) and all(sites.regular(rank) and case.ranks[rank].now.in_loop for rank in ranks)
+
+
+def _loop(case: Case, inside: tuple[int, ...]) -> LoopFacts | None:
+    views: list[RankView] = [case.ranks[rank] for rank in inside]
+    return next((view.now.loop for view in views if view.now.loop is not None), None)
+
+
+def _furthest(short: _Short) -> int:
+    """The index of the step in which the others are: one that is counted at its end only is not in their count yet."""
+    most = max(short.begun[rank] for rank in short.inside)
+    return most if any(short.begun[rank] == most for rank in short.left) else most - 1
+
+
+def _how(case: Case, short: _Short) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """The likely cause, the end of the sentence, and what speaks against its look-alike."""
+    loop, who = short.loop, case.name(short.left)
+    if loop is not None and loop.leaves:
+        return "early-exit", f": {who} may have left it at {_places(loop.leaves)}", ()
+    if loop is not None and loop.skips:
+        return "skipped-collective", f": {who} may have skipped a step at {_places(loop.skips)}", ()
+    if loop is not None and loop.counted and loop.swallows is not None:
+        at = words.place(loop.swallows)
+        return (
+            "exception-on-one-rank",
+            f": an error may have taken {who} out of it, swallowed without a word at {at}",
+            (),
+        )
+    if loop is not None:
+        return (
+            "uneven-steps",
+            "",
+            (("early-exit", f"the loop at {words.place(loop.where)} has no break and no return"),),
+        )
+    return (
+        "uneven-steps",
+        "",
+        (("early-exit", "whether the loop was left or ran out is not known without a DataLoader"),),
+    )
+
+
+def _ways(loop: LoopFacts | None) -> tuple[str, ...]:
+    if loop is None:
+        return ()
+    found = []
+    if loop.leaves:
+        found.append(f"the loop at {words.place(loop.where)} can be left at {_places(loop.leaves)}")
+    if loop.skips:
+        found.append(f"a turn of the loop at {words.place(loop.where)} can be cut short at {_places(loop.skips)}")
+    if loop.swallows is not None:
+        found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
+    return tuple(found)
+
+
+def _places(frames: tuple[Frame, ...]) -> str:
+    return words.listed([words.place(frame) for frame in frames[:3]])
+
+
+RULES: tuple[Rule, ...] = (fewer_turns,)

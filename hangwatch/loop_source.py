@@ -1,0 +1,136 @@
+"""What the source says of the loop in which a thread stands: how one turn of it, or all of it, can end before its time.
+
+A rank that is a turn short of the others has left no trace of why. The others still stand in the loop, and its text
+shows the ways that there are: a `continue`, an except clause that goes on, a `break`. Hints, and never proof.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from .records import Frame, LoopFacts
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Loop = ast.For | ast.AsyncFor | ast.While
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_ENDS_PROCESS = frozenset({"exit", "_exit", "abort"})
+_NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
+_COUNTERS = frozenset({"range", "trange", "count"})
+_DRESSED = frozenset({"enumerate", "tqdm", "track"})
+
+
+def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
+    """The loop in which the innermost of the user's `frames` (each with its module) stand; None where there is none."""
+    skips: list[Frame] = []
+    for index, (frame, tree) in enumerate(frames):
+        scope = _scope(tree, frame.line)
+        loop = _innermost_loop(scope, frame.line)
+        if loop is None:
+            skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
+            continue
+        inside = [*_own(loop.body, ast.Continue), *_going_on(loop.body)]
+        ends = [*_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
+        around = [(frame, scope, loop.lineno)] + [(f, _scope(t, f.line), f.line) for f, t in frames[index + 1 :]]
+        outside = [Frame(f.file, line, f.function) for f, s, at in around for line in _swallowing(s, at)]
+        return LoopFacts(
+            Frame(frame.file, loop.lineno, frame.function),
+            counted=_is_counted(loop),
+            skips=(*skips, *(Frame(frame.file, line, frame.function) for line in sorted(inside))),
+            leaves=tuple(Frame(frame.file, line, frame.function) for line in sorted(ends)),
+            swallows=outside[0] if outside else None,
+        )
+    return None
+
+
+def _scope(tree: ast.Module, line: int) -> ast.AST:
+    """The innermost function that holds `line`, else the module."""
+    found: ast.AST = tree
+    for node in ast.walk(tree):
+        if isinstance(node, _Function) and _holds(node.body, line):
+            found = node  # walk goes from the outside to the inside
+    return found
+
+
+def _holds(body: Sequence[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= max(part.end_lineno or part.lineno for part in body)
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything below `node` that belongs to the same function."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, _SCOPES):
+            yield child
+            yield from _within(child)
+
+
+def _innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
+    around = [node for node in _within(scope) if isinstance(node, _Loop) and _holds(node.body, line)]
+    return around[-1] if around else None
+
+
+def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False) -> Iterator[int]:
+    """Lines of `continue`, `break` or `return` in a loop with this body; with `nested`, in the loops in it too."""
+    for node in body:
+        if isinstance(node, kind):
+            yield node.lineno
+        elif not isinstance(node, _SCOPES) and (nested or not isinstance(node, _LOOPS)):
+            below = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler)]
+            yield from _own(below, kind, nested=nested)  # type: ignore[arg-type]
+
+
+def _going_on(body: Sequence[ast.stmt]) -> Iterator[int]:
+    """Lines of clauses in a loop's body that swallow an error, after which its next turn follows."""
+    for top in body:
+        for node in (top, *_within(top)):
+            for line, handler in _clauses(node):
+                if not any(isinstance(part, ast.Break | ast.Return | ast.Continue) for part in handler):
+                    yield line
+
+
+def _swallowing(scope: ast.AST, line: int) -> Iterator[int]:
+    """Lines of clauses of `scope` that swallow an error which is raised at `line`, the innermost first."""
+    found = [
+        clause
+        for node in _within(scope)
+        if isinstance(node, ast.Try | ast.With) and _holds(node.body, line)
+        for clause, _ in _clauses(node)
+    ]
+    return reversed(found)
+
+
+def _clauses(node: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
+    """The except clauses of a statement, and `with suppress(...)`, that let an error go no further."""
+    if isinstance(node, ast.Try):
+        for handler in node.handlers:
+            parts = [part for statement in handler.body for part in (statement, *_within(statement))]
+            if not any(_ends(part) for part in parts) and not _names(handler.type) & _NO_ERRORS:
+                yield handler.lineno, parts
+    elif isinstance(node, ast.With) and any(_called(item.context_expr) == "suppress" for item in node.items):
+        yield node.lineno, []
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or _called(node) in _ENDS_PROCESS
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _names(kind: ast.AST | None) -> set[str]:
+    nodes = ast.walk(kind) if kind is not None else ()
+    return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
+
+
+def _is_counted(loop: _Loop) -> bool:
+    """It makes as many turns as a number says, which tends to be the same on all ranks."""
+    if isinstance(loop, ast.While):
+        return True
+    turns: ast.AST = loop.iter
+    while _called(turns) in _DRESSED and isinstance(turns, ast.Call) and turns.args:
+        turns = turns.args[0]
+    return _called(turns) in _COUNTERS and not any(_called(node) == "len" for node in ast.walk(turns))

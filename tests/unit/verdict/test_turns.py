@@ -1,0 +1,170 @@
+"""Loops without a DataLoader: what the text of the loop says of a rank that made a turn less."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from textwrap import dedent
+
+import pytest
+
+from hangwatch.diagnosis import diagnose
+from hangwatch.loop_source import loop_around
+from hangwatch.records import Certainty, Frame, Judgement, LoopFacts, Snapshot, Status
+from hangwatch.source import annotated
+from tests.unit.simulator import Action, Call, Draw, World
+
+SCRIPT = "/home/ann/train.py"
+SOURCE = dedent(
+    """\
+    def train(steps):
+        for step in range(steps):
+            if bad():
+                continue
+            try:
+                update()
+            except ValueError:
+                print("skipped")
+            except RuntimeError:
+                raise
+            for part in parts:
+                if part:
+                    break
+            if enough():
+                break
+            def helper():
+                return 1
+        return step
+
+    def guarded():
+        try:
+            for batch in loader():
+                update()
+        except KeyboardInterrupt:
+            pass
+        except Exception as error:
+            log(error)
+
+    def fit():
+        guarded_by_caller()
+        with suppress(ValueError):
+            while True:
+                update()
+                if over():
+                    return
+
+    for part in range(len(parts)):
+        update()
+    """
+)
+TREE = ast.parse(SOURCE)
+
+
+def loop(*lines: int) -> LoopFacts | None:
+    """The loop around a stack with these lines, innermost first."""
+    return loop_around([(Frame(SCRIPT, line, "f"), TREE) for line in lines])
+
+
+def at(frames: tuple[Frame, ...]) -> list[int]:
+    return [frame.line for frame in frames]
+
+
+def test_the_ways_out_of_a_turn_and_out_of_the_loop() -> None:
+    found = loop(6)
+    assert found is not None
+    assert found.where.line == 2
+    assert found.counted
+    assert at(found.skips) == [4, 7]  # not line 9, which raises again
+    assert at(found.leaves) == [15]  # neither the inner loop's break nor the helper's return
+    assert found.swallows is None
+
+
+def test_the_loop_of_a_caller_and_what_stands_around_it() -> None:
+    found = loop(1000, 23)
+    assert found is not None
+    assert (found.where.line, found.counted) == (22, False)
+    assert found.swallows is not None
+    assert found.swallows.line == 26  # an interrupt is no error
+
+
+def test_a_clause_below_the_loop_skips_the_rest_of_a_turn() -> None:
+    found = loop(22, 6)  # the try of guarded(), called from the loop of train(), were its own loop not there
+    assert found is not None
+    assert found.where.line == 2
+    assert at(found.skips) == [26, 4, 7]
+
+
+def test_while_and_suppress() -> None:
+    found = loop(33)
+    assert found is not None
+    assert (found.where.line, found.counted) == (32, True)
+    assert at(found.leaves) == [35]
+    assert found.swallows is not None
+    assert found.swallows.line == 31
+
+
+def test_a_range_over_data_is_not_counted_and_no_loop_is_none() -> None:
+    found = loop(38)
+    assert found is not None
+    assert not found.counted
+    assert loop(30) is None
+
+
+# ------------------------------------------------------------------------------------------ the verdict
+
+END: list[Action] = [Call("barrier", line=88)]
+HERE = Frame(SCRIPT, 60, "train")
+SKIP, BREAK, AROUND = Frame(SCRIPT, 61, "train"), Frame(SCRIPT, 62, "train"), Frame(SCRIPT, 63, "main")
+
+
+def turns(count: int) -> list[Action]:
+    return [action for _ in range(count) for action in (Draw(), Call(via="gradients", line=12))]
+
+
+def judged(facts: LoopFacts | None, *, ranks: int = 3, culprit: int = 1, short: int = 8) -> Judgement:
+    """A job in which `culprit` makes fewer turns than the 9 of the others, who stand in the loop of `facts`."""
+    world = World([[*turns(short if rank == culprit else 9), *END] for rank in range(ranks)])
+    snapshot = world.run().snapshot()
+    return diagnose(_standing(snapshot, culprit, facts))
+
+
+def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None) -> Snapshot:
+    told = {True: {"in_loop": False}, False: {"in_loop": True, "loop": facts}}
+    ranks = tuple(
+        replace(
+            entry,
+            stacks=tuple(replace(stack, **told[entry.rank == culprit]) for stack in entry.stacks),  # type: ignore[arg-type]
+        )
+        for entry in snapshot.ranks
+    )
+    return replace(snapshot, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause", "words"),
+    [
+        (LoopFacts(HERE, counted=True, skips=(SKIP,)), "skipped-collective", "may have skipped a step at train.py:61"),
+        (LoopFacts(HERE, counted=True, leaves=(BREAK,)), "early-exit", "may have left it at train.py:62"),
+        (LoopFacts(HERE, counted=True, swallows=AROUND), "exception-on-one-rank", "without a word at train.py:63"),
+        (LoopFacts(HERE, counted=False, swallows=AROUND), "uneven-steps", ""),
+        (LoopFacts(HERE, counted=True), "uneven-steps", ""),
+        (None, "uneven-steps", ""),
+    ],
+)
+@pytest.mark.parametrize(("ranks", "culprit"), [(2, 0), (2, 1), (4, 3)])
+def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words: str, ranks: int, culprit: int) -> None:
+    judgement = judged(facts, ranks=ranks, culprit=culprit)
+    verdict = judgement.verdict
+    assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+    assert words in verdict.summary
+    assert judgement.status is Status.HUNG
+    assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+def test_a_stack_says_which_loop_it_stands_in() -> None:
+    world = World([[*turns(2), *END], [*turns(1), *END]]).run()
+    stack = world.snapshot().ranks[0].stacks[0]
+    told = annotated(replace(stack, frames=(Frame(SCRIPT, 6, "train"),)), lambda file: SOURCE)
+    assert told.loop == loop_around([(Frame(SCRIPT, 6, "train"), TREE)]) is not None
+    assert told.in_loop
