@@ -27,7 +27,10 @@ class Settings:
     """The knobs. Times are in seconds."""
 
     enabled: bool = _knob(True, "0 switches hangwatch off: attach() and the probe do nothing")
-    report_dir: str = _knob("hangwatch-reports", "where incident-*.json and .html are written")
+    report_dir: str = _knob(
+        "hangwatch-reports",
+        "where incident-*.json and .html are written; nodes that share it give one verdict (without a dashboard)",
+    )
     on_hang: str = _knob("report", "what to do after a hang's report", choices=("report", "abort"))
     stall_after: float = _knob(
         120.0,

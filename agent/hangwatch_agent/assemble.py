@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from hangwatch_agent.capture.outputs import log_files
 from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.jobname import job_identity
+from hangwatch_agent.neighbours import Neighbours
 from hangwatch_agent.roster import Standing, one_reader
 from hangwatch_agent.watchdog import Link, Watchdog
 
@@ -33,6 +35,8 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     casebook = Casebook(settings.report_dir, sys.stderr)
     made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook, root=root)
     made.link = _link(settings, job, casebook)
+    if made.link is None:
+        made.neighbours = Neighbours(settings.report_dir, f"{platform.node()}-{os.getpid()}", say=casebook.say)
     made.health = HealthWatch()
     if settings.native_stacks:
         made.deepen = _with_native_stacks

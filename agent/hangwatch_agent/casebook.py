@@ -9,7 +9,7 @@ from typing import TextIO
 
 import hangwatch
 from hangwatch.records import Certainty, Incident, Judgement, Snapshot, Status, Verdict
-from hangwatch.report import files, terminal
+from hangwatch.report import files, terminal, words
 from hangwatch.report.incident import incident, new_id, recovered
 
 CERTAINTIES = (Certainty.UNDETERMINED, Certainty.LIKELY, Certainty.PROVEN)
@@ -37,6 +37,7 @@ class Casebook:
         self.told = told
         self._clock = clock
         self._noticed: set[str] = set()
+        self._adopted = ""  # the id of an incident that another node keeps
         self._complained = False
 
     def judged(self, judgement: Judgement, snapshot: Snapshot) -> None:
@@ -45,12 +46,25 @@ class Casebook:
             return
         if self.open is None:
             self._open(judgement, snapshot)
-        elif _better(judgement, self.open):
+        elif _better(judgement, self.open) and not _poorer(snapshot, self.open):
             self._sharpen(self.open, judgement, snapshot)
+
+    def adopt(self, found: Incident, path: str, node: str) -> bool:
+        """Take over an incident that another node has judged with the evidence of all, and will keep.
+
+        False where what is known here is as good.
+        """
+        if self.open is not None and (self.open.id == found.id or not _surer(found.verdict, self.open.verdict)):
+            return False
+        self.open, self._adopted = found, found.id
+        said = words.clean(found.verdict.summary or words.NO_VERDICT)
+        self.say(f"hangwatch: {words.headline(found)}: {said}")
+        self.say(f"hangwatch: judged by {words.clean(node)} with the evidence of all nodes; report {path}")
+        return True
 
     def enrich(self, judgement: Judgement, snapshot: Snapshot) -> None:
         """Write the open incident again with more evidence for the same judgement. The terminal hears nothing of it."""
-        if self.open is not None:
+        if self.open is not None and self.open.id != self._adopted:
             self.open = self._again(self.open, judgement, snapshot)
             self._write(self.open)
 
@@ -62,8 +76,8 @@ class Casebook:
         ended = recovered(self.open, now)
         self.open = None
         self.closed.append(ended)
-        path = self._write(ended)
-        self.say(f"hangwatch: RECOVERED: the job moves again, after {now - ended.opened_at:.0f} s ({path})")
+        where = "" if ended.id == self._adopted else f" ({self._write(ended)})"  # else its keeper rewrites it
+        self.say(f"hangwatch: RECOVERED: the job moves again, after {max(0.0, now - ended.opened_at):.0f} s{where}")
 
     def file_away(self) -> None:
         """Close the open incident as it stands."""
@@ -90,6 +104,7 @@ class Casebook:
         self._publish(self.open)
 
     def _sharpen(self, known: Incident, judgement: Judgement, snapshot: Snapshot) -> None:
+        self._adopted = ""
         self.open = self._again(known, judgement, snapshot)
         if _says_something_else(known.verdict, judgement.verdict) or known.status != judgement.status:
             self._publish(self.open)
@@ -127,8 +142,16 @@ def _better(judgement: Judgement, known: Incident) -> bool:
     A failed job is looked at again while its ranks go down; only a surer verdict may rewrite what the first look saw,
     because the first look had more of them alive.
     """
-    surer = CERTAINTIES.index(judgement.verdict.certainty) - CERTAINTIES.index(known.verdict.certainty)
-    return surer > 0
+    return _surer(judgement.verdict, known.verdict)
+
+
+def _surer(new: Verdict, known: Verdict) -> bool:
+    return CERTAINTIES.index(new.certainty) > CERTAINTIES.index(known.certainty)
+
+
+def _poorer(snapshot: Snapshot, known: Incident) -> bool:
+    """Whether it tells of fewer ranks than the incident: a node's own look must not replace that of all nodes."""
+    return len({rank.rank for rank in snapshot.ranks}) < len({rank.rank for rank in known.ranks})
 
 
 def _says_something_else(before: Verdict, after: Verdict) -> bool:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hangwatch.records import Identity
 
 LOCAL = "local-"  # begins identities that only processes of one machine share
+RUN = "run-"  # begins those of one `hangwatch run`
 BATCH_SYSTEMS = (("slurm", "SLURM_JOB_ID"), ("lsf", "LSB_JOBID"), ("pbs", "PBS_JOBID"), ("cobalt", "COBALT_JOBID"))
 NAMES = ("SLURM_JOB_NAME", "LSB_JOBNAME", "PBS_JOBNAME")
 RUN_ID_OPTIONS = ("rdzv-id", "rdzv_id")
@@ -38,6 +43,21 @@ def job_identity(
     return found, name or _script(command) or found
 
 
+def shared_identity(known: str, ranks: Iterable[Identity]) -> str:
+    """The job's id: the ranks' own where the watchdog's (`known`) is only good for this machine."""
+    if not known.startswith(LOCAL):
+        return known
+    return next((id for rank in ranks if (id := _told_by(rank))), known)
+
+
+def _told_by(rank: Identity) -> str:
+    if rank.job and not rank.job.startswith((LOCAL, RUN)):
+        return rank.job
+    # Below `hangwatch run` a rank goes by the name of that run; its environment says what the launcher said.
+    found, _ = job_identity(rank.environment, parent=0, host=rank.host)
+    return "" if found.startswith(LOCAL) else found
+
+
 def _identities(environment: Mapping[str, str], host: str) -> Iterator[str]:
     for system, variable in BATCH_SYSTEMS:
         if number := environment.get(variable):
@@ -49,7 +69,7 @@ def _identities(environment: Mapping[str, str], host: str) -> Iterator[str]:
         yield f"torchrun-{run}"
     address, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
     if address and port:
-        yield f"{f'{host}:{port}' if _is_loopback(address) else f'{address}:{port}'}"
+        yield f"{f'{host}:{port}' if is_loopback(address) else f'{address}:{port}'}"
 
 
 def _of_command(command: Sequence[str]) -> dict[str, str]:
@@ -85,7 +105,7 @@ def _script(command: Sequence[str]) -> str:
     return next((PurePath(word).name for word in command if word.endswith(".py")), "")
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
     if address == "localhost":
         return True
     try:

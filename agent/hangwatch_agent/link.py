@@ -39,7 +39,7 @@ from hangwatch.records import (
 from hangwatch.settings import Settings
 from hangwatch_agent import beats
 from hangwatch_agent.courier import Courier, Say
-from hangwatch_agent.jobname import LOCAL
+from hangwatch_agent.jobname import LOCAL, shared_identity
 from hangwatch_agent.post import Post
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.spool import Spool
@@ -189,7 +189,8 @@ class Link:
         return self._job.id, self.node, self.boot
 
     def _keep_batch(self, standings: Sequence[Standing], now: float, **changes: Any) -> None:
-        self._job = replace(self._job, id=_shared_id(self._job.id, standings))
+        identities = (each.reading.identity for each in standings)
+        self._job = replace(self._job, id=shared_identity(self._job.id, identities))
         if self._job.id.startswith(LOCAL) and not standings and now - self._started_at < UNNAMED_S and not changes:
             return  # the ranks will know what the nodes of the job call it
         greeting = beats.hello(self._job, self.node, self._started_at, standings, hangwatch.__version__)
@@ -259,14 +260,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _shared_id(known: str, standings: Sequence[Standing]) -> str:
-    """The job's id: the ranks' own where the watchdog's is only good for this machine."""
-    if not known.startswith(LOCAL):
-        return known
-    told = (each.reading.identity.job for each in standings)
-    return next((id for id in told if id and not id.startswith(LOCAL)), known)
 
 
 def _changed(new: NodeHello, known: NodeHello) -> bool:

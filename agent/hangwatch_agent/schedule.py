@@ -136,16 +136,17 @@ def _still(living: Sequence[Standing], now: float, settings: Settings, growth: f
     impatient = [each for each in working if now - each.moved_at > patience(each.reading, settings, growth)]
     if impatient:
         found.append(Reason("patience", tuple((each.pid, each.moved_at) for each in impatient), urgent=True))
-    waiting = [each for each in working if each.blocked and now - each.moved_at > _slow(each)]
+    waiting = [each for each in working if each.blocked and now - each.moved_at > slow_after(each)]
     if waiting:
         found.append(Reason("awaited", tuple((each.pid, each.moved_at) for each in waiting)))
-    quiet = [each for each in working if now - each.moved_at > max(QUIET, _slow(each))]
+    quiet = [each for each in working if now - each.moved_at > max(QUIET, slow_after(each))]
     if quiet:
         found.append(Reason("quiet", tuple((each.pid, each.moved_at) for each in quiet)))
     return found
 
 
-def _slow(standing: Standing) -> float:
+def slow_after(standing: Standing) -> float:
+    """After how much stillness a rank is slower than it has been of late, in seconds."""
     return max(2 * QUICK, 1.5 * standing.reading.times.slowest_recent_s)
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from hangwatch.errors import HangwatchError
 from hangwatch.settings import Settings
 from hangwatch_agent import assemble, rundir
+from hangwatch_agent.jobname import RUN
 from hangwatch_agent.roster import process_state
 from hangwatch_agent.watchdog import Watchdog
 
@@ -124,7 +125,7 @@ def supervise(command: Sequence[str], settings: Settings) -> int:
     Raises HangwatchError where the command cannot be started.
     """
     try:
-        folder = rundir.make(settings, f"run-{os.getpid()}-{secrets.token_hex(4)}")
+        folder = rundir.make(settings, f"{RUN}{os.getpid()}-{secrets.token_hex(4)}")
     except rundir.RunDirError as error:
         sys.stderr.write(f"hangwatch: not watching: {error}\n")  # the training is worth more than our watch over it
         return end_like(Child(command, os.environ).wait())

@@ -19,6 +19,7 @@ from hangwatch.divergence import DivergenceWatch
 from hangwatch.health import device_warnings
 from hangwatch.records import (
     CaptureNote,
+    Certainty,
     Divergence,
     HealthWarning,
     Incident,
@@ -34,12 +35,14 @@ from hangwatch.records import (
 )
 from hangwatch.settings import Settings
 from hangwatch_agent.capture.procfs import Table
-from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.casebook import WORTH_AN_INCIDENT, Casebook
 from hangwatch_agent.deaths import DeathWatch
+from hangwatch_agent.jobname import shared_identity
 from hangwatch_agent.launches import Launches
+from hangwatch_agent.neighbours import SHARED, Neighbours, Ruling, elsewhere, present
 from hangwatch_agent.patience import patience
 from hangwatch_agent.roster import Roster, Standing
-from hangwatch_agent.schedule import Reason, Schedule, reasons
+from hangwatch_agent.schedule import Reason, Schedule, reasons, slow_after
 from hangwatch_agent.tracks import Tracks
 
 SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
@@ -89,6 +92,7 @@ class Watchdog:
     deepen: Callable[[Snapshot, Sequence[int]], Snapshot] = lambda snapshot, pids: snapshot
     judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
+    neighbours: Neighbours | None = None  # where there is no link
 
     def __post_init__(self) -> None:
         self.roster = Roster(self.folder)
@@ -102,6 +106,7 @@ class Watchdog:
         self.launched: tuple[Launched, ...] = ()
         self._polls = 0
         self._offered_at = 0.0
+        self._looking = threading.Lock()
         self._schedule = Schedule()
         self._tracks = Tracks()
         self._divergence = DivergenceWatch()
@@ -131,6 +136,8 @@ class Watchdog:
         self._close_if_moving()
         if self.link is not None:
             self._exchange(self.link, now)
+        if self.neighbours is not None:
+            self._heed(self.neighbours, now)
         found = reasons(
             self.standings,
             now,
@@ -147,11 +154,18 @@ class Watchdog:
 
     def look_closely(self, found: Sequence[Reason] = ()) -> Judgement:
         """Take evidence, judge it, and act on the judgement."""
+        with self._looking:
+            return self._look_closely(found)
+
+    def _look_closely(self, found: Sequence[Reason]) -> Judgement:
         started = self.clock()
         with self._still_heard():
             snapshot = self.snapshot()
             judgement = self.judge(snapshot)
-            self._act(judgement, snapshot)
+            if self.neighbours is not None and self._is_shared(judgement, started):
+                judgement = self._act_together(self.neighbours, judgement, snapshot)
+            else:
+                self._act(judgement, snapshot)
         if self.link is not None:
             self.link.capture(snapshot)
         self._schedule.looked(found, started, self.clock())
@@ -204,10 +218,13 @@ class Watchdog:
         """The job is over: judge one last time if it came down and nothing has been said of it yet."""
         self.standings = self.roster.update(self.clock())
         self.halt()
-        if self.casebook.open is None and not self.dismissed and self._came_down(exit_code):
-            self.look_closely()
+        with self._looking:
+            if self.casebook.open is None and not self.dismissed and self._came_down(exit_code):
+                self._look_closely(())
         if self.link is not None:
             self.link.close(exit_code)
+        if self.neighbours is not None:
+            self.neighbours.leave(tidy=self.casebook.open is None and not self.casebook.closed)
 
     def _came_down(self, exit_code: int | None) -> bool:
         raised = any(each.reading.exception and each.reading.exception.fatal for each in self.standings)
@@ -228,16 +245,85 @@ class Watchdog:
             phases=self._tracks.of(standing.pid),
         )
 
-    def _act(self, judgement: Judgement, snapshot: Snapshot) -> None:
+    def _act(self, judgement: Judgement, snapshot: Snapshot, judged: Callable[[], None] = lambda: None) -> None:
         before = self.casebook.open
         self.casebook.judged(judgement, snapshot)
+        judged()
         opened = self.casebook.open
         if opened is not None and before is None:
             self._moved_at_opening = {each.pid: each.moved_at for each in self.standings}
-            self.casebook.enrich(judgement, self.deepen(snapshot, _worth_native(opened, snapshot)))
+            self.casebook.enrich(judgement, self._deepened(opened, snapshot))
             self.on_hang(opened)
         if judgement.status is Status.WAITING and any(rank.stalled for rank in snapshot.ranks):
             self.casebook.say_once("waiting", f"hangwatch: waiting: {judgement.verdict.summary}")
+
+    def _deepened(self, opened: Incident, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with native frames of those ranks that are here: on another node their pids mean others."""
+        here = {each.rank for each in self.standings}
+        own = tuple(rank for rank in snapshot.ranks if rank.rank in here)
+        found = self.deepen(replace(snapshot, ranks=own), _worth_native(opened, own))
+        others = (rank for rank in snapshot.ranks if rank.rank not in here)
+        return replace(found, ranks=tuple(sorted((*found.ranks, *others), key=lambda rank: rank.rank)))
+
+    # ------------------------------------------------------------ with other nodes, where there is no dashboard
+
+    def _heed(self, neighbours: Neighbours, now: float) -> None:
+        """Give evidence to a node that asks for it, and take over what another one has judged."""
+        if self.dismissed or not elsewhere(self.standings, self.launched, self.world_size):
+            return
+        job = self._shared_job
+        heard = neighbours.heard(job, present(self.standings, now), still=self._is_still(now))
+        if isinstance(heard, Ruling):
+            self._adopt(heard)
+        elif heard is not None:
+            snapshot = self.snapshot()
+            neighbours.answer(heard, job, self.judge(snapshot), snapshot)
+
+    def _is_shared(self, judgement: Judgement, now: float) -> bool:
+        """Whether the other nodes should be asked: an incident is near, or nobody moves and some wait."""
+        known = self.casebook.open
+        if self.dismissed or not elsewhere(self.standings, self.launched, self.world_size):
+            return False
+        if known is not None and known.verdict.certainty is Certainty.PROVEN:
+            return False
+        waiting = judgement.status is Status.WAITING and any(each.blocked for each in self.standings)
+        return judgement.status in SHARED or (waiting and self._is_still(now))
+
+    def _is_still(self, now: float) -> bool:
+        return all(now - each.moved_at >= slow_after(each) for each in self.standings)
+
+    def _act_together(self, neighbours: Neighbours, judgement: Judgement, snapshot: Snapshot) -> Judgement:
+        closing = self.stop.is_set()
+        found = neighbours.together(
+            self._shared_job,
+            judgement,
+            snapshot,
+            present(self.standings, self.clock()),
+            ending=closing or judgement.status is Status.FAILED,
+            nap=_doze if closing else self._sleep,
+        )
+        if isinstance(found, Ruling):
+            self._adopt(found)
+            return judgement
+
+        def judged() -> None:
+            if found.question:
+                worth = found.judgement.status in WORTH_AN_INCIDENT
+                neighbours.told(found.question, self.casebook.open if worth else None)
+
+        self._act(found.judgement, found.snapshot, judged)
+        return found.judgement
+
+    def _adopt(self, ruling: Ruling) -> None:
+        before = self.casebook.open
+        if self.casebook.adopt(ruling.incident, ruling.path, ruling.node) and before is None:
+            self._moved_at_opening = {each.pid: each.moved_at for each in self.standings}
+            self.on_hang(ruling.incident)
+
+    @property
+    def _shared_job(self) -> Job:
+        identities = (each.reading.identity for each in self.standings)
+        return replace(self.job, id=shared_identity(self.job.id, identities))
 
     def _close_if_moving(self) -> None:
         """A hang is over when somebody who stood still then has moved since, and nobody has gone."""
@@ -314,11 +400,18 @@ class Watchdog:
         return self.stop.wait(seconds)
 
 
-def _worth_native(opened: Incident, snapshot: Snapshot) -> list[int]:
+def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
     """The pids whose native frames say more: the culprits, and one of those who wait for them."""
-    pids = [who.pid for who in opened.verdict.culprits if who.pid is not None]
-    waiting = [rank.pid for rank in snapshot.ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
+    here = {None, *(rank.rank for rank in ranks)}
+    pids = [who.pid for who in opened.verdict.culprits if who.pid is not None and who.rank in here]
+    waiting = [rank.pid for rank in ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
     return [*pids[:MOST_NATIVE], *waiting[:1]]
+
+
+def _doze(seconds: float) -> bool:
+    """Sleep, while the job comes down and nothing else sleeps any more."""
+    time.sleep(seconds)
+    return False
 
 
 def _failing(standing: Standing) -> bool:

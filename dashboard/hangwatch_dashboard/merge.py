@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from hangwatch.clocks import shifted
 from hangwatch.records import (
     CaptureNote,
     GroupHead,
@@ -18,7 +19,6 @@ from hangwatch.records import (
     Snapshot,
     ThreadStack,
 )
-from hangwatch_dashboard.clocks import shifted
 from hangwatch_dashboard.live import SILENT_AFTER_S, LiveJob, LiveNode, members_of
 
 

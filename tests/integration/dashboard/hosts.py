@@ -113,9 +113,18 @@ class Lab:
         return process
 
     def train(
-        self, host: str, script: str, *arguments: str, per_node: int = 2, **settings: str
+        self,
+        host: str,
+        script: str,
+        *arguments: str,
+        per_node: int = 2,
+        reports: Path | None = None,
+        **settings: str,
     ) -> subprocess.Popen[bytes]:
-        """Starts `hangwatch run -- torchrun ...` on a host, as its user would."""
+        """Starts `hangwatch run -- torchrun ...` on a host, as its user would.
+
+        With `reports` there is no dashboard: that is the directory for reports, which hosts may share.
+        """
         number = self.hosts.index(host) + 1
         paths = os.pathsep.join(str(ROOT / part) for part in ("", "agent", "dashboard"))
         environment = os.environ | {
@@ -126,7 +135,8 @@ class Lab:
             "OMP_NUM_THREADS": "1",
             **{f"HANGWATCH_{name.upper()}": value for name, value in settings.items()},
         }
-        watch = ["-m", "hangwatch", "run", "--dashboard", self.address, "--report-dir", str(self.folder / host), "--"]
+        watch = ["-m", "hangwatch", "run", "--report-dir", str(reports or self.folder / host)]
+        watch += ["--"] if reports else ["--dashboard", self.address, "--"]
         torchrun = ["-m", "torch.distributed.run", "--nnodes", str(len(self.hosts)), "--nproc-per-node", str(per_node)]
         torchrun += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "10.79.0.1:29411", "--rdzv-id", "lab"]
         torchrun += ["--local-addr", f"10.79.0.{number}"]
@@ -157,11 +167,15 @@ class Lab:
         (found,) = self.get("/jobs")["jobs"]
         return self.get(f"/jobs/{found['key']}")
 
+    def said(self, host: str) -> str:
+        """What the host's terminal shows."""
+        return (self.folder / f"{host}.log").read_text(errors="replace")
+
     def until(self, wanted: Any, timeout: float = 60.0) -> Any:
         try:
             return until(wanted, timeout)
         except AssertionError:
-            logs = "\n".join((self.folder / f"{host}.log").read_text()[-2000:] for host in self.hosts)
+            logs = "\n".join(self.said(host)[-2000:] for host in self.hosts)
             raise AssertionError(f"it did not happen in time; the hosts say:\n{logs}") from None
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch.report import files
 from tests import needs
 from tests.integration.dashboard.hosts import Lab
 
@@ -106,3 +107,40 @@ def test_a_dashboard_that_comes_back_in_the_middle_of_a_hang_judges_it(closing: 
     lab.until(lambda: lab.job["capture"]["state"] == "done", 60)
     assert lab.get("/incidents")["total"] == 1
     assert lab.job["dropped"] == 0
+
+
+def test_two_hosts_without_a_dashboard_give_one_verdict_in_the_directory_they_share(
+    closing: ExitStack, tmp_path: Path
+) -> None:
+    """GIVEN two hosts and one report directory WHEN rank 3 leaves early THEN one host judges and one points to it."""
+    lab, shared = Lab(closing, tmp_path, 2), tmp_path / "shared"
+    for host in lab.hosts:
+        lab.train(host, "uneven_steps.py", "--culprit", "3", "--steps", "60", reports=shared)
+    lab.until(lambda: all("HUNG" in lab.said(host) for host in lab.hosts), 150)
+    (path,) = shared.glob("incident-*.json")
+    found = files.read(path)
+    assert (found.status, found.verdict.cause, found.verdict.certainty) == ("hung", "uneven-steps", "proven")
+    assert [(who.rank, who.host) for who in found.verdict.culprits] == [(3, "node-b")]
+    assert [rank.host for rank in found.ranks] == ["node-a", "node-a", "node-b", "node-b"]
+    assert all(rank.stacks for rank in found.ranks)
+    pointing = [host for host in lab.hosts if "judged by node-" in lab.said(host)]
+    assert len(pointing) == 1
+    assert str(path.with_suffix(".html")) in lab.said(pointing[0])
+    assert not list(shared.glob("nodes-*/*.part-*")), "the evidence is in the incident"
+
+
+def test_two_hosts_that_share_nothing_judge_alone_and_say_what_they_do_not_know(
+    closing: ExitStack, tmp_path: Path
+) -> None:
+    lab = Lab(closing, tmp_path, 2)
+    for host in lab.hosts:
+        lab.train(
+            host, "uneven_steps.py", "--culprit", "3", "--steps", "60", reports=tmp_path / "of" / host, stall_after="15"
+        )
+    lab.until(lambda: all("HUNG" in lab.said(host) for host in lab.hosts), 150)
+    for host, others in (("node-a", "ranks 2-3"), ("node-b", "ranks 0-1")):
+        (path,) = (tmp_path / "of" / host).glob("incident-*.json")
+        found = files.read(path)
+        assert found.verdict.certainty != "proven"
+        assert found.verdict.culprits == ()
+        assert f"Nothing is known of {others}" in lab.said(host)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.records import (
@@ -9,12 +10,14 @@ from hangwatch.records import (
     Incident,
     Job,
     Judgement,
+    RankEvidence,
     Snapshot,
     Stage,
     Status,
     Verdict,
 )
 from hangwatch.report import files
+from hangwatch.report.incident import incident
 from hangwatch_agent.casebook import Casebook
 
 SNAPSHOT = Snapshot(Job("j", "j", 2), taken_at=20.0, ranks=(), last_progress_at=17.0)
@@ -95,3 +98,44 @@ def test_a_closed_terminal_is_no_trouble(tmp_path: Path) -> None:
     stream.close()
     book.judged(judgement(), SNAPSHOT)
     assert files.latest(tmp_path) is not None
+
+
+def others(certainty: Certainty = Certainty.LIKELY, ranks: int = 4) -> Incident:
+    """An incident that another node has judged."""
+    snapshot = replace(SNAPSHOT, ranks=tuple(RankEvidence(rank) for rank in range(ranks)))
+    found = judgement(certainty)
+    return incident(found, snapshot, id="b0b", opened_at=20.0)
+
+
+def test_another_nodes_incident_is_pointed_to_and_not_written(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path)
+    assert book.adopt(others(), "reports/incident-1.html", "node-b-7\x1b")
+    assert not book.adopt(others(), "reports/incident-1.html", "node-b-7"), "it is known"
+    book.enrich(judgement(), SNAPSHOT)
+    book.moved_on()
+    assert book.open is None
+    assert book.closed[0].status is Status.RECOVERED
+    assert not list(tmp_path.iterdir())
+    assert stream.getvalue().splitlines()[1].endswith("with the evidence of all nodes; report reports/incident-1.html")
+    assert "\x1b" not in stream.getvalue()
+    assert stream.getvalue().count("Rank 1 ran out of data.") == 1
+
+
+def test_what_a_node_sees_alone_does_not_replace_what_all_have_seen(tmp_path: Path) -> None:
+    book, _ = casebook(tmp_path)
+    book.adopt(others(), "incident-1.html", "node-b")
+    book.judged(judgement(Certainty.PROVEN), SNAPSHOT)
+    assert book.open == others()
+    everybody = replace(SNAPSHOT, ranks=tuple(RankEvidence(rank) for rank in range(4)))
+    book.judged(judgement(Certainty.PROVEN), everybody)
+    assert book.open is not None
+    assert (book.open.id, book.open.verdict.certainty) == ("b0b", Certainty.PROVEN)
+    assert len(list(tmp_path.glob("incident-*.json"))) == 1
+
+
+def test_a_surer_incident_of_all_takes_the_place_of_our_own(tmp_path: Path) -> None:
+    book, _ = casebook(tmp_path)
+    book.judged(judgement(Certainty.LIKELY), SNAPSHOT)
+    assert not book.adopt(others(Certainty.LIKELY), "x", "node-b")
+    assert book.adopt(others(Certainty.PROVEN), "x", "node-b")
+    assert book.open == others(Certainty.PROVEN)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch_agent.jobname import job_identity
+from hangwatch.records import Identity
+from hangwatch_agent.jobname import job_identity, shared_identity
 
 MASTER = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
@@ -51,3 +52,25 @@ def test_watchdog_and_ranks_agree_on_a_static_master() -> None:
 
 def test_options_of_other_programs_mean_nothing() -> None:
     assert job_identity({}, parent=1, host="h", command=["python", "train.py", "--rdzv-id", "x"])[0] == "local-h-1"
+
+
+def rank(job: str, **environment: str) -> Identity:
+    return Identity(0, 4, 0, "node-a", 7, 1.0, job, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (rank("torchrun-r17"), "torchrun-r17"),
+        (rank("run-12-ab", TORCHELASTIC_RUN_ID="r17"), "torchrun-r17"),
+        (rank("run-12-ab", TORCHELASTIC_RUN_ID="none", **MASTER), "10.0.0.1:29500"),
+        (rank("run-12-ab"), "local-node-a-42"),
+        (rank("local-node-a-9"), "local-node-a-42"),
+    ],
+)
+def test_what_the_ranks_know_makes_a_local_identity_one_that_nodes_share(told: Identity, expected: str) -> None:
+    assert shared_identity("local-node-a-42", (rank("local-node-a-9"), told)) == expected
+
+
+def test_a_shared_identity_stays() -> None:
+    assert shared_identity("slurm-7", (rank("torchrun-r17"),)) == "slurm-7"

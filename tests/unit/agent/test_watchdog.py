@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from hangwatch.records import (
     Certainty,
+    Culprit,
     ExceptionFacts,
     Incident,
     Job,
@@ -23,9 +25,11 @@ from hangwatch.records import (
     Status,
     Verdict,
 )
+from hangwatch.report import files
 from hangwatch.settings import Settings
-from hangwatch_agent import watchdog
+from hangwatch_agent import neighbours, watchdog
 from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.neighbours import Neighbours
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.watchdog import Watchdog
 from tests.unit.agent.readings import blocked, standing
@@ -257,3 +261,84 @@ def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
 def test_the_loop_ends_when_nobody_ever_comes(world: World) -> None:
     world.watchdog.run(until_alone=True, empty_for=-1.0)
     assert world.captures == 0
+
+
+def two_nodes(tmp_path: Path) -> tuple[World, World]:
+    """Two watchdogs, of rank 0 and of rank 1 of one job, that share a report directory. Their sleep is the other's."""
+    worlds = World(tmp_path), World(tmp_path)
+    for world, name in zip(worlds, "ab", strict=True):
+        world.watchdog.job = Job("torchrun-r17", "job", 2)
+        world.watchdog.neighbours = Neighbours(
+            str(tmp_path), name, say=world.watchdog.casebook.say, judge=world.judge, clock=time.time
+        )
+    return worlds
+
+
+def alone(rank: int, moved_at: float = 10.0) -> Standing:
+    return standing(rank, moved_at=moved_at, heads=blocked(), environment={"LOCAL_WORLD_SIZE": "1"})
+
+
+def test_nodes_that_share_a_directory_say_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a hang that node a notices WHEN it asks THEN b gives its evidence, a judges both, and b points to it."""
+    a, b = two_nodes(tmp_path)
+    a.hangs()
+
+    def nap(seconds: float) -> bool:
+        b.look(13.0, alone(1))
+        return False
+
+    monkeypatch.setattr(a.watchdog, "_sleep", nap)
+    b.look(11.0, alone(1))
+    a.look(13.0, alone(0))
+    assert [rank.rank for rank in a.snapshots[-1].ranks] == [0, 1]
+    assert a.watchdog.casebook.open is not None
+    assert [rank.rank for rank in a.watchdog.casebook.open.ranks] == [0, 1]
+    b.look(14.0, alone(1))
+    assert b.watchdog.casebook.open == a.watchdog.casebook.open
+    assert len(b.aborted) == 1, "each node ends its own ranks"
+    assert "judged by a with the evidence of all nodes" in b.stream.getvalue()
+    assert len(list(tmp_path.glob("incident-*.json"))) == 1
+    b.look(15.0, alone(1, moved_at=14.5))
+    a.look(15.0, alone(0, moved_at=14.5))
+    assert "RECOVERED" in a.stream.getvalue()
+    assert "RECOVERED" in b.stream.getvalue()
+    (path,) = tmp_path.glob("incident-*.json")
+    assert files.read(path).status is Status.RECOVERED
+
+
+def test_a_node_that_has_all_ranks_asks_nobody(tmp_path: Path) -> None:
+    a, _ = two_nodes(tmp_path)
+    a.hangs()
+    a.look(13.0, alone(0), alone(1))
+    assert "HUNG, proven" in a.stream.getvalue()
+    assert not list(tmp_path.glob("nodes-*"))
+
+
+def test_a_job_that_comes_down_does_not_wait_long_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "ENDING_S", 0.1)
+    a, _ = two_nodes(tmp_path)
+    a.fails()
+    a.roster.standings = (replace(alone(0), state="X"),)
+    a.watchdog.close(exit_code=1)
+    assert "FAILED" in a.stream.getvalue()
+    assert "Nothing is known of rank 1, on other nodes" not in a.stream.getvalue(), "it is proven all the same"
+    assert a.watchdog.casebook.open is not None
+    assert "nothing of rank 1 came" in a.watchdog.casebook.open.capture[-1].detail
+
+
+def test_native_frames_are_only_asked_of_ranks_that_are_here(world: World) -> None:
+    """GIVEN a culprit on another node whose pid is that of a rank here THEN that rank is left alone."""
+    asked: list[Sequence[int]] = []
+
+    def deepened(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
+        asked.append(pids)
+        return snapshot
+
+    world.watchdog.deepen = deepened
+    world.watchdog.standings = pair()
+    everybody = tuple(RankEvidence(rank, pid=1000 + rank % 2) for rank in range(4))
+    verdict = Verdict("rank-frozen", Certainty.PROVEN, ".", culprits=(Culprit(3, 1001),), victims=(0, 1, 2))
+    world.watchdog._act(Judgement(Status.HUNG, Stage.STEP, verdict), Snapshot(JOB, 12.0, everybody))
+    assert asked == [[1000]]
+    assert world.watchdog.casebook.open is not None
+    assert [rank.rank for rank in world.watchdog.casebook.open.ranks] == [0, 1, 2, 3]

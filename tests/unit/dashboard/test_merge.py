@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangwatch import wire
+from hangwatch.clocks import shifted
 from hangwatch.diagnosis import diagnose
 from hangwatch.records import Excerpt, Snapshot, Status
-from hangwatch_dashboard.clocks import ClockEstimate, shifted
+from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.judge import Case, judge, judge_apart, packed
 from hangwatch_dashboard.merge import Interner, Part, merged
 from hangwatch_dashboard.store.rows import PartRow
