@@ -10,7 +10,7 @@ import zlib
 from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 T = TypeVar("T")
 
@@ -86,11 +86,14 @@ def _check_headers(request: Request, limit: int) -> None:
 
 async def _read_limited(request: Request, limit: int) -> bytes:
     pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            raise BodyError(413, f"larger than {limit} bytes")
-        pieces.append(piece)
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > limit:
+                raise BodyError(413, f"larger than {limit} bytes")
+            pieces.append(piece)
+    except ClientDisconnect:  # a watchdog that ends in the middle of a body is no trouble of ours
+        raise BodyError(400, "cut off") from None
     return b"".join(pieces)
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from starlette.concurrency import run_in_threadpool
 
 from hangwatch import wire
+from hangwatch.compact import compacted
 from hangwatch.records import NodeCapture, NodeCommand
 from hangwatch.report.incident import new_id
 from hangwatch_dashboard import judge, merge
@@ -24,8 +25,10 @@ from hangwatch_dashboard.store.text import clean
 from hangwatch_dashboard.views import capture_view
 
 DEADLINE_S = 8.0  # for the nodes to answer
+LONGEST_S, COMING_S = 11.0, 1.0  # the same as long as the last answer is no older than that
 RETELL_S = 3.0  # the answer that told a node may have been lost
 SILENT_S = 3.0  # a node as quiet as that is not waited for
+SHOW_S = 0.25  # between two events of one capture: a thousand nodes answer in a second or two
 
 log = logging.getLogger(__name__)
 Judged = Callable[[LiveJob, CaptureRow, judge.Judged], Awaitable[None]]
@@ -76,7 +79,7 @@ class Captures:
     def commands(self, job: LiveJob, node: str, now: float) -> tuple[NodeCommand, ...]:
         """What a node is to be told with the answer to its batch."""
         capture = job.capture
-        if capture is None or node not in capture.waiting or now - capture.told.get(node, 0.0) < RETELL_S:
+        if capture is None or not capture.waits_for(node) or now - capture.told.get(node, 0.0) < RETELL_S:
             return ()
         capture.told[node] = now
         return (NodeCommand("capture", capture.row.id, capture.row.reason),)
@@ -87,13 +90,16 @@ class Captures:
         if capture is None and not part.request:
             await self.ask(job, f"{part.node} took evidence by itself", now)
             capture = job.capture
-        if capture is None or part.request not in ("", capture.row.id) or part.node not in capture.row.nodes_asked:
+        if capture is None or part.request not in ("", capture.row.id) or part.node not in capture.asked:
             return  # too late: that capture is judged; or nobody has asked this node
         offset = job.nodes[part.node].clock.offset if part.node in job.nodes else 0.0
         row = PartRow(capture.row.id, part.node, now, offset, zlib.compress(body, 1))
         await asyncio.wrap_future(self._store.put_part(row))
         capture.answered.add(part.node)
-        self._publish(job, capture.row)
+        capture.heard_at = self._clock()
+        if not capture.waiting or now - capture.shown_at >= SHOW_S:
+            capture.shown_at = now
+            self._publish(job, capture.row)
 
     async def stop(self) -> None:
         """Lets go of what is being judged; it is judged again by whoever goes on with the job."""
@@ -109,8 +115,10 @@ class Captures:
         if self._store.is_postgresql:  # parts may have come to other processes
             capture.answered |= set(await self._store.ask(self._store.part_nodes, capture.row.id))
         awaited = [job.nodes[name] for name in capture.waiting if name in job.nodes]
-        hopeful = [node for node in awaited if not node.closed and node.silent_s(now) < SILENT_S]
-        if not hopeful or now - capture.row.asked_at > DEADLINE_S:
+        coming = now - capture.heard_at < COMING_S
+        # A node sends its evidence in the place of its batches: while answers come it may be ours that are slow.
+        hopeful = [node for node in awaited if not node.closed and (coming or node.silent_s(now) < SILENT_S)]
+        if not hopeful or now - capture.row.asked_at > (LONGEST_S if coming else DEADLINE_S):
             self._finishing.add(capture.row.id)
             task = asyncio.create_task(self._finish(job, capture))
             self._tasks.add(task)
@@ -141,8 +149,8 @@ class Captures:
 
     async def _judge(self, job: LiveJob, capture: LiveCapture) -> judge.Judged:
         parts = await self._store.ask(self._store.parts_of, capture.row.id)
-        rest = merge.remainder(job, {part.node for part in parts}, self._clock())
-        case = judge.Case(new_id(), self._clock(), tuple(parts), wire.dumps(rest))
+        rest = await run_in_threadpool(_rest, job, {part.node for part in parts}, self._clock())
+        case = judge.Case(new_id(), self._clock(), tuple(parts), rest)
         started = time.monotonic()
         if self._diagnose is None and case.size > judge.LARGE_BYTES:
             judged = await run_in_threadpool(judge.judge_apart, case)
@@ -152,7 +160,14 @@ class Captures:
         return judged
 
     def _publish(self, job: LiveJob, row: CaptureRow) -> None:
-        self._hub.publish("capture", capture_view(row, job.capture), job.key)
+        if self._hub.wanted(job.key):
+            self._hub.publish("capture", capture_view(row, job.capture), job.key)
+
+
+def _rest(job: LiveJob, answered: set[str], now: float) -> str:
+    """What is known of the job besides the parts, as compact as a part: each rank's groups list all their members."""
+    small, groups = compacted(merge.remainder(job, answered, now))
+    return wire.dumps(NodeCapture(job.id, "", "", small, groups=groups))
 
 
 def new_capture_id(now: float) -> str:

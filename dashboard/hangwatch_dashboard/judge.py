@@ -42,7 +42,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Case:
-    """What is to be judged: compressed NodeCaptures with their clock offsets, and a Snapshot of the rest as JSON."""
+    """What is to be judged: compressed NodeCaptures with their clock offsets, and one of the rest as JSON."""
 
     id: str
     opened_at: float
@@ -58,7 +58,8 @@ def judge(case: Case, diagnose: Diagnose | None = None) -> Judged:
     """Merges the parts and judges them. Raises what the parts or the diagnosis raise."""
     reader, interner = Reader(NodeCapture), Interner()
     parts = [Part(row.node, _snapshot(reader, interner, row), row.clock_offset) for row in case.parts]
-    snapshot = merged(parts, wire.loads(Snapshot, case.rest))
+    rest = wire.loads(NodeCapture, case.rest)
+    snapshot = merged(parts, interner.snapshot(expanded(rest.snapshot, rest.groups)))
     judgement = (diagnose or default_diagnose())(snapshot)
     found = incident(judgement, snapshot, id=case.id, opened_at=case.opened_at, hangwatch_version=hangwatch.__version__)
     return Judged(judgement, head_of(found), packed(thinned(found)))

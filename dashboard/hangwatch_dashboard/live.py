@@ -70,10 +70,18 @@ class LiveCapture:
     row: CaptureRow
     told: dict[str, float] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
+    shown_at: float = 0.0
+    heard_at: float = 0.0  # when the last answer came
+
+    def __post_init__(self) -> None:
+        self.asked = frozenset(self.row.nodes_asked)
 
     @property
-    def waiting(self) -> set[str]:
-        return set(self.row.nodes_asked) - self.answered
+    def waiting(self) -> frozenset[str]:
+        return self.asked - self.answered
+
+    def waits_for(self, node: str) -> bool:
+        return node in self.asked and node not in self.answered
 
 
 @dataclass

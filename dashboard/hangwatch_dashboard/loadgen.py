@@ -53,6 +53,8 @@ from hangwatch.records import (
 from hangwatch_dashboard.store.store import Store
 
 FORM_SEQUENCE, FORM_STEP, FORM_NOW = 7000000000001, 800000003, 9000000000.25  # places in a form, found nowhere else
+FORM_HUNG_AT, FORM_REQUEST = 9000000007.25, "the-request"
+HUNG_STEP = 100_000  # where all ranks stand at the end: evidence is made before, and must fit
 WORDS = "simulated ranks: no training ran, only the dashboard is measured"
 
 
@@ -65,7 +67,9 @@ class Figures:
     answers: Counter[int] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     acknowledged: dict[str, int] = field(default_factory=dict)
-    most_resident: int = 0
+    most_resident: int = 0  # of the dashboard while batches come
+    during: Figures | None = None  # the same of the batches that came during the capture
+    most_judging: int = 0  # of it and the process that judges, during the capture
 
     def quantile(self, part: float) -> float:
         ordered = sorted(self.latencies)
@@ -85,6 +89,17 @@ class Node:
         )
         self.step = 100
         self._form = ""
+        self._evidence_form = b""
+
+    def prepare(self) -> None:
+        """Makes the evidence, which takes longer than judging it: a real node makes only its own."""
+        step, self.step, self.hung_at = self.step, HUNG_STEP, FORM_HUNG_AT
+        self._evidence_form = gzip.compress(wire.dumps(self._capture(FORM_REQUEST, FORM_NOW)).encode(), 1)
+        self.step, self.hung_at = step, 0.0
+
+    def hang(self, moment: float) -> None:
+        """No rank of this node moves any more."""
+        self.hung_at, self.step = moment, HUNG_STEP
 
     def batch(self, now: float) -> bytes:
         """The next batch. All but the first are filled into a form: both sides of the measurement share the machine."""
@@ -145,6 +160,12 @@ class Node:
         return NodeHello(job, self.name, now, tuple(map(self._identity, self.ranks)), (self.group,), "simulated")
 
     def capture(self, request: str, now: float) -> bytes:
+        """Its part of a capture, compressed."""
+        text = gzip.decompress(self._evidence_form).decode()
+        text = text.replace(FORM_REQUEST, request).replace(str(FORM_HUNG_AT), f"{self.hung_at:.6f}")
+        return gzip.compress(text.replace(str(FORM_NOW), f"{now:.6f}").encode(), 1)
+
+    def _capture(self, request: str, now: float) -> NodeCapture:
         """Evidence as large as a real node's: four threads a rank, twice, and the last calls with their call sites."""
         ranks = tuple(self._evidence(rank, now) for rank in self.ranks)
         facts = NodeFacts(self.name, tuple(self.ranks))
@@ -152,7 +173,7 @@ class Node:
             Job("loadgen", "", self.world_size), now, ranks, nodes=(facts,), last_progress_at=self.hung_at
         )
         small, groups = compacted(snapshot)  # as the link does
-        return _packed(NodeCapture("loadgen", self.name, "simulated", small, request, groups))
+        return NodeCapture("loadgen", self.name, "simulated", small, request, groups)
 
     def _evidence(self, rank: int, now: float) -> RankEvidence:
         wait = Frame("/opt/venv/torch/autograd/graph.py", 824, "_engine_run_backward")
@@ -197,7 +218,7 @@ class Node:
             stacks=stacks,
             earlier_stacks=stacks,
             collectives=Collectives((head,), calls, source="flight-recorder"),
-            still_s=now - self.hung_at,
+            still_s=3.0,
             patience_s=120.0,
         )
 
@@ -256,14 +277,18 @@ async def drive(node: Node, connection: Connection, first: float, until: float, 
     connection.close()
 
 
-async def watch_memory(pid: int, figures: Figures) -> None:
+async def watch_memory(pid: int, figures: Figures, nodes: Sequence[Node]) -> None:
     while True:
-        figures.most_resident = max(figures.most_resident, resident(pid))
-        await asyncio.sleep(0.5)
+        if nodes[0].hung_at:
+            judging = sum(map(resident, [pid, *children(pid)]))
+            figures.most_judging = max(figures.most_judging, judging)
+        else:
+            figures.most_resident = max(figures.most_resident, resident(pid))
+        await asyncio.sleep(0.2)
 
 
 def resident(pid: int) -> int:
-    """Resident bytes of a process, and of its children while they live."""
+    """Resident bytes of a process; 0 for one that has gone."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:
@@ -271,12 +296,19 @@ def resident(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
 async def measure(
     host: str, port: int, pid: int, nodes: Sequence[Node], seconds: float, capture: bool
 ) -> tuple[Figures, float]:
     """Drives all nodes for so many seconds; then, with `capture`, hangs them all and waits for the judgement."""
     figures, token = Figures(), os.environ.get("HANGWATCH_INGEST_TOKEN", "")
-    memory = asyncio.create_task(watch_memory(pid, figures))
+    memory = asyncio.create_task(watch_memory(pid, figures, nodes))
     begin = time.time() + 2.0
     end = begin + seconds
     # Batches are spread over the second, as those of nodes that started at different times are.
@@ -285,17 +317,18 @@ async def measure(
         for index, node in enumerate(nodes)
     ]
     await asyncio.gather(*tasks)
-    judged_s = await hang(host, port, nodes, token) if capture else float("nan")
+    judged_s = await hang(host, port, nodes, token, figures) if capture else float("nan")
     memory.cancel()
     return figures, judged_s
 
 
-async def hang(host: str, port: int, nodes: Sequence[Node], token: str) -> float:
+async def hang(host: str, port: int, nodes: Sequence[Node], token: str, figures: Figures) -> float:
     """Lets no rank move any more. Returns the seconds from the dashboard's request for evidence to its judgement."""
     moment = time.time()
     for node in nodes:
-        node.hung_at = moment
+        node.hang(moment)
     more, end = Figures(), moment + 90
+    figures.during = more
     tasks = [
         asyncio.create_task(drive(node, Connection(host, port, token), moment + index / len(nodes), end, more))
         for index, node in enumerate(nodes)
@@ -309,7 +342,11 @@ async def hang(host: str, port: int, nodes: Sequence[Node], token: str) -> float
             done = [one for one in captures if one["state"] != "asked"]
             if done:
                 last = done[-1]
-                print(f"capture: {last['state']}, {job['state_text'][:200]}")
+                told = (await asyncio.to_thread(_get, f"{base}/jobs/{job['key']}"))["capture"]
+                answered, asked = len(told["nodes_answered"]), len(told["nodes_asked"])
+                print(
+                    f"capture: {last['state']}, {answered} of {asked} nodes answered in time: {job['state_text'][:200]}"
+                )
                 return float(last["done_at"] - last["asked_at"])
     finally:
         for task in tasks:
@@ -341,6 +378,9 @@ def _packed(record: Any) -> bytes:
 async def run(arguments: argparse.Namespace) -> int:
     print(WORDS)
     nodes = [Node(number, arguments.ranks, arguments.nodes * arguments.ranks) for number in range(arguments.nodes)]
+    if arguments.capture:
+        for node in nodes:
+            node.prepare()
     with tempfile.TemporaryDirectory() as folder:
         database = arguments.database or str(Path(folder) / "load.db")
         process = await asyncio.create_subprocess_exec(
@@ -372,8 +412,13 @@ def report(figures: Figures, missing: int, judged_s: float, arguments: argparse.
     )
     print(f"sent late by at most {max(figures.late_s, default=0.0):.2f} s")
     print(f"memory of the dashboard at most {figures.most_resident / 1e6:.0f} MB")
-    if arguments.capture:
+    if figures.during is not None:
         print(f"capture of all nodes, from the request to the judgement: {judged_s:.1f} s")
+        print(
+            f"batches meanwhile: {dict(figures.during.answers)}, p99 {figures.during.quantile(0.99) * 1e3:.0f} ms, "
+            f"longest {figures.during.quantile(1) * 1e3:.0f} ms"
+        )
+        print(f"memory meanwhile, with the process that judges: at most {figures.most_judging / 1e6:.0f} MB")
     wrong = missing + sum(figures.errors.values()) + sum(n for status, n in figures.answers.items() if status != 200)
     return 1 if wrong else 0
 

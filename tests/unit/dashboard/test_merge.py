@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hangwatch import wire
 from hangwatch.clocks import shifted
 from hangwatch.diagnosis import diagnose
-from hangwatch.records import Excerpt, Snapshot, Status
+from hangwatch.records import Excerpt, NodeCapture, Snapshot, Status
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.judge import Case, judge, judge_apart, packed
 from hangwatch_dashboard.merge import Interner, Part, merged
@@ -105,7 +105,7 @@ def case() -> Case:
         for index, part in enumerate(split(uneven_steps_snapshot()))
     ]
     rest = dataclasses.replace(uneven_steps_snapshot(), ranks=(), nodes=())
-    return Case("3f2a", 1795203003.1, tuple(rows), wire.dumps(rest))
+    return Case("3f2a", 1795203003.1, tuple(rows), wire.dumps(NodeCapture(rest.job.id, "", "", rest)))
 
 
 def test_a_case_is_judged_into_a_document() -> None:
