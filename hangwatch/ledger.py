@@ -176,7 +176,9 @@ class Ledger:
         entries = entry.reading.steps
         for before, after in pairwise(entries):
             yield _step(before, after.issued, complete=True)
-        heads = {group.name: max(group.heads[rank].issued, 0) for group in self.groups_of(rank)}
+        # A head may be a second older than the newest step, where the rank died.
+        begun = entries[-1].issued
+        heads = {g.name: max(g.heads[rank].issued, begun.get(g.name, 0), 0) for g in self.groups_of(rank)}
         yield _step(entries[-1], heads, complete=False)
 
     def span(self, rank: int, name: str, step: int) -> tuple[int, int] | None:

@@ -25,14 +25,14 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
     """The loop in which the innermost of the user's `frames` (each with its module) stand; None where there is none."""
     skips: list[Frame] = []
     for index, (frame, tree) in enumerate(frames):
-        scope = _scope(tree, frame.line)
-        loop = _innermost_loop(scope, frame.line)
+        scope = scope_of(tree, frame.line)
+        loop = innermost_loop(scope, frame.line)
         if loop is None:
             skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
             continue
         inside = [*_own(loop.body, ast.Continue), *_going_on(loop.body)]
         ends = [*_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
-        around = [(frame, scope, loop.lineno)] + [(f, _scope(t, f.line), f.line) for f, t in frames[index + 1 :]]
+        around = [(frame, scope, loop.lineno)] + [(f, scope_of(t, f.line), f.line) for f, t in frames[index + 1 :]]
         outside = [Frame(f.file, line, f.function) for f, s, at in around for line in _swallowing(s, at)]
         return LoopFacts(
             Frame(frame.file, loop.lineno, frame.function),
@@ -40,34 +40,47 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             skips=(*skips, *(Frame(frame.file, line, frame.function) for line in sorted(inside))),
             leaves=tuple(Frame(frame.file, line, frame.function) for line in sorted(ends)),
             swallows=outside[0] if outside else None,
+            outer=tuple(
+                Frame(f.file, each.lineno, f.function)
+                for f, t in frames[index:]
+                for each in _loops(scope_of(t, f.line), f.line)
+                if each is not loop
+            ),
         )
     return None
 
 
-def _scope(tree: ast.Module, line: int) -> ast.AST:
+def scope_of(tree: ast.Module, line: int) -> ast.AST:
     """The innermost function that holds `line`, else the module."""
     found: ast.AST = tree
     for node in ast.walk(tree):
-        if isinstance(node, _Function) and _holds(node.body, line):
+        if isinstance(node, _Function) and holds(node.body, line):
             found = node  # walk goes from the outside to the inside
     return found
 
 
-def _holds(body: Sequence[ast.stmt], line: int) -> bool:
+def holds(body: Sequence[ast.stmt], line: int) -> bool:
+    """`line` stands in this block of statements."""
     return bool(body) and body[0].lineno <= line <= max(part.end_lineno or part.lineno for part in body)
 
 
-def _within(node: ast.AST) -> Iterator[ast.AST]:
+def within(node: ast.AST) -> Iterator[ast.AST]:
     """Everything below `node` that belongs to the same function."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _SCOPES):
             yield child
-            yield from _within(child)
+            yield from within(child)
 
 
-def _innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
-    around = [node for node in _within(scope) if isinstance(node, _Loop) and _holds(node.body, line)]
-    return around[-1] if around else None
+def innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
+    """The loop of this very function in whose body `line` stands."""
+    return next(iter(_loops(scope, line)), None)
+
+
+def _loops(scope: ast.AST, line: int) -> list[_Loop]:
+    """The loops of a function around `line`, the innermost first."""
+    around = [node for node in within(scope) if isinstance(node, _Loop) and holds(node.body, line)]
+    return around[::-1]
 
 
 def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False) -> Iterator[int]:
@@ -83,7 +96,7 @@ def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False
 def _going_on(body: Sequence[ast.stmt]) -> Iterator[int]:
     """Lines of clauses in a loop's body that swallow an error, after which its next turn follows."""
     for top in body:
-        for node in (top, *_within(top)):
+        for node in (top, *within(top)):
             for line, handler in _clauses(node):
                 if not any(isinstance(part, ast.Break | ast.Return | ast.Continue) for part in handler):
                     yield line
@@ -93,8 +106,8 @@ def _swallowing(scope: ast.AST, line: int) -> Iterator[int]:
     """Lines of clauses of `scope` that swallow an error which is raised at `line`, the innermost first."""
     found = [
         clause
-        for node in _within(scope)
-        if isinstance(node, ast.Try | ast.With) and _holds(node.body, line)
+        for node in within(scope)
+        if isinstance(node, ast.Try | ast.With) and holds(node.body, line)
         for clause, _ in _clauses(node)
     ]
     return reversed(found)
@@ -104,7 +117,7 @@ def _clauses(node: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
     """The except clauses of a statement, and `with suppress(...)`, that let an error go no further."""
     if isinstance(node, ast.Try):
         for handler in node.handlers:
-            parts = [part for statement in handler.body for part in (statement, *_within(statement))]
+            parts = [part for statement in handler.body for part in (statement, *within(statement))]
             if not any(_ends(part) for part in parts) and not _names(handler.type) & _NO_ERRORS:
                 yield handler.lineno, parts
     elif isinstance(node, ast.With) and any(_called(item.context_expr) == "suppress" for item in node.items):

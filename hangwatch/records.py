@@ -92,6 +92,7 @@ class LoopFacts:
     skips: tuple[Frame, ...] = ()  # `continue`, and except clauses after which the next turn follows
     leaves: tuple[Frame, ...] = ()  # `break` and `return`
     swallows: Frame | None = None  # the except clause around the loop that lets an error go no further
+    outer: tuple[Frame, ...] = ()  # the loops around it, also those of callers, the innermost first
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class ThreadStack:
     handler: str = ""  # function of a frame that the source registers as a signal handler
     in_loop: bool | None = None  # whether one of the user's lines stands in a loop, where the source could be read
     loop: LoopFacts | None = None  # the innermost of these loops
+    guard: str = ""  # "rank": only some ranks come here; "other": some other condition; "none"; "" where not known
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from .guard_source import guard_around
 from .loop_source import loop_around
 from .records import ThreadStack
 from .stacks import name_of, origin
@@ -25,9 +26,15 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     block = next((found for tree, line in known if (found := block_of(tree, line))), "")
     handlers = {name for tree in trees.values() if tree is not None for name in handlers_of(tree)}
     handler = next((name for frame in own[:-1] if (name := name_of(frame.function)) in handlers), "")
-    around = loop_around([(frame, tree) for frame in own if (tree := trees[frame.file]) is not None])
-    looping = any(in_loop(tree, line) for tree, line in known)
-    return replace(stack, block=block, in_loop=looping, handler=handler, loop=around)
+    places = [(frame, tree) for frame in own if (tree := trees[frame.file]) is not None]
+    return replace(
+        stack,
+        block=block,
+        in_loop=any(in_loop(tree, line) for tree, line in known),
+        handler=handler,
+        loop=loop_around(places),
+        guard=guard_around(places),
+    )
 
 
 def handlers_of(tree: ast.Module) -> Iterator[str]:

@@ -85,6 +85,7 @@ class Activity:
     handler: str = ""  # a signal handler that stands above what it interrupted, where the source could be read
     in_loop: bool | None = None  # one of the user's lines stands in a loop, where the source could be read
     loop: LoopFacts | None = None
+    guard: str = ""  # the condition under which it came here, see hangwatch.guard_source
     thread: str = ""
     thread_id: int = 0
     main: bool = False
@@ -179,6 +180,7 @@ def activity(stack: ThreadStack) -> Activity:
         block=stack.block or ("with" if Within.EXIT_BLOCK in told.within else ""),
         in_loop=stack.in_loop,
         loop=stack.loop,
+        guard=stack.guard,
         handler=stack.handler,
         thread=stack.name,
         thread_id=stack.thread_id,

@@ -276,9 +276,12 @@ class Case:
             readings = {
                 rank: reading
                 for rank in group.heads
-                if (reading := self.ranks[rank].reading) is not None and reading.steps and not self.ranks[rank].dead
+                if (reading := self.ranks[rank].reading) is not None and reading.steps
             }
-            found = unfinished(readings, group.key, {rank: group.issued(rank) or 0 for rank in readings})
+            # The last word of a rank that died is a second old: what it had issued when its step began is certain.
+            begun = {rank: reading.steps[-1].issued.get(group.name, 0) for rank, reading in readings.items()}
+            issued = {rank: max(group.issued(rank) or 0, count) for rank, count in begun.items()}
+            found = unfinished(readings, group.key, issued)
             if found is not None:
                 yield found
 

@@ -9,7 +9,7 @@ from ..stacks import Within, activity, user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .loops import first_uneven, has_left_loop
+from .loops import first_uneven, has_left_inner_loop, has_left_loop
 from .parting import Left, Parting, counted, parting
 from .processes import end_of, is_consequence
 from .sites import Sites
@@ -42,7 +42,7 @@ def _alone_now(case: Case) -> RankView | None:
     ]
     if len(loners) > 1:
         loners = [rank for rank in loners if guarded(case.ranks[rank])] or _in_loop_alone(case, loners)
-    if len(loners) != 1 or has_left_loop(case, case.ranks[loners[0]]):
+    if len(loners) != 1 or has_left_inner_loop(case, case.ranks[loners[0]]):
         return None
     lone = case.ranks[loners[0]]
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
@@ -95,7 +95,9 @@ def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
 
 
 def guarded(view: RankView) -> bool:
-    """It evaluates or saves: what people do on one rank."""
+    """It stands behind a rank check, or evaluates or saves: what people do on one rank."""
+    if view.now.guard == "rank":
+        return True
     evaluates = view.phase is Phase.EVAL and Within.BUFFERS in view.now.within
     return evaluates or Within.CHECKPOINT in view.now.within
 

@@ -41,8 +41,11 @@ class Uneven:
         return max(drawn.count for drawn in self.drawn.values())
 
 
-def drawn_by_epoch(loader: LoaderFacts) -> dict[int, Drawn]:
-    """What a rank drew in each epoch that its records still know, the present one included."""
+def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False) -> dict[int, Drawn]:
+    """What a rank drew in each epoch that its records still know, the present one included.
+
+    A rank that `came_down` has left its loop with an error on its way out: that says nothing of the loop.
+    """
     ended = loader.exhausted or loader.left
     finished = list(loader.drawn_per_epoch)
     flags = list(loader.exhausted_per_epoch) + [True] * (len(finished) - len(loader.exhausted_per_epoch))
@@ -53,7 +56,7 @@ def drawn_by_epoch(loader: LoaderFacts) -> dict[int, Drawn]:
         first + index: Drawn(count, True, exhausted)
         for index, (count, exhausted) in enumerate(zip(finished, flags, strict=False))
     }
-    found[loader.epoch] = Drawn(loader.drawn, ended, loader.exhausted)
+    found[loader.epoch] = Drawn(loader.drawn, ended and (loader.exhausted or not came_down), loader.exhausted)
     return {epoch: drawn for epoch, drawn in found.items() if epoch >= 0}
 
 
@@ -69,7 +72,8 @@ def _lost(loader: LoaderFacts) -> int:
 def first_uneven(case: Case) -> Uneven | None:
     """The first epoch that ended on some ranks with fewer batches than others have drawn in it."""
     loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}
-    table = {rank: drawn_by_epoch(loader) for rank, loader in loaders.items()}
+    down = {view.rank for view in case if view.raised or (view.dead and not view.finished)}
+    table = {rank: drawn_by_epoch(loader, came_down=rank in down) for rank, loader in loaders.items()}
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         short = tuple(sorted(rank for rank, entry in drawn.items() if _is_short(entry, drawn.values())))
@@ -278,13 +282,24 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
 
 def has_left_loop(case: Case, view: RankView) -> bool:
     """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
-    if view.over or view.dead or view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
+    if view.over or view.finished or view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
         return True
     if view.now.in_loop is not None:
         return not view.now.in_loop
     if view.loader is not None or view.rank not in case.blocked:
         return False
     return view.rank != 0 and not Sites(case).regular(view.rank)
+
+
+def has_left_inner_loop(case: Case, view: RankView) -> bool:
+    """`has_left_loop`, or it stands in the loop around the one of the others, where every rank comes."""
+    if has_left_loop(case, view):
+        return True
+    mine = view.now.loop
+    if mine is None or view.now.guard != "none" or view.rank not in case.blocked:
+        return False
+    others = [loop for rank in case.blocked if rank != view.rank and (loop := case.ranks[rank].now.loop) is not None]
+    return bool(others) and all(mine.where in loop.outer for loop in others)
 
 
 DRY: tuple[Rule, ...] = (dried_up,)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from ..records import Divergence, Frame, StepName
 from . import words
 from .case import Case, once
-from .loops import first_uneven, has_left_loop
+from .loops import first_uneven, has_left_inner_loop
 from .sites import Site, Sites
 
 
@@ -73,7 +73,7 @@ def _left_loop(case: Case, divergence: Divergence) -> bool:
     most = max(divergence.counts.values())
     longest = [case.ranks[rank] for rank, count in divergence.counts.items() if count == most and rank in case.ranks]
     last = [view for view in longest if view.step.step == divergence.step]
-    return bool(last) and len(last) == len(longest) and all(has_left_loop(case, view) for view in last)
+    return bool(last) and len(last) == len(longest) and all(has_left_inner_loop(case, view) for view in last)
 
 
 def _judged(case: Case, divergence: Divergence) -> Parting:

@@ -41,6 +41,7 @@ class Sites:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._known: dict[int, dict[Site, int]] = {}
+        self._came_from: dict[Site, set[Site]] | None = None
 
     def now(self, rank: int) -> Site | None:
         """Where `rank` waits now."""
@@ -122,6 +123,33 @@ class Sites:
         if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
             return None
         return present != whole[0][: len(present)]
+
+    def jumped(self, rank: int) -> tuple[Site, Site] | None:
+        """(the site left out, the one where it stands): it came here from where no rank ever came here before.
+
+        All its earlier calls from here, and those of the others, came right after the same other call.
+        """
+        order = self._order(rank)
+        if len(order) < 4 or rank not in self.case.blocked or order[-1] != self.now(rank):
+            return None
+        here, own = order[-1], {one for one, two in pairwise(order[:-1]) if two == order[-1]}
+        usual = own | self._before_each().get(here, set())
+        return (usual.pop(), here) if own and len(usual) == 1 and order[-2] not in usual else None
+
+    def _before_each(self) -> dict[Site, set[Site]]:
+        """For each site those from where ranks came to it, the calls in which they stand now left out."""
+        if self._came_from is None:
+            self._came_from = {}
+            ranks = list(self.case.blocked)
+            for rank in ranks[:: max(len(ranks) // ASKED, 1)]:
+                for one, two in pairwise(self._order(rank)[:-1]):
+                    self._came_from.setdefault(two, set()).add(one)
+        return self._came_from
+
+    def _order(self, rank: int) -> list[Site]:
+        """The sites of the recorded calls of a rank, in all groups, as they were issued."""
+        calls = sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
+        return [place for call in calls if (place := site(call)) is not None]
 
     def _by_step(self, rank: int) -> dict[int, list[Site]]:
         """The sites of each recorded step of `rank`, in order."""

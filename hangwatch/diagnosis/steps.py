@@ -10,7 +10,7 @@ from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .parting import Left, Parting, counted, parting
-from .sites import Site, Sites, site
+from .sites import ASKED, Site, Sites, site
 
 # ------------------------------------------------------------------------------------------ cadence of gradients
 
@@ -84,7 +84,7 @@ def skipped_collective(case: Case) -> Finding | None:
     """In one step a rank issued fewer collectives than its peers."""
     found = parting(case)
     if found is None:
-        return _skipped_by_site(case)
+        return _skipped_by_site(case) or _skipped_by_order(case)
     if not case.blocked and not case.came_down:
         return None
     if found.how is not Left.SKIPPED or not found.who:
@@ -150,6 +150,28 @@ def _skipped_by_site(case: Case) -> Finding | None:
         step=case.ranks[ahead[0]].step,
         evidence=(f"by the order of all earlier steps, {first} comes before {second} in this one",),
         awaited=ahead,
+    )
+
+
+def _skipped_by_order(case: Case) -> Finding | None:
+    """One rank alone came to its call from another one than ever: it has left out the one between."""
+    sites = Sites(case)
+    awaited = {rank for entry in case.blocked.values() if entry.need is not None for rank in entry.need.absent}
+    asked = sorted(awaited & case.blocked.keys())[:ASKED]
+    found = {rank: jump for rank in asked if (jump := sites.jumped(rank)) is not None}
+    if len(found) != 1:
+        return None
+    (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
+    first, second = words.place(Frame(*left_out[1][0], "")), words.place(Frame(*here[1][0], ""))
+    when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"Rank {rank} skipped {left_out[0] or 'a call'} ({first}){when} and is in the next call already ({second}).",
+        culprits=(view.culprit(),),
+        step=view.step,
+        evidence=(f"on all ranks, every earlier call at {second} came right after one at {first}",),
+        awaited=(rank,),
     )
 
 

@@ -11,7 +11,7 @@ from ..records import Certainty, Frame, LoopFacts, Status, StepName
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .loops import has_left_loop, now_at
+from .loops import has_left_inner_loop, now_at
 from .processes import is_consequence
 from .sites import Sites
 
@@ -59,7 +59,7 @@ def _short(case: Case) -> _Short | None:
         return None
     most = max(begun.values())
     if case.blocked:
-        left = tuple(rank for rank in begun if has_left_loop(case, case.ranks[rank]))
+        left = tuple(rank for rank in begun if has_left_inner_loop(case, case.ranks[rank]))
         waiting = [rank for rank, count in begun.items() if count == most and rank in case.blocked]
         inside = tuple(rank for rank in waiting if rank not in left or any(begun[other] < most for other in left))
     else:

@@ -13,6 +13,7 @@ from ..stacks import Activity, Doing, activity, stacks_of_trace
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
+_AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
@@ -89,13 +90,14 @@ class RankView:
     def finished(self) -> bool:
         """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end.
 
-        A clean exit may end in SIGABRT, in destructors of torch's gloo; that does no harm any more.
+        A clean exit may end in SIGABRT, in destructors of torch's gloo, or in its launcher's SIGTERM if the others have
+        failed meanwhile: that does no harm any more.
         """
         code = self.evidence.process.exit_code if self.evidence.process is not None else None
         exception = self.reading.exception if self.reading is not None else None
         if not self.dead or self.phase is Phase.FAILED or (exception is not None and exception.fatal):
             return False
-        return self.over if code is None or code == -signal.SIGABRT else code == 0
+        return self.over if code in _AFTER_THE_END else code == 0
 
     @property
     def quit(self) -> bool:

@@ -75,4 +75,5 @@ def _in_place_of(before: tuple[ThreadStack, ...], native: tuple[ThreadStack, ...
 def _as_told(before: ThreadStack | None, native: ThreadStack) -> ThreadStack:
     if before is None or user_frame(before.frames) != user_frame(native.frames):
         return native
-    return replace(native, block=before.block, handler=before.handler, in_loop=before.in_loop, loop=before.loop)
+    told = {name: getattr(before, name) for name in ("block", "handler", "in_loop", "loop", "guard")}
+    return replace(native, **told)

@@ -21,6 +21,7 @@ export interface LoopFacts {
   skips: Frame[];
   leaves: Frame[];
   swallows: Frame | null;
+  outer: Frame[];
 }
 
 export interface ThreadStack {
@@ -35,6 +36,7 @@ export interface ThreadStack {
   handler: string;
   in_loop: boolean | null;
   loop: LoopFacts | null;
+  guard: string;
 }
 
 export interface OpenFile {

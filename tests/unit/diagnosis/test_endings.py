@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from hangwatch.records import ExceptionFacts, Frame, Phase, Progress, RankEvidence
+from hangwatch.records import ExceptionFacts, Frame, LoaderFacts, Phase, Progress, RankEvidence, StepEntry
 from tests.unit.diagnosis.job import NOW, SCRIPT, TORCH, blamed, gone, judge, told
 
 DDP = f"{TORCH}/nn/parallel/distributed.py"
@@ -57,3 +60,55 @@ def test_a_rank_that_ended_steps_before_the_one_that_failed() -> None:
     assert told(judgement) == ("uneven-steps", "likely", "failed")
     assert blamed(judgement) == [(1, 101, "rank")]
     assert "after 4 steps" in judgement.verdict.summary
+
+
+# ------------------------------------------------------------------------------------------ ledgers of the dead
+
+
+def stepped(number: int, counts: list[int], *, head: int, code: int = -6, **parts: Any) -> RankEvidence:
+    """A rank that died after these numbers of collectives in its steps; its last word says `head`."""
+    issued = [sum(counts[:step]) for step in range(len(counts) + 1)]
+    steps = tuple(StepEntry(step, 0, step, 0, NOW - 20, {"0": before}) for step, before in enumerate(issued))
+    progress = Progress(step=len(counts), epoch=0, batch=len(counts))
+    return gone(number, code, Phase.STEP, issued=head, completed=head, steps=steps, progress=progress, **parts)
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_one_that_left_out_a_call_before_the_job_came_down(culprit: int) -> None:
+    odd, usual = stepped(culprit, [2] * 12 + [1], head=20), stepped(1 - culprit, [2] * 12, head=18, code=-15)
+    judgement = judge(odd, usual)
+    assert told(judgement) == ("skipped-collective", "likely", "failed")
+    assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
+    assert judgement.verdict.step.batch == 12
+    assert f"rank {culprit} issued 1 instead of 2 collectives" in judgement.verdict.evidence[0]
+
+
+def test_a_habit_that_ranks_do_not_share_blames_nobody_for_it() -> None:
+    judgement = judge(stepped(0, [2] * 12 + [1], head=20), stepped(1, [3] * 12, head=18, code=-15))
+    assert judgement.verdict.cause != "skipped-collective"
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+def test_one_that_issued_more_in_its_last_step_than_others_in_theirs(culprit: int) -> None:
+    more, usual = ([1] * 12, 14, -6), ([1] * 13, 8, -15)
+    told_by = [(n, *(more if n == culprit else usual)) for n in range(4)]
+    ranks = [stepped(n, counts, head=head, code=code, world_size=4) for n, counts, head, code in told_by]
+    judgement = judge(*ranks, world_size=4)
+    assert told(judgement) == ("rank-zero-only-collective", "likely", "failed")
+    assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
+
+
+def test_a_loop_that_an_error_has_left_is_not_left() -> None:
+    def fed(*, left: bool, exhausted: bool = False) -> LoaderFacts:
+        return LoaderFacts(0, 60, epoch=0, drawn=30, left=left, exhausted=exhausted)
+
+    error = failed(0, (DDP, 1, "forward"))
+    assert error.reading is not None
+    down = replace(error, reading=replace(error.reading, loaders=(fed(left=True),)))
+    other = gone(1, -15, Phase.STEP, loaders=(replace(fed(left=False), drawn=31),))
+    assert judge(down, other).verdict.cause != "early-exit"
+
+
+def test_a_rank_that_the_launcher_ends_at_its_end_had_ended() -> None:
+    judgement = judge(failed(0, (DDP, 1, "forward")), gone(1, -15, Phase.FINALIZING))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")

@@ -10,7 +10,7 @@ import pytest
 
 from hangwatch.diagnosis import diagnose
 from hangwatch.loop_source import loop_around
-from hangwatch.records import Certainty, Frame, Judgement, LoopFacts, Snapshot, Status
+from hangwatch.records import Certainty, Frame, Judgement, LoopFacts, RankEvidence, Snapshot, Status
 from hangwatch.source import annotated
 from tests.unit.simulator import Action, Call, Draw, World
 
@@ -160,6 +160,42 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert words in verdict.summary
     assert judgement.status is Status.HUNG
     assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+@pytest.mark.parametrize(("guard", "cause"), [("none", "uneven-steps"), ("rank", "rank-zero-only-collective")])
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_call_behind_an_inner_loop_is_told_by_its_guard(guard: str, cause: str, culprit: int) -> None:
+    # GIVEN a rank behind the inner loop, in the loop over epochs, where the others have yet to come
+    world = World([[*turns(8 if rank == culprit else 9), *END] for rank in range(3)])
+    snapshot = world.run().snapshot()
+    outer = Frame(SCRIPT, 55, "train")
+    inner = LoopFacts(HERE, counted=True, outer=(outer,))
+
+    def standing(entry: RankEvidence) -> RankEvidence:
+        loop, own = (LoopFacts(outer, counted=True), guard) if entry.rank == culprit else (inner, "none")
+        return replace(entry, stacks=tuple(replace(s, in_loop=True, loop=loop, guard=own) for s in entry.stacks))
+
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(standing, snapshot.ranks)))).verdict
+    assert verdict.cause == cause
+    assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2, 3])
+def test_a_skipped_call_of_a_subgroup_without_any_steps(culprit: int) -> None:
+    # GIVEN two calls a turn, one in a group of two and one of all, and nothing that counts steps
+    def program(rank: int) -> list[Action]:
+        pair = Call("all_reduce", group="pair", line=14)
+        return [
+            action
+            for turn in range(9)
+            for action in ((() if turn == 6 and rank == culprit else (pair,)) + (Call("all_reduce", line=15),))
+        ]
+
+    world = World([program(rank) for rank in range(4)], groups={"0": [(0, 1, 2, 3)], "pair": [(0, 1), (2, 3)]})
+    verdict = diagnose(world.run().snapshot()).verdict
+    assert (verdict.cause, verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+    assert "every earlier call at train.py:15 came right after one at train.py:14" in verdict.evidence[0]
 
 
 def test_a_stack_says_which_loop_it_stands_in() -> None:

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import ast
+from textwrap import dedent
+
+import pytest
+
+from hangwatch.guard_source import guard_around
+from hangwatch.records import Frame
+
+SOURCE = dedent(
+    """\
+    boss = rank == 0
+
+    def main():
+        if __name__ == "__main__":
+            step()
+        for epoch in range(2):
+            step()
+            if boss:
+                save()
+            if epoch % 2:
+                log()
+            if self.is_main_process():
+                evaluate()
+            else:
+                wait()
+        done() if local_rank == 0 else None
+        trainer.master and done()
+
+    def early():
+        if dist.get_rank() != 0:
+            return
+        save()
+
+    def late():
+        save()
+        if os.environ["RANK"] != "0":
+            return
+
+    @rank_zero_only
+    def decorated():
+        save()
+
+    if verbose:
+        for part in parts:
+            step()
+    """
+)
+TREE = ast.parse(SOURCE)
+
+
+def guard(*lines: int) -> str:
+    return guard_around([(Frame("/home/ann/train.py", line, "f"), TREE) for line in lines])
+
+
+@pytest.mark.parametrize("line", [9, 13, 15, 16, 17, 22, 31])
+def test_a_place_where_only_some_ranks_come(line: int) -> None:
+    assert guard(line) == "rank"
+    assert guard(100, line) == "rank"  # in a function that is called from there
+
+
+@pytest.mark.parametrize(("line", "expected"), [(11, "other"), (7, "none"), (5, "none"), (25, "none"), (35, "none")])
+def test_a_place_where_every_rank_comes_or_for_another_reason(line: int, expected: str) -> None:
+    assert guard(line) == expected
+
+
+def test_a_guard_of_a_caller_counts_beyond_the_loop() -> None:
+    assert guard(7, 13) == "rank"  # a loop in what only the main process calls
+    assert guard(7, 11) == "none"
+    assert guard() == ""
