@@ -70,7 +70,7 @@ class Phase(StrEnum):
 # ---------------------------------------------------------------- stacks and processes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Frame:
     """One frame of a stack; `line` is 0 where it is not known (native frames)."""
 
@@ -214,7 +214,7 @@ class GpuFacts:
 # ---------------------------------------------------------------- collectives
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Collective:
     """One collective or point-to-point call that a rank issued. `seq` counts per group from 1, as torch does.
 
@@ -237,7 +237,7 @@ class Collective:
     step: int | None = None  # step counter of the rank at the time, where known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GroupHead:
     """How far a rank is in one process group. Counts are of collectives; -1 for "never".
 
@@ -317,7 +317,7 @@ class Progress:
     at: float = 0.0  # when one of these last changed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StepEntry:
     """One line of the step ledger: what a rank had issued when a step began.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import sys
 import types
 import typing
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from hangwatch import records
 
+LONGEST_NAME = 64  # shorter texts are names that come again and again
 T = TypeVar("T")
 Decoder = Callable[[Any, str, bool], Any]
 
@@ -73,7 +75,7 @@ def _decoder(kind: Any) -> Decoder:
     if origin is types.UnionType or origin is typing.Union:
         return _optional(_decoder(next(a for a in arguments if a is not type(None))))
     if origin is tuple:
-        return _sequence(_decoder(arguments[0]))
+        return _sequence(_decoder(arguments[0]), shared=_repeats(arguments[0]))
     if origin is dict:
         return _mapping(arguments[0], _decoder(arguments[1]))
     if dataclasses.is_dataclass(kind):
@@ -83,15 +85,25 @@ def _decoder(kind: Any) -> Decoder:
     return _scalar(kind)
 
 
+def _repeats(kind: Any) -> bool:
+    """Tuples of these are the same for most ranks: stacks, shapes, types of tensors."""
+    return kind is records.Frame or kind is str or typing.get_origin(kind) is tuple
+
+
 def _optional(inner: Decoder) -> Decoder:
     return lambda data, path, lenient: None if data is None else inner(data, path, lenient)
 
 
-def _sequence(inner: Decoder) -> Decoder:
+def _sequence(inner: Decoder, shared: bool) -> Decoder:
+    # The first of all equal values in place of each: thousands of ranks issue the same calls from the same places.
+    keep: Callable[[Any], Any] = (
+        functools.lru_cache(maxsize=8192)(lambda value: value) if shared else lambda value: value
+    )
+
     def read(data: Any, path: str, lenient: bool) -> Any:
         if not isinstance(data, list):
             raise _wrong(path, "a list", data)
-        return tuple(inner(item, f"{path}[{i}]", lenient) for i, item in enumerate(data))
+        return keep(tuple(inner(item, f"{path}[{i}]", lenient) for i, item in enumerate(data)))
 
     return read
 
@@ -150,7 +162,7 @@ def _scalar(kind: type) -> Decoder:
             return float(data)
         if type(data) is not kind:  # bool is an int to isinstance, and must not be one here
             raise _wrong(path, kind.__name__, data)
-        return data
+        return sys.intern(data) if isinstance(data, str) and len(data) <= LONGEST_NAME else data
 
     return read
 

@@ -1,20 +1,20 @@
 """Judging the evidence of thousands of ranks, made from one real incident by repeating its ranks.
 
 `python -m hangwatch.commands.benchmark.scale INCIDENT.json RANKS distinct|shared` judges in a process of its own, so
-that its peak of memory is that of this size, and prints JSON. With "distinct" every rank has evidence of its own, down
-to the last frame; with "shared" equal parts are kept once.
+that its peak of memory is that of this size, and prints JSON. With "distinct" every rank has evidence of its own, as it
+comes from its node; with "shared" equal parts are one.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 import resource
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from hangwatch import wire
 from hangwatch.diagnosis import diagnose
 from hangwatch.records import Divergence, GroupHead, RankEvidence, Snapshot
 from hangwatch.report import files
@@ -33,7 +33,7 @@ def grown(snapshot: Snapshot, culprit: int, ranks: int, *, distinct: bool = Fals
     innocent = [each for each in snapshot.ranks if each.rank != culprit]
     models = [guilty if rank == culprit else innocent[rank % len(innocent)] for rank in members]
     copies = tuple(
-        _as_rank(_copy(model) if distinct else model, rank, ranks, members)
+        _as_rank(_received(model) if distinct else model, rank, ranks, members)
         for rank, model in zip(members, models, strict=True)
     )
     return replace(
@@ -52,9 +52,9 @@ def grown(snapshot: Snapshot, culprit: int, ranks: int, *, distinct: bool = Fals
     )
 
 
-def _copy(evidence: RankEvidence) -> RankEvidence:
-    copied: RankEvidence = pickle.loads(pickle.dumps(evidence))  # noqa: S301  (our own, of a moment ago)
-    return copied
+def _received(evidence: RankEvidence) -> RankEvidence:
+    """Evidence as it comes from a node: through JSON."""
+    return wire.loads(RankEvidence, wire.dumps(evidence))
 
 
 def _as_rank(own: RankEvidence, rank: int, ranks: int, members: tuple[int, ...]) -> RankEvidence:
