@@ -50,8 +50,40 @@ def collective_mismatch(case: Case) -> Finding | None:
     for group, seq in _meetings(case):
         calls = {rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None}
         if len(differing(calls)) > 1:
-            return _mismatch(case, group, seq, calls)
+            return _crossed_threads(case, group, seq, calls) or _mismatch(case, group, seq, calls)
     return None
+
+
+def _crossed_threads(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding | None:
+    """The calls that met come from different threads, and on each rank both of these threads use the group."""
+    threads = {call.thread_name for call in calls.values() if call.thread_name}
+    users = {rank: _threads_of(case, rank, group) for rank in calls}
+    if len(threads) < 2 or not all(threads <= names for names in users.values()):
+        return None
+    met = [
+        f"{case.name([rank])} calls {shape(call)} in thread {call.thread_name!r}{words.at(_where(case, rank, calls))}"
+        for rank, call in list(calls.items())[:4]
+    ]
+    ended = any(case.ranks[rank].dead or case.ranks[rank].raised for rank in calls if rank in case.ranks)
+    return Finding(
+        "concurrent-collectives",
+        Certainty.LIKELY,
+        f"Threads {words.listed(sorted(map(repr, threads)))} of each rank use one process group at the same time, and"
+        f" their calls met in another order on each: {words.listed(met)}.",
+        culprits=tuple(case.ranks[rank].culprit(_where(case, rank, calls)) for rank in calls if rank in case.ranks),
+        victims=(),
+        step=next((case.ranks[rank].step for rank in calls if rank in case.ranks), StepName()),
+        evidence=(
+            f"collective {seq} of group {group.name}: {words.listed(met)}",
+            f"on {case.name(calls)}, threads {words.listed(sorted(map(repr, threads)))} have issued calls in it",
+        ),
+        status=Status.FAILED if ended else None,
+        awaited=tuple(calls),
+    )
+
+
+def _threads_of(case: Case, rank: int, group: Group) -> set[str]:
+    return {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group.name}
 
 
 def _meetings(case: Case) -> Iterator[tuple[Group, int]]:

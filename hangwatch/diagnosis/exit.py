@@ -6,7 +6,7 @@ that stands still is called lingering when its patience has run out.
 
 from __future__ import annotations
 
-from ..records import Certainty, Culprit, Frame, LoaderFacts, Phase, ProcessEvidence, Status, ThreadStack
+from ..records import Certainty, Culprit, Frame, Phase, ProcessEvidence, Status, ThreadStack
 from ..stacks import Doing, Within, name_of, origin, user_frame
 from . import words
 from .case import IDLE_CPU_S, Case, RankView
@@ -272,7 +272,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
     if not left or not staying or len(left) + len(staying) < len(case.ranks):
         return None
-    if not all(_fed_alike(view, case.ranks[rank].loader) for view in left for rank in staying[: words.SHOWN]):
+    if not all(fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
         return None  # the difference began with the data
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
@@ -293,14 +293,15 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     )
 
 
-def _fed_alike(view: RankView, staying: LoaderFacts | None) -> bool:
-    """Who has left drew all of its data, and as much of it in each epoch as who has not.
+def fed_alike(view: RankView, stayer: RankView) -> bool:
+    """Who has left drew all of its data, and as much of it in each epoch as who has not; or made as many steps.
 
     Who ended its program epochs before the others, without a word to the group, has left the loop too early.
     """
-    left = view.loader
+    left, staying = view.loader, stayer.loader
     if left is None or staying is None:
-        return True
+        steps = view.step.step, stayer.step.step
+        return None in steps or steps[0] == steps[1]
     finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
     if left.left or not finished:
         return False

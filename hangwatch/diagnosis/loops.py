@@ -282,10 +282,12 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
 
 def has_left_loop(case: Case, view: RankView) -> bool:
     """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
-    if view.over or view.finished or view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
+    if view.over or view.finished:
         return True
     if view.now.in_loop is not None:
         return not view.now.in_loop
+    if view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
+        return True
     if view.loader is not None or view.rank not in case.blocked:
         return False
     return view.rank != 0 and not Sites(case).regular(view.rank)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
-from ..records import Certainty, Frame, Phase, ProcessFacts, Status
+from ..records import Certainty, ExceptionFacts, Frame, Phase, ProcessFacts, Status
+from ..stacks import user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding
@@ -99,6 +100,8 @@ def ended_by_peers(case: Case) -> Finding | None:
     ended = [view.rank for view in case if view.finished]
     if not dead or not ended or case.blocked:
         return None
+    if all(_destroyed(case.ranks[rank]) for rank in ended):
+        return _destroyed_before(case, ended, dead)
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
@@ -111,6 +114,36 @@ def ended_by_peers(case: Case) -> Finding | None:
         ),
         status=Status.FAILED,
     )
+
+
+def _destroyed(view: RankView) -> bool:
+    """It had destroyed its process groups, and not just ended."""
+    return view.reading is not None and view.reading.progress.calls > 0 and not view.reading.heads
+
+
+def _destroyed_before(case: Case, ended: list[int], failed: list[int]) -> Finding:
+    """The fewer are to blame; of two halves, nobody is: one side left too early or the other called too much."""
+    fewer = min(ended, failed, key=len) if len(ended) != len(failed) else []
+    errors = [(rank, error) for rank in failed if (error := _error(case.ranks[rank])) is not None]
+    where = words.at(user_frame(errors[0][1].frames)) if errors else ""
+    return Finding(
+        "exit-destroy-asymmetric",
+        Certainty.LIKELY,
+        f"{case.name(ended, capital=True)} destroyed {'its' if len(ended) == 1 else 'their'} process group while"
+        f" {case.name(failed)} still used it{where}: {'it' if len(failed) == 1 else 'they'} failed.",
+        culprits=tuple(case.ranks[rank].culprit(_last_place(case.ranks[rank])) for rank in fewer),
+        victims=tuple(failed) if fewer != failed else (),
+        step=case.furthest_step(failed),
+        evidence=(
+            *(f"rank {rank} had destroyed its process groups" for rank in ended[: words.SHOWN]),
+            *(f"rank {rank} failed with {e.type}{words.at(user_frame(e.frames))}" for rank, e in errors[: words.SHOWN]),
+        ),
+        status=Status.FAILED,
+    )
+
+
+def _error(view: RankView) -> ExceptionFacts | None:
+    return view.reading.exception if view.reading is not None else None
 
 
 def is_consequence(view: RankView) -> int:

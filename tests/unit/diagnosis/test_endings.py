@@ -7,8 +7,22 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import ExceptionFacts, Frame, LoaderFacts, Phase, Progress, RankEvidence, StepEntry
-from tests.unit.diagnosis.job import NOW, SCRIPT, TORCH, blamed, gone, judge, told
+from hangwatch.records import Collective, ExceptionFacts, Frame, LoaderFacts, Phase, Progress, RankEvidence, StepEntry
+from tests.unit.diagnosis.job import (
+    IN_BACKWARD,
+    IN_BARRIER,
+    IN_CODE,
+    LIB,
+    NOW,
+    SCRIPT,
+    TORCH,
+    blamed,
+    frames,
+    gone,
+    judge,
+    rank,
+    told,
+)
 
 DDP = f"{TORCH}/nn/parallel/distributed.py"
 CLOSED = "Connection closed by peer [127.0.0.1]:59549"
@@ -112,3 +126,56 @@ def test_a_loop_that_an_error_has_left_is_not_left() -> None:
 def test_a_rank_that_the_launcher_ends_at_its_end_had_ended() -> None:
     judgement = judge(failed(0, (DDP, 1, "forward")), gone(1, -15, Phase.FINALIZING))
     assert told(judgement) == ("undetermined", "undetermined", "failed")
+
+
+# ------------------------------------------------------------------------------------------ destroyed too early
+
+
+def destroyed(number: int, **parts: Any) -> RankEvidence:
+    """It had made calls and has no group any more."""
+    return gone(number, 0, progress=Progress(step=5, calls=60), **parts)
+
+
+@pytest.mark.parametrize(("early", "late", "culprits"), [([1], [0, 2], [1]), ([0, 1], [2], [2]), ([1], [0], [])])
+def test_those_who_failed_after_others_had_destroyed_the_group(
+    early: list[int], late: list[int], culprits: list[int]
+) -> None:
+    size = len(early) + len(late)
+    ranks = [destroyed(n) if n in early else failed(n, (DDP, 1, "barrier")) for n in range(size)]
+    judgement = judge(*ranks, world_size=size)
+    assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
+    assert [who.rank for who in judgement.verdict.culprits] == culprits
+
+
+@pytest.mark.parametrize(("step", "cause"), [(5, "exit-destroy-asymmetric"), (3, "uneven-steps")])
+def test_a_group_ended_by_one_is_the_cause_only_after_as_many_steps(step: int, cause: str) -> None:
+    early = rank(1, IN_CODE, phase=Phase.DESTROYED, progress=Progress(step=step))
+    waiting = rank(0, IN_BARRIER, phase=Phase.STEP, progress=Progress(step=5), issued=4, completed=3)
+    judgement = judge(waiting, early)
+    assert judgement.verdict.cause == cause
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_a_rank_that_waits_for_a_child_in_its_loop_has_not_left_it() -> None:
+    stack = frames((f"{LIB}/subprocess.py", 2004, "_try_wait"), (f"{LIB}/subprocess.py", 1264, "wait"))
+    stuck = rank(1, stack, progress=Progress(step=4), issued=3, completed=3)
+    stuck = replace(stuck, stacks=tuple(replace(each, in_loop=True) for each in stuck.stacks))
+    waiting = rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3)
+    judgement = judge(waiting, stuck)
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+# ------------------------------------------------------------------------------------------ two threads
+
+
+def test_calls_of_two_threads_that_met_are_no_mismatch_of_the_program() -> None:
+    def using(number: int, here: str, there: str, size: int) -> RankEvidence:
+        past = Collective("0", 1, "all_reduce", ((size,),), ("float",), thread_name=there, frames=USER)
+        now = Collective("0", 2, "all_reduce", ((1001 - size,),), ("float",), thread_name=here, frames=USER)
+        entry = gone(number, -6, Phase.STEP, issued=2, completed=1)
+        return replace(entry, collectives=replace(entry.collectives, recent=(past, now)))
+
+    judgement = judge(using(0, "MainThread", "beat", 1000), using(1, "beat", "MainThread", 1))
+    assert told(judgement) == ("concurrent-collectives", "likely", "failed")
+    assert "Threads 'MainThread' and 'beat' of each rank" in judgement.verdict.summary
