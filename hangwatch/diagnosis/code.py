@@ -8,6 +8,7 @@ from . import words
 from .case import IDLE_CPU_S, OLD_WORDS_S, Case, RankView
 from .finding import Finding, Rule
 
+COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
 IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
 
 
@@ -37,11 +38,18 @@ def user_code_blocked(case: Case) -> Finding | None:
 
 
 def _status(case: Case, stuck: list[RankView]) -> Status:
-    """Once patience has run out, only bytes that still move, or a child that computes, count as work."""
+    """Once patience has run out, only bytes that still move, or a child that computes, count as work for ever.
+
+    Who computes in its own code may be slow, and nothing tells that from a loop without an end but far more patience.
+    """
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING
-    alive = any(view.writing or view.evidence.moved or _child_works(view) for view in stuck)
+    alive = any(view.writing or view.evidence.moved or _child_works(view) or _may_be_slow(view) for view in stuck)
     return Status.WAITING if alive else Status.HUNG
+
+
+def _may_be_slow(view: RankView) -> bool:
+    return view.busy and view.evidence.still_s < COMPUTING * view.evidence.patience_s
 
 
 def _child_works(view: RankView) -> bool:

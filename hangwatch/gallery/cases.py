@@ -354,7 +354,6 @@ COLLECTIVES = (
         name="busy-loop",
         cause="user-code-blocked",
         script="user_code_loop.py",
-        status="waiting",
         step=(0, 100),
         where="project",
     ),

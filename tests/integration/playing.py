@@ -71,7 +71,7 @@ def play_command(
 
 def blamed(incident: Incident) -> list[int]:
     """The ranks among the culprits."""
-    return sorted(culprit.rank for culprit in incident.verdict.culprits if culprit.rank is not None)
+    return sorted({culprit.rank for culprit in incident.verdict.culprits if culprit.rank is not None})
 
 
 def assert_not_hung(played: Played) -> None:

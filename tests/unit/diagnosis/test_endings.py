@@ -179,3 +179,17 @@ def test_calls_of_two_threads_that_met_are_no_mismatch_of_the_program() -> None:
     judgement = judge(using(0, "MainThread", "beat", 1000), using(1, "beat", "MainThread", 1))
     assert told(judgement) == ("concurrent-collectives", "likely", "failed")
     assert "Threads 'MainThread' and 'beat' of each rank" in judgement.verdict.summary
+
+
+# ------------------------------------------------------------------------------------------ loops without an end
+
+
+@pytest.mark.parametrize(("still_s", "status"), [(31.0, "waiting"), (149.0, "waiting"), (151.0, "hung")])
+def test_who_computes_in_its_own_code_is_given_far_more_patience(still_s: float, status: str) -> None:
+    busy = rank(
+        1, IN_CODE, progress=Progress(step=5), issued=3, completed=3, facts={"cpu_delta_s": 1.0}, still_s=still_s
+    )
+    waiting = rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=still_s)
+    judgement = judge(waiting, busy)
+    assert told(judgement) == ("user-code-blocked", "likely", status)
+    assert blamed(judgement) == [(1, 101, "rank")]
