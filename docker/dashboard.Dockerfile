@@ -1,5 +1,6 @@
 # The dashboard: small, without a shell's needs, not root. Build it from the repository's root:
 #   docker build --file docker/dashboard.Dockerfile --tag hangwatch-dashboard .
+#   buildah build --format docker --file docker/dashboard.Dockerfile ...     (OCI images have no HEALTHCHECK)
 # Any base with Python 3.11 or newer and its venv will do, e.g. --build-arg BASE=registry.example/python:3.12
 ARG BASE=python:3.12-slim-bookworm
 
