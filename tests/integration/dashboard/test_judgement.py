@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from hangwatch import wire
+from hangwatch.compact import expanded
 from hangwatch.records import (
     Certainty,
     Job,
     Judgement,
+    NodeCapture,
     NodeFacts,
     Phase,
     RankEvidence,
@@ -24,6 +27,8 @@ from hangwatch.records import (
     Verdict,
 )
 from hangwatch_dashboard import captures, live
+from hangwatch_dashboard.clocks import ClockEstimate
+from hangwatch_dashboard.merge import remainder
 from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
 from tests.integration.dashboard.conftest import Judge
 from tests.nodes import Dashboard, FakeNode
@@ -384,3 +389,42 @@ def test_ranks_that_have_ended_meanwhile_are_not_hung(dashboard: Dashboard, pair
         dashboard.post("capture", node.capture(part_of(node), request))
     dashboard.until(lambda: judge.seen and dashboard.job["capture"]["state"] == "done")
     assert dashboard.get("/incidents")["total"] == 0
+
+
+def test_while_answers_come_the_others_are_waited_for(
+    dashboard: Dashboard, pair: Pair, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a node that sends no batches because its evidence is on its way WHEN another has just answered THEN it is
+    waited for; and not any more when answers have stopped coming."""
+    first, _ = pair
+    for node in pair:
+        dashboard.send(node)
+    hang(pair)
+    monkeypatch.setattr(captures, "COMING_S", 120.0)
+    requests = [asked(dashboard, node) for node in pair]
+    monkeypatch.setattr(captures, "SILENT_S", 0.0)
+    dashboard.post("capture", first.capture(part_of(first), requests[0]))
+    judged = len(judge.seen)
+    dashboard.until(lambda: dashboard.job["capture"]["nodes_answered"] == ["node-a"])
+    time.sleep(0.5)  # several looks
+    assert len(judge.seen) == judged
+    monkeypatch.setattr(captures, "COMING_S", 0.0)
+    dashboard.until(lambda: len(judge.seen) > judged)
+    assert [rank.rank for rank in judge.seen[judged].ranks] == [0, 1, 2, 3], "what its batches said is there"
+
+
+def test_what_is_known_of_silent_nodes_grows_with_the_ranks_and_not_with_their_square() -> None:
+    """GIVEN 600 ranks of one group of which nobody has answered THEN its members stand in the evidence once."""
+    now, size = 1000.0, 600
+    job = live.LiveJob("key", "10.0.0.1:29500", now)
+    for number in range(size // 8):
+        node = FakeNode(f"node-{number}", tuple(range(8 * number, 8 * number + 8)), size)
+        batch = node.batch(now)
+        assert batch.hello is not None
+        job.apply(live.LiveNode(node.name, "boot-1", batch, batch.hello, now, ClockEstimate()))
+    rest = wire.loads(NodeCapture, text := captures._rest(job, set(), now))
+    assert len(text) < 2_000_000
+    whole = expanded(rest.snapshot, rest.groups)
+    assert whole == remainder(job, set(), now)
+    assert whole.ranks[599].reading is not None
+    assert whole.ranks[599].reading.heads[0].members == tuple(range(size))
