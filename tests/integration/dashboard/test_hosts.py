@@ -144,3 +144,19 @@ def test_two_hosts_that_share_nothing_judge_alone_and_say_what_they_do_not_know(
         assert found.verdict.certainty != "proven"
         assert found.verdict.culprits == ()
         assert f"Nothing is known of {others}" in lab.said(host)
+
+
+def test_a_rank_that_dies_is_blamed_once_by_hosts_that_share_a_directory(closing: ExitStack, tmp_path: Path) -> None:
+    """GIVEN a job that comes down, so that every host sees ranks fail, THEN the first to die is named, and once."""
+    lab, shared = Lab(closing, tmp_path, 2), tmp_path / "shared"
+    for host in lab.hosts:
+        lab.train(host, "rank_died.py", "--culprit", "3", reports=shared)
+    lab.until(lambda: all("hangwatch: FAILED" in lab.said(host) for host in lab.hosts), 150)
+    (path,) = shared.glob("incident-*.json")
+    found = files.read(path)
+    assert (found.verdict.cause, [(who.rank, who.host) for who in found.verdict.culprits]) == (
+        "rank-died",
+        [(3, "node-b")],
+    )
+    assert [rank.rank for rank in found.ranks] == [0, 1, 2, 3]
+    assert sum("judged by node-" in lab.said(host) for host in lab.hosts) == 1
