@@ -171,6 +171,8 @@ class ProcessFacts:
     environment: dict[str, str] = field(default_factory=dict)  # RANK, WORLD_SIZE, MASTER_*, ... only; redacted
     unreadable: tuple[str, ...] = ()  # facts that could not be had, each with its reason
     io_bytes: int | None = None  # bytes read + written by system calls since its start
+    written_bytes: int | None = None  # of these, the bytes written
+    written_delta_bytes: int | None = None  # written between the two samples, of a rank without what it wrote for us
     unusual_threads: tuple[ThreadFacts, ...] = ()  # threads that are neither sleeping nor running: D, T, t, Z
     waits_for: int | None = None  # the child that its main thread waits for (wait4, waitid); None for any or no child
     sleeps_s: float | None = None  # for how long its main thread will go on sleeping (nanosleep)

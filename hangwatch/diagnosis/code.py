@@ -153,7 +153,8 @@ def silence(view: RankView) -> float:
 
 def holds_lock(view: RankView) -> bool:
     """The main thread owns the interpreter lock at one place, and the ticker has not run for a while."""
-    owner = any(stack.main and stack.owns_gil for stack in view.evidence.stacks)
+    samples = (*view.evidence.stacks, *view.evidence.earlier_stacks)
+    owner = any(stack.main and stack.owns_gil for stack in samples)
     return owner and view.steady and silence(view) > OLD_WORDS_S
 
 
@@ -170,8 +171,10 @@ def slow_checkpoint(case: Case) -> Finding | None:
     bytes_moved = sum(
         other.evidence.process.io_delta_bytes or 0 for other in savers if other.evidence.process is not None
     )
-    moving = any(other.works for other in savers)
-    state = f"still moving data ({bytes_moved >> 20} MiB in the last second)" if moving else "not moving any data"
+    trickle = max(map(_written, savers))
+    moving = any(other.works for other in savers) or trickle > TRICKLE
+    amount = f"{bytes_moved >> 20} MiB" if bytes_moved >> 20 else f"{trickle >> 10} KiB"
+    state = f"still moving data ({amount} in the last second)" if moving else "not moving any data"
     return Finding(
         "slow-checkpoint",
         Certainty.LIKELY,
@@ -190,9 +193,17 @@ def _saving(case: Case, savers: list[RankView]) -> Status:
     """Storage that is slow looks stuck between two writes: only a call that the kernel blocks counts at once."""
     blocked = any(view.evidence.process is not None and view.evidence.process.blocked_on is not None for view in savers)
     much = all(view.evidence.still_s > SAVING_PATIENCE * view.evidence.patience_s for view in savers)
-    if any(view.works for view in savers):
+    if any(view.works or _written(view) > TRICKLE for view in savers):
         return Status.WAITING
     return _status(case, savers) if blocked or much else Status.WAITING
+
+
+TRICKLE = 1024  # bytes between two samples
+
+
+def _written(view: RankView) -> int:
+    process = view.evidence.process
+    return (process.written_delta_bytes or 0) if process is not None else 0
 
 
 SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says

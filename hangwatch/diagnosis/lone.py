@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..records import Certainty, Phase, Status, ThreadStack
-from ..stacks import Within, activity, user_frame
+from ..stacks import POINT_TO_POINT, Within, activity, user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
@@ -36,6 +36,7 @@ def _alone_now(case: Case) -> RankView | None:
         rank
         for rank in ranks
         if crowd[case.blocked[rank].where] == 1
+        and case.blocked[rank].activity.op not in POINT_TO_POINT
         and rank not in short
         and not sites.regular(rank)
         and not sites.shared(rank, _without(ranks, rank))

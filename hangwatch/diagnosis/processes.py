@@ -17,6 +17,7 @@ CONSEQUENCE = re.compile(
     re.IGNORECASE,
 )
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
+FROZEN_S = 3.5
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 
@@ -193,8 +194,13 @@ def rank_frozen(case: Case) -> Finding | None:
         culprits=tuple(view.culprit() for view in frozen),
         step=frozen[0].step,
         evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
-        status=Status.HUNG if stopped else None,
+        status=None if not stopped else Status.HUNG if _for_good(case, frozen) else Status.WAITING,
     )
+
+
+def _for_good(case: Case, frozen: list[RankView]) -> bool:
+    """A debugger, or who looks at a stopped process, lets it go on after a moment."""
+    return any(view.evidence.still_s > FROZEN_S or case.stalled([view.rank]) for view in frozen)
 
 
 def _how_frozen(view: RankView) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .cases import CASES, Case
 
-__all__ = ["CASES", "Case", "cases", "command"]
+__all__ = ["CASES", "Case", "cases", "command", "environment"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -19,6 +19,11 @@ HERE = Path(__file__).resolve().parent
 def cases(cause: str) -> tuple[Case, ...]:
     """All cases of one cause of the catalogue, by its id."""
     return tuple(case for case in CASES if case.cause == cause)
+
+
+def environment(case: Case, folder: Path) -> dict[str, str]:
+    """hangwatch's own settings that a case needs: a rank with a /dev/shm of its own would not find its board there."""
+    return {"HANGWATCH_RUN_DIR": str(folder)} if case.cause == "shared-memory-exhausted" else {}
 
 
 def command(

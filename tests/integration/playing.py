@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hangwatch.commands.trial import Trial
-from hangwatch.gallery import Case, command
+from hangwatch.gallery import Case, command, environment
 from hangwatch.records import Incident, Status
 
 STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
@@ -43,7 +43,8 @@ def play(
 ) -> Played:
     """Run a case until its first incident, its end, or for `seconds`; then end it."""
     words = command(case, ranks=ranks, culprit=culprit, healthy=healthy)
-    return play_command(words, folder, seconds=seconds, options=options, stall_after=stall_after)
+    settings = environment(case, folder / "boards")
+    return play_command(words, folder, seconds=seconds, options=options, stall_after=stall_after, environment=settings)
 
 
 def play_command(

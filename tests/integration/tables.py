@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 
 import pytest
@@ -26,8 +25,6 @@ def prepare(case: Case, monkeypatch: pytest.MonkeyPatch, environment: Mapping[st
         needs.root()
     if "namespaces" in case.needs:
         needs.program("unshare")
-    if case.cause == "shared-memory-exhausted":  # a rank with a /dev/shm of its own would not find its board there
-        monkeypatch.setenv("HANGWATCH_RUN_DIR", tempfile.mkdtemp(prefix="hangwatch-boards-"))
     for name, value in (environment or {}).items():
         monkeypatch.setenv(name, value)
 

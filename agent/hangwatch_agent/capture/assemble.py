@@ -83,6 +83,7 @@ class Seen:
         identity = target.reading.identity
         if facts.state == "X":
             return ProcessFacts(pid, "X", started_at=identity.started_at, command=identity.command)
+        facts = replace(facts, written_delta_bytes=_of_its_own(facts.written_delta_bytes, target))
         return facts if facts.state != "D" else replace(facts, command=identity.command or facts.command)
 
     def _earlier(self, pid: int) -> tuple[ThreadStack, ...]:
@@ -113,3 +114,12 @@ class Seen:
             worker=workers.index(dump) if index is None and dump else index,
             sample=workers.sample(dump) if dump else None,
         )
+
+
+def _of_its_own(written: int | None, target: Target) -> int | None:
+    """What a rank wrote between the samples without its answer to us, which it has written in this time or not yet."""
+    try:
+        answer = target.board_path.with_name(f"collectives-{target.pid}.json").stat().st_size
+    except OSError:
+        return written
+    return written if written is None or written < answer else written - answer

@@ -60,6 +60,7 @@ def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
         environment=second.environment or first.environment,
         cpu_delta_s=_difference(first.cpu_s, second.cpu_s),
         io_delta_bytes=_difference(first.io_bytes, second.io_bytes),
+        written_delta_bytes=_difference(first.written_bytes, second.written_bytes),
     )
 
 
@@ -93,6 +94,7 @@ class _Look:
         pid, proc, stat = self.pid, self.proc, self.stat
         zombie = stat.state in "ZX"
         call = None if zombie else self._try("system call", self._call)
+        io = self._try("io", self._io)
         values = ProcessFacts(
             pid=pid,
             state=stat.state,
@@ -104,7 +106,8 @@ class _Look:
             resident_bytes=stat.resident_bytes,
             children=table.children(pid),
             exit_code=stat.exit_code,
-            io_bytes=self._try("io", self._io),
+            io_bytes=io[0] if io else None,
+            written_bytes=io[1] if io else None,
         )
         if not zombie:  # nothing of the rest is left of a zombie
             values = dataclasses.replace(
@@ -141,9 +144,10 @@ class _Look:
     def _wait_channel(self) -> str:
         return wait_channel(self.folder / "wchan")
 
-    def _io(self) -> int:
+    def _io(self) -> tuple[int, int]:
+        """Bytes read and written, bytes written."""
         lines = dict(line.split(": ") for line in procfs.read_text(self.folder / "io").splitlines())
-        return int(lines["rchar"]) + int(lines["wchar"])
+        return int(lines["rchar"]) + int(lines["wchar"]), int(lines["wchar"])
 
     def _environment(self) -> dict[str, str]:
         return distributed_settings(procfs.environment(self.pid, self.proc))

@@ -85,6 +85,8 @@ export interface ProcessFacts {
   environment: Record<string, string>;
   unreadable: string[];
   io_bytes: number | null;
+  written_bytes: number | null;
+  written_delta_bytes: number | null;
   unusual_threads: ThreadFacts[];
   waits_for: number | null;
   sleeps_s: number | null;

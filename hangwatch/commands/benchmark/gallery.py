@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hangwatch.commands.benchmark.results import Control, Run
 from hangwatch.commands.trial import Trial
-from hangwatch.gallery import Case, command
+from hangwatch.gallery import Case, command, environment
 from hangwatch.records import Certainty, Incident
 from hangwatch.report import files
 
@@ -104,7 +104,8 @@ def _trial(what: Play, folder: Path) -> Trial:
     words = command(what.case, culprit=what.culprit, healthy=what.healthy)
     options = ("--stall-after", str(STALL_AFTER))
     with (folder / "output").open("wb") as output:
-        return Trial(words, folder / "reports", options, output.fileno())
+        settings = {**os.environ, **environment(what.case, folder / "boards")}
+        return Trial(words, folder / "reports", options, output.fileno(), settings)
 
 
 def _sharpened(trial: Trial, first: Incident | None) -> Incident | None:
