@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,17 @@ class Lab:
     def _add_namespace(self, name: str) -> None:
         sh(f"ip netns add {self._namespace(name)}")
         self._closing.callback(sh, f"ip netns del {self._namespace(name)}")
+        self._closing.callback(self._end_whoever_is_left, name)
         self._in(name, "ip link set lo up")
+
+    def _end_whoever_is_left(self, name: str) -> None:
+        """Ranks are in sessions of their own: where their watchdog was killed nobody ends them."""
+        listed = subprocess.run(
+            ["ip", "netns", "pids", self._namespace(name)], stdout=subprocess.PIPE, text=True, check=False
+        )
+        for pid in map(int, listed.stdout.split()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _in(self, name: str, command: str) -> None:
         sh(f"ip netns exec {self._namespace(name)} {command}")
