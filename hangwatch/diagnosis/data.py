@@ -260,9 +260,17 @@ def loader_worker_frozen(case: Case) -> Finding | None:
         victims=_victims(case, ranks),
         step=each.view.step,
         evidence=tuple(sentence for each, worker in found[: words.SHOWN] for sentence in each.evidence(worker)),
-        status=Status.HUNG if stopped else None,
+        status=None if not stopped else Status.HUNG if _for_good(case, found) else Status.WAITING,
         awaited=tuple(ranks),
     )
+
+
+FROZEN_S = 4.5  # who stops a worker to look at it may let it go on after a moment
+
+
+def _for_good(case: Case, found: list[tuple[Feeding, Worker]]) -> bool:
+    views = [each.view for each, _ in found]
+    return any(view.evidence.still_s > FROZEN_S or case.stalled([view.rank]) for view in views)
 
 
 def loader_fork_deadlock(case: Case) -> Finding | None:

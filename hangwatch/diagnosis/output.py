@@ -60,8 +60,13 @@ def _writers(view: RankView) -> list[_Writer]:
     return [
         _Writer(view, facts, facts.blocked_on, where)
         for facts, where in found
-        if facts.blocked_on is not None and _is_output(facts) and not (facts.io_delta_bytes or 0)
+        if facts.blocked_on is not None and _is_output(facts) and not _writes(facts)
     ]
+
+
+def _writes(facts: ProcessFacts) -> bool:
+    written = facts.io_delta_bytes if facts.written_delta_bytes is None else facts.written_delta_bytes
+    return bool(written)
 
 
 def _is_output(facts: ProcessFacts) -> bool:

@@ -37,12 +37,6 @@ def off_the_master(culprit: int, ranks: int) -> tuple[int, ...]:
     return (culprit,) if ranks > 2 else (1,)
 
 
-def stage_and_next(culprit: int, ranks: int) -> tuple[int, ...]:
-    """The chosen stage of a pipeline and its successor, or the last two."""
-    first = min(culprit, ranks - 2)
-    return (first, first + 1)
-
-
 def last(culprit: int, ranks: int) -> tuple[int, ...]:
     """The rank with the highest number."""
     return (ranks - 1,)
@@ -555,7 +549,6 @@ COLLECTIVES = (
         script="pipeline_recv.py",
         ranks=3,
         culprit=0,
-        culprits=stage_and_next,
         step=(0, 30),
         where="forward",
     ),
