@@ -30,6 +30,8 @@ def rank_died(case: Case) -> Finding | None:
     first = _first(dead)
     if first is None or (is_consequence(first) > 1 and any(view.finished for view in case)):
         return None  # nobody died by himself: the peers of one who had ended failed
+    if _all_asked_to_end(case):
+        return None
     after = [view.rank for view in dead if view is not first]
     survivors = [view for view in case if not view.dead and not _failing(view)]
     how = end_of(first.evidence.process)
@@ -93,6 +95,32 @@ def _first(dead: list[RankView]) -> RankView | None:
     if not dead:
         return None
     return min(dead, key=lambda view: (is_consequence(view), death_time(view), view.rank))
+
+
+def _all_asked_to_end(case: Case) -> bool:
+    """Each of several ranks was ended by SIGTERM, and none had met an error: who asked for it is none of them."""
+    ends = [view for view in case if view.dead]
+    return len(ends) == len(case.ranks) > 1 and all(is_consequence(view) == 1 and not view.raised for view in ends)
+
+
+def ended_by_launcher(case: Case) -> Finding | None:
+    """All ranks were ended from outside, and none of them is at fault."""
+    if not _all_asked_to_end(case):
+        return None
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(list(case.ranks), capital=True)} were ended by SIGTERM, as a launcher or a scheduler does it; none"
+        " of them had failed before.",
+        fix="read what the launcher printed last: it lost its rendezvous, another node failed, or somebody ended it",
+        victims=tuple(case.ranks),
+        step=case.furthest_step(list(case.ranks)),
+        evidence=tuple(
+            f"rank {view.rank} (pid {view.pid}) was {end_of(view.evidence.process)}"
+            for view in list(case)[: words.SHOWN]
+        ),
+        status=Status.FAILED,
+    )
 
 
 def ended_by_peers(case: Case) -> Finding | None:
@@ -233,4 +261,4 @@ def _waiting_for(case: Case, culprits: list[int]) -> str:
 
 
 GONE = (rank_died, rank_frozen)
-LAST = (ended_by_peers,)
+LAST = (ended_by_peers, ended_by_launcher)

@@ -48,6 +48,19 @@ def test_a_rank_that_leaves_with_code_0_in_the_middle_has_died(culprit: int) -> 
     assert "left with exit code 0 in the middle of its training" in judgement.verdict.summary
 
 
+def test_ranks_that_were_all_asked_to_end_are_not_at_fault() -> None:
+    judgement = judge(gone(0, -15, Phase.STEP), gone(1, -15, Phase.BACKWARD))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert blamed(judgement) == []
+    assert "All ranks were ended by SIGTERM" in judgement.verdict.summary
+
+
+def test_one_that_was_killed_so_while_the_other_failed_for_it_has_died() -> None:
+    judgement = judge(gone(0, -15, Phase.STEP), failed(1, (DDP, 1, "forward")))
+    assert told(judgement)[0] == "rank-died"
+    assert blamed(judgement) == [(0, 100, "rank")]
+
+
 def test_all_leave_in_the_middle_and_nobody_suffers() -> None:
     assert told(judge(ended(0, Phase.STEP), ended(1, Phase.STEP)))[2] == "waiting"
 
