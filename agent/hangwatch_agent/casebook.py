@@ -38,6 +38,7 @@ class Casebook:
         self._clock = clock
         self._noticed: set[str] = set()
         self._adopted = ""  # the id of an incident that another node keeps
+        self._settled = ""  # the id of an incident whose ranks have been ended
         self._complained = False
 
     def judged(self, judgement: Judgement, snapshot: Snapshot) -> None:
@@ -46,8 +47,12 @@ class Casebook:
             return
         if self.open is None:
             self._open(judgement, snapshot)
-        elif _better(judgement, self.open) and not _poorer(snapshot, self.open):
+        elif self.open.id != self._settled and _better(judgement, self.open) and not _poorer(snapshot, self.open):
             self._sharpen(self.open, judgement, snapshot)
+
+    def settle(self) -> None:
+        """The open incident is not judged again: its ranks are about to be ended, and that is not what had hung."""
+        self._settled = self.open.id if self.open is not None else ""
 
     def adopt(self, found: Incident, path: str, node: str) -> bool:
         """Take over an incident that another node has judged with the evidence of all, and will keep.
@@ -142,6 +147,9 @@ def _better(judgement: Judgement, known: Incident) -> bool:
     A failed job is looked at again while its ranks go down; only a surer verdict may rewrite what the first look saw,
     because the first look had more of them alive.
     """
+    if judgement.status is Status.FAILED and known.status is not Status.FAILED:
+        # Somebody has ended the ranks that hung: how they died is not why they hung.
+        return known.verdict.certainty is Certainty.UNDETERMINED and _surer(judgement.verdict, known.verdict)
     return _surer(judgement.verdict, known.verdict)
 
 

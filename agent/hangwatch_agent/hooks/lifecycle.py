@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from hangwatch_agent import board as b
@@ -16,6 +18,8 @@ from hangwatch_agent.patch import Patches
 
 LONGEST_MESSAGE = 2000
 MOST_THREADS = 256
+# Where multiprocessing and torch's spawn catch the error that ends a child: function, folder and file.
+_CHILDS_LAST = {("_bootstrap", "multiprocessing", "process.py"), ("_wrap", "multiprocessing", "spawn.py")}
 # Exceptions that are handled as a matter of course, and say nothing while somebody waits.
 ORDINARY = (StopIteration, StopAsyncIteration, GeneratorExit)
 
@@ -33,10 +37,11 @@ class LifecycleHook:
         context.met = self._met
         self._becoming_rank = becoming_rank
         self._patches = Patches()
-        self._installed = False
+        self._installed = self._listening = False
         self._at_end: Any = None
 
     def install(self) -> None:
+        self._listen()
         if self._installed:
             return
         self._installed = True
@@ -47,10 +52,18 @@ class LifecycleHook:
             self._at_end = self._main_done
             register(self._at_end)
 
+    def _listen(self) -> None:
+        """Hear what multiprocessing says of errors; a rank has the module as soon as it has torch."""
+        module = sys.modules.get("traceback")
+        if module is not None and not self._listening:
+            self._listening = True
+            for name in ("print_exc", "format_exc"):
+                self._patches.put(module, name, self._put_in_words(getattr(module, name)))
+
     def remove(self) -> None:
         if not self._installed:
             return
-        self._installed = False
+        self._installed = self._listening = False
         self._patches.remove()
         atexit.unregister(self._atexit)
         callbacks = getattr(threading, "_threading_atexits", None)
@@ -89,6 +102,22 @@ class LifecycleHook:
             original(args)
 
         return excepthook
+
+    def _put_in_words(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A child of multiprocessing asks no excepthook: it puts what ends it in words, and then it ends."""
+
+        @functools.wraps(original)
+        def words(*args: Any, **kwargs: Any) -> Any:
+            try:
+                error = sys.exc_info()[1]
+                if error is not None and self._context.board.real and _ends_child(sys._getframe(1)):
+                    self.record(error, "MainThread", fatal=True)
+                    self._context.steps.phase(b.FAILED)
+            except Exception as failure:
+                self._context.guard.swallow(failure)
+            return original(*args, **kwargs)
+
+        return words
 
     def record(self, error: BaseException, thread: str, *, fatal: bool) -> None:
         """Put an exception on the board. Of one that was raised from another, the frames are those of the last."""
@@ -144,6 +173,11 @@ class LifecycleHook:
                 self._context.steps.phase(phase)
         except Exception as error:
             self._context.guard.swallow(error)
+
+
+def _ends_child(caller: FrameType) -> bool:
+    code = caller.f_code
+    return (code.co_name, *code.co_filename.replace("\\", "/").split("/")[-2:]) in _CHILDS_LAST
 
 
 def without_us(error: BaseException) -> None:

@@ -4,6 +4,8 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hangwatch.records import (
     Certainty,
     Culprit,
@@ -64,6 +66,27 @@ def test_a_surer_verdict_replaces_the_first_in_the_same_file(tmp_path: Path) -> 
     assert book.open is not None
     assert book.open.verdict.certainty is Certainty.LIKELY
     assert stream.getvalue().count("hangwatch: HUNG") == 2
+
+
+@pytest.mark.parametrize("certainty", [Certainty.LIKELY, Certainty.UNDETERMINED])
+def test_how_ranks_that_hung_were_ended_is_not_why_they_hung(tmp_path: Path, certainty: Certainty) -> None:
+    book, _ = casebook(tmp_path)
+    book.judged(judgement(certainty), SNAPSHOT)
+    book.judged(judgement(Certainty.PROVEN, Status.FAILED, "rank-died"), SNAPSHOT)
+    assert book.open is not None
+    assert book.open.verdict.cause == ("uneven-steps" if certainty is Certainty.LIKELY else "rank-died")
+
+
+def test_an_incident_whose_ranks_we_end_is_settled(tmp_path: Path) -> None:
+    book, _ = casebook(tmp_path)
+    book.judged(judgement(Certainty.UNDETERMINED, cause="undetermined"), SNAPSHOT)
+    book.settle()
+    book.judged(judgement(Certainty.PROVEN, Status.FAILED, "rank-died"), SNAPSHOT)
+    assert book.open is not None
+    assert book.open.verdict.cause == "undetermined"
+    book.file_away()
+    book.judged(judgement(), SNAPSHOT)
+    assert book.open.verdict.cause == "uneven-steps"
 
 
 def test_the_same_verdict_is_not_repeated(tmp_path: Path) -> None:

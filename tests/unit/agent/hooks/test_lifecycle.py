@@ -60,6 +60,42 @@ def test_an_exception_of_a_thread_is_not_fatal(watched: Watched, hook: Lifecycle
     assert len(seen) == 1
 
 
+def child(code: str, file: str, function: str) -> None:
+    """Runs `code` as the function of that name in that file."""
+    source = f"def {function}():\n    import traceback\n    {code}\n"
+    scope: dict[str, object] = {}
+    exec(compile(source, file, "exec"), scope)  # noqa: S102
+    scope[function]()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [("/usr/lib/python3.11/multiprocessing/process.py", "_bootstrap"), ("/x/torch/multiprocessing/spawn.py", "_wrap")],
+)
+@pytest.mark.parametrize("words", ["format_exc", "print_exc"])
+def test_the_error_that_ends_a_child_of_multiprocessing(
+    watched: Watched, hook: LifecycleHook, capsys: pytest.CaptureFixture[str], file: str, function: str, words: str
+) -> None:
+    try:
+        raised_within = raised(KeyError("image"))
+        raise raised_within
+    except KeyError:
+        child(f"traceback.{words}()", file, function)
+    exception = watched.reading.exception
+    assert exception is not None
+    assert (exception.type, exception.fatal, exception.frames[0].function) == ("KeyError", True, "raised")
+    assert watched.reading.phase is Phase.FAILED
+    assert ("KeyError" in capsys.readouterr().err) == (words == "print_exc")
+
+
+def test_an_error_that_the_program_prints_itself_is_not_its_end(watched: Watched, hook: LifecycleHook) -> None:
+    try:
+        raise KeyError("image")
+    except KeyError:
+        child("traceback.format_exc()", "/home/ann/train.py", "_wrap")
+    assert watched.reading.exception is None
+
+
 def test_an_exception_without_a_message_of_its_own(watched: Watched, hook: LifecycleHook) -> None:
     class Mute(Exception):  # noqa: N818
         def __str__(self) -> str:
