@@ -22,10 +22,13 @@ from hangwatch_agent.capture.node import oom_kills
 from hangwatch_agent.capture.outputs import log_files
 from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.consultation import Consultation
+from hangwatch_agent.conversation import Conversation, Link
 from hangwatch_agent.jobname import job_identity
 from hangwatch_agent.neighbours import Neighbours
+from hangwatch_agent.response import Response
 from hangwatch_agent.roster import Standing, one_reader
-from hangwatch_agent.watchdog import Link, Watchdog
+from hangwatch_agent.watchdog import Watchdog
 
 NATIVE_S = 3.0  # for the native frames of all processes together
 
@@ -33,15 +36,19 @@ NATIVE_S = 3.0  # for the native frames of all processes together
 def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) -> Watchdog:
     """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
     casebook = Casebook(settings.report_dir, sys.stderr)
-    made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), casebook, root=root)
-    made.link = _link(settings, job, casebook)
-    if made.link is None:
-        made.neighbours = Neighbours(settings.report_dir, f"{platform.node()}-{os.getpid()}", say=casebook.say)
+    response = Response(casebook)
+    made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), response, root=root)
+    link = _link(settings, job, casebook)
+    if link is not None:
+        made.conversation = Conversation(link)
+    else:
+        neighbours = Neighbours(settings.report_dir, f"{platform.node()}-{os.getpid()}", say=casebook.say)
+        made.consultation = Consultation(neighbours, response)
     made.health = HealthWatch()
     if settings.native_stacks:
-        made.deepen = _with_native_stacks
+        response.deepen = _with_native_stacks
     if settings.on_hang == "abort":
-        made.on_hang = lambda incident: _abort(made, incident)
+        response.on_hang = lambda incident: _abort(made, incident)
     return made
 
 

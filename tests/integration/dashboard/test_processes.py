@@ -194,9 +194,9 @@ def test_a_dashboard_ends_at_once_with_streams_open(closing: ExitStack, database
 
 def test_the_link_is_a_link_of_the_watchdog(tmp_path: Path) -> None:
     """The watchdog's own protocol of a link is what this one is."""
-    from hangwatch_agent import watchdog
+    from hangwatch_agent import conversation
 
-    def takes(link: watchdog.Link) -> None: ...
+    def takes(link: conversation.Link) -> None: ...
 
     link: Link = link_to("http://127.0.0.1:9", tmp_path, "node-a")
     takes(link)

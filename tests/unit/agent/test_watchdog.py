@@ -27,9 +27,12 @@ from hangwatch.records import (
 )
 from hangwatch.report import files
 from hangwatch.settings import Settings
-from hangwatch_agent import neighbours, watchdog
+from hangwatch_agent import conversation, neighbours
 from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.consultation import Consultation
+from hangwatch_agent.conversation import Conversation
 from hangwatch_agent.neighbours import Neighbours
+from hangwatch_agent.response import Response
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.watchdog import Watchdog
 from tests.unit.agent.readings import blocked, standing
@@ -60,19 +63,21 @@ class World:
         self.stream = io.StringIO()
         self.aborted: list[Incident] = []
         self.snapshots: list[Snapshot] = []
-        casebook = Casebook(str(folder), self.stream, clock=lambda: self.now)
+        casebook = Casebook(str(folder), self.stream, clock=self.clock)
         self.watchdog = Watchdog(
             folder,
             Settings(stall_after=20.0),
             JOB,
             self.capture,
-            casebook,
-            clock=lambda: self.now,
+            Response(casebook, on_hang=self.aborted.append),
+            clock=self.clock,
             judge=self.judge,
-            on_hang=self.aborted.append,
         )
         self.roster = FakeRoster()
         self.watchdog.roster = self.roster  # type: ignore[assignment]
+
+    def clock(self) -> float:
+        return self.now
 
     def capture(self, standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
         self.captures += 1
@@ -140,7 +145,7 @@ def test_movement_closes_the_incident_and_patience_grows(world: World) -> None:
     first, second = pair(moved_at=12.0)
     world.look(12.1, first, second)
     assert world.watchdog.casebook.open is None
-    assert world.watchdog.growth == 2.0
+    assert world.watchdog.response.growth == 2.0
     assert "RECOVERED" in world.stream.getvalue()
 
 
@@ -225,7 +230,7 @@ def test_the_dashboard_hears_of_the_ranks_while_evidence_is_taken(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GIVEN a capture and native stacks that take until the dashboard has heard twice, THEN they end."""
-    monkeypatch.setattr(watchdog, "OFFER_EVERY", 0.01)
+    monkeypatch.setattr(conversation, "OFFER_EVERY", 0.01)
     listener = Listener()
     plain = world.watchdog.capture
     heard: list[bool] = []
@@ -238,7 +243,8 @@ def test_the_dashboard_hears_of_the_ranks_while_evidence_is_taken(
         heard.append(listener.wait_for(len(listener.offers) + 2))
         return snapshot
 
-    world.watchdog.link, world.watchdog.capture, world.watchdog.deepen = listener, slow, deepened
+    world.watchdog.conversation = Conversation(listener, world.clock)
+    world.watchdog.capture, world.watchdog.response.deepen = slow, deepened
     world.hangs()
     world.look(11.5, *pair())
     assert heard == [True, True]
@@ -268,9 +274,8 @@ def two_nodes(tmp_path: Path) -> tuple[World, World]:
     worlds = World(tmp_path), World(tmp_path)
     for world, name in zip(worlds, "ab", strict=True):
         world.watchdog.job = Job("torchrun-r17", "job", 2)
-        world.watchdog.neighbours = Neighbours(
-            str(tmp_path), name, say=world.watchdog.casebook.say, judge=world.judge, clock=time.time
-        )
+        others = Neighbours(str(tmp_path), name, say=world.watchdog.casebook.say, judge=world.judge, clock=time.time)
+        world.watchdog.consultation = Consultation(others, world.watchdog.response, world.clock)
     return worlds
 
 
@@ -334,11 +339,11 @@ def test_native_frames_are_only_asked_of_ranks_that_are_here(world: World) -> No
         asked.append(pids)
         return snapshot
 
-    world.watchdog.deepen = deepened
-    world.watchdog.standings = pair()
+    world.watchdog.response.deepen = deepened
     everybody = tuple(RankEvidence(rank, pid=1000 + rank % 2) for rank in range(4))
     verdict = Verdict("rank-frozen", Certainty.PROVEN, ".", culprits=(Culprit(3, 1001),), victims=(0, 1, 2))
-    world.watchdog._act(Judgement(Status.HUNG, Stage.STEP, verdict), Snapshot(JOB, 12.0, everybody))
+    judgement = Judgement(Status.HUNG, Stage.STEP, verdict)
+    world.watchdog.response.act(judgement, Snapshot(JOB, 12.0, everybody), pair())
     assert asked == [[1000]]
     assert world.watchdog.casebook.open is not None
     assert [rank.rank for rank in world.watchdog.casebook.open.ranks] == [0, 1, 2, 3]

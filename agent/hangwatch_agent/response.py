@@ -1,0 +1,93 @@
+"""What follows a judgement on this node: the incident, its native frames, what the user wants done, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from hangwatch.records import Incident, Judgement, RankEvidence, Snapshot, Status
+from hangwatch_agent.casebook import Casebook
+from hangwatch_agent.neighbours import Ruling
+from hangwatch_agent.roster import Standing
+
+GROWTH = 2.0  # of patience after every incident that ended by itself
+MOST_GROWTH = 8.0
+MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
+
+
+@dataclass
+class Response:
+    """Opens incidents and closes them. `growth` is that of patience, after incidents that ended by themselves.
+
+    `on_hang` is called once for every incident that opens, `deepen` adds native frames of some pids to a snapshot.
+    """
+
+    casebook: Casebook
+    on_hang: Callable[[Incident], None] = lambda incident: None
+    deepen: Callable[[Snapshot, Sequence[int]], Snapshot] = lambda snapshot, pids: snapshot
+
+    def __post_init__(self) -> None:
+        self.growth = 1.0
+        self._moved_at_opening: dict[int, float] = {}
+
+    def act(
+        self,
+        judgement: Judgement,
+        snapshot: Snapshot,
+        standings: Sequence[Standing],
+        judged: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take the judgement into the casebook, call `judged`, and do what an incident that opens asks for."""
+        before = self.casebook.open
+        self.casebook.judged(judgement, snapshot)
+        judged()
+        opened = self.casebook.open
+        if opened is not None and before is None:
+            self._moved_at_opening = {each.pid: each.moved_at for each in standings}
+            self.casebook.enrich(judgement, self._deepened(opened, snapshot, standings))
+            self.on_hang(opened)
+        if judgement.status is Status.WAITING and any(rank.stalled for rank in snapshot.ranks):
+            self.casebook.say_once("waiting", f"hangwatch: waiting: {judgement.verdict.summary}")
+
+    def adopt(self, ruling: Ruling, standings: Sequence[Standing]) -> None:
+        """Take over what another node has judged."""
+        before = self.casebook.open
+        if self.casebook.adopt(ruling.incident, ruling.path, ruling.node) and before is None:
+            self._moved_at_opening = {each.pid: each.moved_at for each in standings}
+            self.on_hang(ruling.incident)
+
+    def close_if_moving(self, standings: Sequence[Standing]) -> None:
+        """A hang is over when somebody who stood still then has moved since, and nobody has gone."""
+        opened, then = self.casebook.open, self._moved_at_opening
+        if opened is None:
+            return
+        living = {each.pid for each in standings if each.alive}
+        if living and living.isdisjoint(then):
+            self.casebook.file_away()  # a launcher has restarted the job: what comes now is another story
+        if opened.status not in (Status.HUNG, Status.LINGERING):
+            return
+        moved = [each for each in standings if each.moved_at > then.get(each.pid, each.moved_at)]
+        whole = all(each.alive and not _failing(each) for each in standings)
+        if self.casebook.open and moved and whole:
+            self.growth = min(self.growth * GROWTH, MOST_GROWTH)
+            self.casebook.moved_on()
+
+    def _deepened(self, opened: Incident, snapshot: Snapshot, standings: Sequence[Standing]) -> Snapshot:
+        """The snapshot with native frames of those ranks that are here: on another node their pids mean others."""
+        here = {each.rank for each in standings}
+        own = tuple(rank for rank in snapshot.ranks if rank.rank in here)
+        found = self.deepen(replace(snapshot, ranks=own), _worth_native(opened, own))
+        others = (rank for rank in snapshot.ranks if rank.rank not in here)
+        return replace(found, ranks=tuple(sorted((*found.ranks, *others), key=lambda rank: rank.rank)))
+
+
+def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
+    """The pids whose native frames say more: the culprits, and one of those who wait for them."""
+    here = {None, *(rank.rank for rank in ranks)}
+    pids = [who.pid for who in opened.verdict.culprits if who.pid is not None and who.rank in here]
+    waiting = [rank.pid for rank in ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
+    return [*pids[:MOST_NATIVE], *waiting[:1]]
+
+
+def _failing(standing: Standing) -> bool:
+    return standing.reading.exception is not None and standing.reading.exception.fatal
