@@ -12,7 +12,7 @@ from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .lone import rank_zero_only
-from .loops import early_exit, uneven_steps
+from .loops import early_exit, uneven_steps, uneven_validation
 from .processes import CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
 from .steps import skipped_collective
 
@@ -25,7 +25,8 @@ def ended_crosswise(case: Case) -> Finding | None:
     ended = [view for view in case if (view.dead and not view.finished) or view.raised]
     if not ended or not all(_ended_in_collectives(view) for view in ended):
         return None
-    rules: tuple[Rule, ...] = (uneven_steps, early_exit, rank_zero_only, skipped_collective, against_all_habit)
+    parted: tuple[Rule, ...] = (uneven_steps, early_exit, rank_zero_only, skipped_collective, against_all_habit)
+    rules: tuple[Rule, ...] = (uneven_validation, *parted)
     found = next((found for rule in rules if (found := rule(case)) is not None and found.culprits), None)
     if found is None:
         return None

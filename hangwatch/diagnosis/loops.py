@@ -165,6 +165,44 @@ def _evidence(case: Case, uneven: Uneven) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def uneven_validation(case: Case) -> Finding | None:
+    """Ranks ran out of another loader than the training one, in whose loop all the others still are."""
+    for index in sorted({loader.index for view in case for loader in _others(view)}):
+        loaders = {view.rank: each for view in case for each in _others(view) if each.index == index}
+        epoch = max((loader.epoch for loader in loaders.values()), default=-1)
+        drawn = {rank: counts for rank, each in loaders.items() if (counts := _drawn_in(each, case.ranks[rank], epoch))}
+        short = tuple(sorted(rank for rank, entry in drawn.items() if entry.exhausted))
+        longer = [entry for entry in drawn.values() if not entry.ended]
+        if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
+            uneven = Uneven(epoch, drawn, short)
+            if uneven.fewest < min(entry.count for entry in longer) and (case.blocked or case.came_down):
+                return _of_validation(case, uneven, loaders[short[0]])
+    return None
+
+
+def _others(view: RankView) -> tuple[LoaderFacts, ...]:
+    return tuple(each for each in (view.reading.loaders if view.reading is not None else ()) if not each.training)
+
+
+def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
+    return drawn_by_epoch(loader, came_down=view.raised or (view.dead and not view.finished)).get(epoch)
+
+
+def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
+    one, last = len(uneven.short) == 1, case.furthest_step(uneven.short)
+    return Finding(
+        "uneven-steps",
+        case.certainty(),
+        f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
+        f" {'it' if one else 'they'} drew {words.plural(uneven.fewest, 'batch')} there, and the others"
+        f" {uneven.most} so far.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in uneven.short),
+        step=last,
+        evidence=_evidence(case, uneven),
+        awaited=uneven.short,
+    )
+
+
 def early_exit(case: Case) -> Finding | None:
     """A rank left a loop whose data was not exhausted, while others went on in it."""
     uneven = first_uneven(case)
@@ -304,5 +342,5 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     return bool(others) and all(mine.where in loop.outer for loop in others)
 
 
-DRY: tuple[Rule, ...] = (dried_up,)
+DRY: tuple[Rule, ...] = (uneven_validation, dried_up)
 RULES: tuple[Rule, ...] = (uneven_steps, early_exit, stopped_after_epoch)

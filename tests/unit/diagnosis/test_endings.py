@@ -206,3 +206,27 @@ def test_who_computes_in_its_own_code_is_given_far_more_patience(still_s: float,
     judgement = judge(waiting, busy)
     assert told(judgement) == ("user-code-blocked", "likely", status)
     assert blamed(judgement) == [(1, 101, "rank")]
+
+
+# ------------------------------------------------------------------------------------------ validation
+
+
+def validating(number: int, drawn: int, stack: tuple[Frame, ...], *, exhausted: bool) -> RankEvidence:
+    training = LoaderFacts(0, 40, epoch=0, drawn=40, exhausted=True)
+    where = Frame(SCRIPT, 17, "main")
+    held = LoaderFacts(1, 10, epoch=0, drawn=drawn, exhausted=exhausted, training=False, where=where)
+    return rank(number, stack, loaders=(training, held), issued=60 - exhausted, completed=59 - exhausted)
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_with_less_data_to_validate(culprit: int) -> None:
+    ranks = [validating(n, 8 if n == culprit else 9, IN_BARRIER, exhausted=n == culprit) for n in range(2)]
+    judgement = judge(*ranks)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert [who.rank for who in judgement.verdict.culprits] == [culprit]
+    assert "in the loop at train.py:17: it drew 8 batches there, and the others 9 so far" in judgement.verdict.summary
+
+
+def test_a_rank_that_validates_alone_ran_out_of_nothing() -> None:
+    alone = validating(0, 8, IN_BARRIER, exhausted=True)
+    assert judge(alone, rank(1, IN_BACKWARD, issued=60, completed=59)).verdict.cause != "uneven-steps"
