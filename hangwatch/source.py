@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
+from .frames import name_of, origin
 from .guard_source import guard_around
 from .loop_source import loop_around
 from .records import ThreadStack
-from .stacks import name_of, origin
 
 
 def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> ThreadStack:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..activity import Doing
 from ..records import Alternative, Certainty
-from ..stacks import Doing
 from . import words
 from .case import Case
 from .causes import cause

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..activity import Doing
+from ..frames import name_of
 from ..records import Launched, Phase, ProcessEvidence, ThreadStack
-from ..stacks import Doing, activity, name_of
+from ..stacks import activity
 from .case import Case, RankView
 
 # What a rank can have been in without ever having been a member; it goes on to its end from there.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
+from ..activity import POINT_TO_POINT, Activity, Doing
 from ..divergence import first_divergence, unfinished
 from ..ledger import Group, Ledger, family
 from ..records import (
@@ -20,7 +21,6 @@ from ..records import (
     StepName,
     Wait,
 )
-from ..stacks import POINT_TO_POINT, Activity, Doing
 from ..waitgraph import Need, WaitGraph
 from . import words
 from .view import IDLE_CPU_S, OLD_WORDS_S, OVER, RankView

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..activity import Doing, Within
 from ..records import Certainty, Status
-from ..stacks import Doing, Within
 from . import words
 from .case import IDLE_CPU_S, OLD_WORDS_S, Case, RankView
 from .finding import Finding, Rule

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..activity import POINT_TO_POINT, Activity
+from ..frames import user_frame
 from ..ledger import Group, family
 from ..records import Certainty, Collective, Frame, Status, StepName
-from ..stacks import POINT_TO_POINT, Activity, user_frame
 from . import words
 from .case import Blocked, Case, RankView, what
 from .finding import Finding, Rule

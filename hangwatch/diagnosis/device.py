@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..activity import Doing
 from ..records import Certainty, GpuFacts, NodeFacts, Status
-from ..stacks import Doing
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule

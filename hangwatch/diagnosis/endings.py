@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+from ..frames import origin
 from ..ledger import Step
 from ..records import Certainty, Status, StepName
-from ..stacks import origin
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule

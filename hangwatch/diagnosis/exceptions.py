@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..frames import origin, user_frame
 from ..records import Certainty, ExceptionFacts, Status
-from ..stacks import origin, user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule

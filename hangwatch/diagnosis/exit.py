@@ -6,8 +6,9 @@ that stands still is called lingering when its patience has run out.
 
 from __future__ import annotations
 
+from ..activity import Doing, Within
+from ..frames import name_of, origin, user_frame
 from ..records import Certainty, Culprit, Frame, Phase, ProcessEvidence, Status, ThreadStack
-from ..stacks import Doing, Within, name_of, origin, user_frame
 from . import words
 from .case import IDLE_CPU_S, Case, RankView
 from .feeding import QUIET_IO

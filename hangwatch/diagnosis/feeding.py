@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..activity import Doing
+from ..frames import name_of, origin, user_frame
 from ..records import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts, ThreadStack
-from ..stacks import Doing, activity, name_of, origin, user_frame
+from ..stacks import activity
 from . import words
 from .case import RankView
 

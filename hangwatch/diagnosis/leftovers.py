@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..activity import Doing
+from ..frames import user_frame
 from ..records import Certainty, Culprit, Frame, Pipe, ProcessEvidence, Status
-from ..stacks import Doing, activity, user_frame
+from ..stacks import activity
 from . import words
 from .arrivals import main_stack
 from .case import IDLE_CPU_S, Case, RankView

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..activity import Doing
 from ..records import Certainty, Culprit, LockFile, Stage, Status
-from ..stacks import Doing
 from . import words
 from .case import Case, RankView
 from .finding import Finding

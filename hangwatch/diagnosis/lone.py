@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ..activity import POINT_TO_POINT, Within
+from ..frames import user_frame
 from ..records import Certainty, Phase, Status, ThreadStack
-from ..stacks import POINT_TO_POINT, Within, activity, user_frame
+from ..stacks import activity
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule

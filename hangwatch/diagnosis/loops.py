@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..activity import Doing
 from ..ledger import Step
 from ..records import LoaderFacts, StepName
-from ..stacks import Doing
 from . import words
 from .case import Case, RankView, once
 from .finding import Finding, Rule

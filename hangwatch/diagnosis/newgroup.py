@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..activity import Doing
 from ..records import Certainty, Frame, GroupMade, Phase, Stage, Status
-from ..stacks import Doing
 from . import words
 from .case import Case, RankView
 from .finding import Finding

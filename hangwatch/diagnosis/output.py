@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..activity import Doing
+from ..frames import user_frame
 from ..records import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status, ThreadStack
-from ..stacks import Doing, activity, user_frame
+from ..stacks import activity
 from . import words
 from .arrivals import main_stack
 from .case import Case, RankView

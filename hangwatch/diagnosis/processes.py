@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
+from ..frames import user_frame
 from ..records import Certainty, ExceptionFacts, Frame, Phase, ProcessFacts, Status
-from ..stacks import user_frame
 from . import words
 from .case import Case, RankView
 from .finding import Finding

@@ -11,9 +11,9 @@ from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
 
+from ..frames import origin, user_frame
 from ..ledger import family
 from ..records import Collective, Frame
-from ..stacks import origin, user_frame
 from .case import Case
 
 ASKED = 64  # so many other ranks are asked where they have been, evenly spread

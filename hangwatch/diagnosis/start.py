@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ..frames import name_of, user_frame
 from ..records import Certainty, Culprit, Launched, ProcessEvidence, ProcessFacts, Stage, Status
-from ..stacks import name_of, user_frame
 from . import words
 from .arrivals import LATE, Arrivals, address, ends_the_others, launcher_of, main_stack, registered
 from .case import IDLE_CPU_S, Case, RankView

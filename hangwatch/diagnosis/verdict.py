@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from ..activity import Doing
 from ..records import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
-from ..stacks import Doing
 from . import words
 from .alternatives import alternatives
 from .case import Blocked, Case

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..activity import Activity, Doing
+from ..frames import stacks_of_trace
 from ..records import Culprit, Frame, LoaderFacts, Phase, RankEvidence, Reading, StepName, ThreadStack
-from ..stacks import Activity, Doing, activity, stacks_of_trace
+from ..stacks import activity
 
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives

@@ -12,7 +12,8 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from hangwatch import stacks, wire
+from hangwatch import wire
+from hangwatch.frames import user_frame
 from hangwatch.records import Collective, Frame, Incident, RankReport
 from hangwatch.report import words
 from hangwatch.report.html import verdict
@@ -77,5 +78,5 @@ def _last(calls: tuple[Collective, ...], most: int) -> tuple[Collective, ...]:
 
 
 def _site(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    own = stacks.user_frame(frames)
+    own = user_frame(frames)
     return (own,) if own else frames[:1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hangwatch import stacks
+from hangwatch.frames import user_frame
 from hangwatch.records import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait
 from hangwatch.report import words
 from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
@@ -112,7 +112,7 @@ def _times(times: StepTimes) -> str:
 
 def own_frame(frames: tuple[Frame, ...]) -> Frame | None:
     """The innermost frame of the user's code or of a package, else the innermost one."""
-    return stacks.user_frame(frames) or next(iter(frames), None)
+    return user_frame(frames) or next(iter(frames), None)
 
 
 def waits(incident: Incident) -> Html:

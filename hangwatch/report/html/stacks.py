@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangwatch import stacks
+from hangwatch.frames import origin
 from hangwatch.records import Frame, Incident, RankReport, StackNode, ThreadStack
 from hangwatch.report import words
 from hangwatch.report.html.markup import Html, details, join, tag
@@ -50,7 +50,7 @@ def _whose(ranks: tuple[int, ...], ended: set[int]) -> str:
 
 
 def _of_user(frame: Frame) -> bool:
-    return not frame.native and stacks.origin(frame.file) == "user"
+    return not frame.native and origin(frame.file) == "user"
 
 
 def _has_own(node: StackNode) -> bool:

@@ -6,9 +6,11 @@ import textwrap
 
 import pytest
 
+from hangwatch.activity import Doing, Within
+from hangwatch.frames import name_of, origin, stacks_of_trace, user_frame
 from hangwatch.records import Frame, ThreadStack
 from hangwatch.source import annotated
-from hangwatch.stacks import Doing, Within, activity, name_of, origin, stacks_of_trace, user_frame
+from hangwatch.stacks import activity
 
 SITE = "/opt/venv/lib/python3.12/site-packages"
 TORCH = f"{SITE}/torch"

@@ -1,4 +1,4 @@
-// Whose code a frame is, as hangwatch/stacks.py sees it: the user's own lines are what a reader looks for.
+// Whose code a frame is, as hangwatch/frames.py sees it: the user's own lines are what a reader looks for.
 
 import type { Frame, RankReport, ThreadStack } from "../records";
 
