@@ -330,8 +330,12 @@ def test_ticks_of_a_loop_of_ones_own(installed: probe.Probe) -> None:
 
 
 def test_what_is_no_model_and_no_loader_is_passed_over(installed: probe.Probe) -> None:
+    first, second = nn.Linear(1, 1), nn.Linear(1, 1)
     installed.add(object(), [iter([1, 2]), 3])
-    installed.add((nn.Linear(1, 1), nn.Linear(1, 1)), [])
+    installed.add((first, second), [])
+    second(first(torch.ones(1, 1)))
+    seen = read(installed)
+    assert (seen.progress.forwards, seen.loaders) == (2, ())
 
 
 def test_the_ticker_keeps_time(installed: probe.Probe) -> None:

@@ -84,9 +84,15 @@ def test_torch_compile_of_a_watched_model_in_one_graph(watched: Watched, hook: F
     assert compiled(torch.ones(1, 1)).shape == (1, 1)
 
 
-def test_what_is_no_module_is_passed_over(hook: ForwardHook) -> None:
-    hook.watch(lambda x: x)
+def test_what_is_no_module_is_passed_over(watched: Watched, hook: ForwardHook) -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    hook.watch(double)
     hook.watch(None)
+    assert double(2) == 4
+    assert not vars(double)
+    assert watched.reading.progress.forwards == 0
 
 
 @pytest.fixture
