@@ -143,6 +143,7 @@ def _abort(made: Watchdog, incident: Incident) -> None:
         return  # it comes down by itself
     culprits = [who.pid for who in incident.verdict.culprits if who.pid is not None]
     made.aborted = True
+    made.casebook.settle()
 
     def end() -> None:
         killed = end_ranks(made.standings, culprits, made.settings.abort_grace)

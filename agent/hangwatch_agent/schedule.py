@@ -16,6 +16,7 @@ from hangwatch_agent.patience import patience
 from hangwatch_agent.roster import Standing
 
 QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
+STOPPED = 2.4  # and after which a process is looked at that is stopped: a debugger lets it go on after a moment
 QUIET = 5.0  # and after which a rank is looked at that may be waiting for something that its board does not show
 LONGEST_PAUSE = 60.0
 MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
@@ -61,7 +62,8 @@ def reasons(
     if nobody_since is not None and not standings and now - nobody_since > settings.start_after:
         found.append(Reason("missing", ("everybody",), urgent=True))
     living = [each for each in standings if each.alive]
-    found += _still(living, now, settings, growth)
+    if not any(each.state in ("T", "t") and now - each.since < STOPPED for each in living):
+        found += _still(living, now, settings, growth)  # else a look would only be in the way of the one that tells
     found += _lingering(standings, living, now, settings)
     return found
 
@@ -109,7 +111,7 @@ def _troubled(standings: Sequence[Standing], now: float) -> list[Reason]:
         unasked = each.reading.phase not in LEAVING or (starting and not each.reading.heads)
         if not each.alive and unasked and not each.reading.detached:
             found.append(Reason("ended", (each.pid,), urgent=True))
-        if each.state in ("T", "t") and now - each.since >= QUICK:
+        if each.state in ("T", "t") and now - each.since >= STOPPED:
             found.append(Reason("stopped", (each.pid, each.since), urgent=True))
     return found
 

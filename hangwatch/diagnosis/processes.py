@@ -17,7 +17,7 @@ CONSEQUENCE = re.compile(
     re.IGNORECASE,
 )
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
-FROZEN_S = 3.5
+FROZEN_S = 3.3  # a look comes 2.4 s after the stop, and takes a second and more
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 
