@@ -120,7 +120,7 @@ def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Findin
     when = f" {found.when}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
-        case.certainty() if found is not None and found.sure else Certainty.LIKELY,
+        case.certainty() if _sure(lone, found, len(others)) else Certainty.LIKELY,
         f"{words.ranks([lone.rank], capital=True)} {does} {call or 'a collective'}{when},"
         f" which the other ranks never call{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
@@ -137,6 +137,11 @@ def _call_name(case: Case, view: RankView) -> str:
         return "the model's forward, with its broadcast of buffers"
     blocked = case.blocked.get(view.rank)
     return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
+
+
+def _sure(lone: RankView, found: Parting | None, others: int) -> bool:
+    """Most ranks say so by their counts, or, where all stand, by their places and the source by its rank check."""
+    return found.sure if found is not None else lone.now.guard == "rank" and others > 1
 
 
 def aborted_alone(case: Case) -> Finding | None:

@@ -140,9 +140,10 @@ def _skipped_by_site(case: Case) -> Finding | None:
     skipped, reached = order
     ahead = tuple(sorted(rank for rank, place in places.items() if place == reached))
     first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
+    outvoted = 2 * len(ahead) < len(places) == len(case.ranks)
     return Finding(
         "skipped-collective",
-        Certainty.LIKELY,
+        case.certainty() if outvoted else Certainty.LIKELY,
         f"{case.name(ahead, capital=True)} skipped {skipped[0] or 'a call'} ({first}) in"
         f" {words.step(case.ranks[ahead[0]].step) or 'this step'} and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",

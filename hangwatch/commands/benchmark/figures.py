@@ -22,7 +22,7 @@ from hangwatch.records import Certainty, Incident
 Part = Callable[[], list[Figure]]
 
 SAMPLES = 5  # of what a process can be measured for only once
-PROVABLE = ("uneven-steps", "rank-frozen", "skipped-gather", "lone-validation-barrier", "group-order")
+PROVABLE = ("uneven-steps", "rank-frozen", "skipped-gather", "lone-validation-barrier", "skipped-backward-nan")
 RANKS = 4
 LONGEST = 120.0  # seconds for one verdict
 LARGE, LARGEST = 1024, 16384
