@@ -104,8 +104,11 @@ def _dashboard(*, wanted: bool) -> Iterator[str]:
         return
     port = _free_port()
     words = [sys.executable, "-m", "hangwatch", "dashboard", "--port", str(port)]
-    with tempfile.TemporaryFile() as log:  # its log is not what the demo is about
-        service = subprocess.Popen(words, stdout=log, stderr=log)
+    with (
+        tempfile.TemporaryDirectory(prefix="hangwatch-demo-") as folder,  # a user's own dashboard is not for demos
+        tempfile.TemporaryFile() as log,  # and its log is not what the demo is about
+    ):
+        service = subprocess.Popen([*words, "--database", f"sqlite:///{folder}/demo.db"], stdout=log, stderr=log)
         try:
             yield f"http://127.0.0.1:{port}" if _answers(service, port, log) else ""
         finally:
