@@ -77,7 +77,7 @@ def _decoder(kind: Any) -> Decoder:
     if origin is tuple:
         return _sequence(_decoder(arguments[0]), shared=_repeats(arguments[0]))
     if origin is dict:
-        return _mapping(arguments[0], _decoder(arguments[1]))
+        return _mapping(arguments[0], _decoder(arguments[1]), shared=arguments[1] is int)
     if dataclasses.is_dataclass(kind):
         return _record(typing.cast(type, kind))
     if issubclass(kind, StrEnum):
@@ -108,12 +108,15 @@ def _sequence(inner: Decoder, shared: bool) -> Decoder:
     return read
 
 
-def _mapping(key_kind: type, inner: Decoder) -> Decoder:
+def _mapping(key_kind: type, inner: Decoder, shared: bool) -> Decoder:
+    keep: Callable[[Any], Any] = functools.lru_cache(maxsize=8192)(dict)
+
     def read(data: Any, path: str, lenient: bool) -> Any:
         if not isinstance(data, dict):
             raise _wrong(path, "an object", data)
         try:
-            return {key_kind(key): inner(item, f"{path}.{key}", lenient) for key, item in data.items()}
+            found = {key_kind(key): inner(item, f"{path}.{key}", lenient) for key, item in data.items()}
+            return keep(tuple(found.items())) if shared else found
         except ValueError as error:
             if isinstance(error, WireError):
                 raise

@@ -14,7 +14,7 @@ from hangwatch_agent import board
 from hangwatch_agent.groups import Group
 from hangwatch_agent.recorder import Recorder, collective
 
-LAST = 200  # of each group; those that are not completed always come along
+LAST = 128  # of each group; those that are not completed always come along
 NOT_RECORDED = ("send", "recv", "monitored_barrier")
 
 
