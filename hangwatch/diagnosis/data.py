@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from ..frames import name_of, origin
 from ..records import Certainty, Culprit, NodeFacts, Stage, Status
 from . import words
 from .arrivals import ends_the_others
@@ -24,6 +25,9 @@ NO_SHARED_MEMORY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 NO_DESCRIPTORS = re.compile(r"too many open files|received \d+ items of ancdata|EMFILE|errno: ?24\b", re.IGNORECASE)
+# What a rank meets when a worker is gone in the middle of handing over a batch, and where.
+BROKEN_OFF = frozenset({"ConnectionResetError", "EOFError", "BrokenPipeError", "ConnectionRefusedError"})
+TAKING_OVER = frozenset({"_try_get_data", "rebuild_storage_fd"})
 SAME_MOMENT_S = 0.05
 NOTICED_S = 3.0  # until then gloo's ranks have noticed that a peer is gone, and fail too
 LOW_LIMIT = 4096  # of open files: with many workers and many tensors to a batch that is not much
@@ -105,6 +109,10 @@ def loader_worker_died(case: Case) -> Finding | None:
         pids = [int(pid) for pid in re.findall(r"\d+", match[1])]
         how = f"killed by signal {match[2].strip()}" if match[2] else "it exited unexpectedly"
         return _died(case, view, pids, how, [f"rank {view.rank} raised: {_first_line(_error(view))}"])
+    broken = next((view for view in case if _broke_off(view)), None)
+    if broken is not None:
+        said = f"rank {broken.rank} raised: {_first_line(_error(broken))}, while it took a batch over from a worker"
+        return _died(case, broken, [], "it ended while it handed a batch over", [said])
     for each in _feedings(case):
         if each.dead:
             how = each.dead[0].ended
@@ -113,19 +121,28 @@ def loader_worker_died(case: Case) -> Finding | None:
     return None
 
 
+def _broke_off(view: RankView) -> bool:
+    """Its error says that the other end is gone, and that end is a loader worker."""
+    error = view.reading.exception if view.reading is not None else None
+    if error is None or error.type not in BROKEN_OFF or not _error(view):
+        return False
+    functions = {name_of(frame.function) for frame in error.frames if origin(frame.file) == "torch"}
+    return bool(functions & TAKING_OVER)
+
+
 def _died(case: Case, view: RankView, pids: list[int], how: str, evidence: list[str]) -> Finding:
     waiting = [rank for rank in case.blocked if rank != view.rank]
     kills = sum(node.oom_kills or 0 for node in case.snapshot.nodes)
     memory = ", out of memory" if kills and "kill" in how.lower() else ""
     if kills:
         evidence = [*evidence, f"{words.plural(kills, 'out-of-memory kill')} in the job's cgroup"]
-    named = words.listed(f"pid {pid}" for pid in pids[: words.SHOWN])
+    named = f" ({words.listed(f'pid {pid}' for pid in pids[: words.SHOWN])})" if pids else ""
     tail = f"; {case.wait_words(waiting)} for rank {view.rank}" if waiting else ""
     return Finding(
         "loader-worker-died",
         _certainty(view) if _error(view) else Certainty.PROVEN,
-        f"A loader worker of rank {view.rank} died ({named}): {how}{memory}{tail}.",
-        culprits=tuple(Culprit(view.rank, pid, view.evidence.host, process="loader-worker") for pid in pids),
+        f"A loader worker of rank {view.rank} died{named}: {how}{memory}{tail}.",
+        culprits=tuple(Culprit(view.rank, pid, view.evidence.host, process="loader-worker") for pid in pids or (None,)),
         victims=(view.rank, *waiting),
         step=view.step,
         evidence=tuple(evidence),

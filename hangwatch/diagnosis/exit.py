@@ -297,12 +297,14 @@ def destroy_asymmetric(case: Case) -> Finding | None:
 def fed_alike(view: RankView, stayer: RankView) -> bool:
     """Who has left drew all of its data, and as much of it in each epoch as who has not; or made as many steps.
 
+    Without a loader and with fewer steps it may have left early, if the loop of who stays has a way out.
+
     Who ended its program epochs before the others, without a word to the group, has left the loop too early.
     """
     left, staying = view.loader, stayer.loader
     if left is None or staying is None:
-        steps = view.step.step, stayer.step.step
-        return None in steps or steps[0] == steps[1]
+        steps, loop = (view.step.step, stayer.step.step), stayer.now.loop
+        return None in steps or steps[0] == steps[1] or loop is None or not (loop.leaves or loop.skips)
     finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
     if left.left or not finished:
         return False

@@ -19,6 +19,8 @@ from hangwatch_agent.hooks.loader_facts import LoaderSlot, Pass, dataset_of
 from hangwatch_agent.patch import Patch, Patches
 
 LOADER_MODULE = "torch.utils.data.dataloader"
+SIGNALS_MODULE = "torch.utils.data._utils.signal_handling"
+WORKER_FAILED = "_error_if_any_worker_fails"
 DIGESTED_BATCHES = 16  # of each pass: enough to tell one order from another, and free afterwards
 
 
@@ -58,6 +60,9 @@ class LoaderHook:
         self._patches.put(base, "__next__", self._next(base.__next__))
         if hasattr(base, "_next_index"):
             self._digesting = Patch(base, "_next_index", self._next_index(base._next_index))
+        signals = sys.modules.get(SIGNALS_MODULE)
+        if signals is not None and hasattr(signals, WORKER_FAILED):
+            self._patches.put(signals, WORKER_FAILED, self._worker_failed(getattr(signals, WORKER_FAILED)))
 
     def remove(self) -> None:
         self._patches.remove()
@@ -65,6 +70,22 @@ class LoaderHook:
             self._digesting.remove()
             self._digesting = None
         self._installed = False
+
+    def _worker_failed(self, original: Callable[[], None]) -> Callable[[], None]:
+        """torch's handler of SIGCHLD raises from wherever the rank is at that moment: in no `__next__` of ours."""
+
+        @functools.wraps(original)
+        def check() -> None:
+            try:
+                original()
+            except RuntimeError as error:
+                try:
+                    self._context.met(error)
+                except Exception as failure:
+                    self._context.guard.swallow(failure)
+                raise
+
+        return check
 
     def declare(self, loaders: Iterable[Any]) -> None:
         """`attach` was given these: if there is only one, it is the training loader."""

@@ -6,9 +6,20 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import ExceptionFacts, LoaderFacts, OpenFile, RankEvidence, Stage, StepEntry, ThreadStack
+from hangwatch.records import (
+    ExceptionFacts,
+    Frame,
+    LoaderFacts,
+    OpenFile,
+    Phase,
+    RankEvidence,
+    Stage,
+    StepEntry,
+    ThreadStack,
+)
 from tests.unit.diagnosis.job import (
     _LOOP,
+    CONNECTION,
     FEEDER,
     FETCH,
     FETCHING,
@@ -18,8 +29,10 @@ from tests.unit.diagnosis.job import (
     IN_CODE,
     IN_RESOURCE_SHARER,
     LIB,
+    LOADER,
     NOW,
     SCRIPT,
+    USER,
     blamed,
     feeding,
     frames,
@@ -317,3 +330,17 @@ def test_a_batch_that_was_lost_for_want_of_descriptors() -> None:
 def test_a_batch_that_was_lost_and_nobody_knows_why() -> None:
     judgement = judge(fed(0, worker(0, IDLE, descriptors=18, descriptor_limit=1 << 20)), WAITING)
     assert judgement.verdict.cause == "undetermined"
+
+
+def test_a_worker_that_is_gone_in_the_middle_of_handing_over() -> None:
+    taking = (Frame(CONNECTION, 395, "_recv"), Frame(LOADER, 1291, "_try_get_data"), *USER)
+    error = ExceptionFacts("ConnectionResetError", "[Errno 104] Connection reset by peer", taking, at=NOW - 12)
+    judgement = judge(gone(1, 1, Phase.FAILED, exception=error), feeding(0))
+    assert judgement.verdict.cause == "loader-worker-died"
+    assert blamed(judgement) == [(1, None, "loader-worker")]
+    assert "while it handed a batch over" in judgement.verdict.summary
+
+
+def test_a_peer_that_is_gone_is_no_worker() -> None:
+    error = ExceptionFacts("ConnectionResetError", "[Errno 104] Connection reset by peer", USER, at=NOW - 12)
+    assert judge(gone(1, 1, Phase.FAILED, exception=error), feeding(0)).verdict.cause != "loader-worker-died"

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import Collective, ExceptionFacts, Frame, LoaderFacts, Phase, Progress, RankEvidence, StepEntry
+from hangwatch.records import (
+    Collective,
+    ExceptionFacts,
+    Frame,
+    LoaderFacts,
+    LoopFacts,
+    Phase,
+    Progress,
+    RankEvidence,
+    StepEntry,
+)
 from tests.unit.diagnosis.job import (
     IN_BACKWARD,
     IN_BARRIER,
@@ -160,10 +170,16 @@ def test_those_who_failed_after_others_had_destroyed_the_group(
     assert [who.rank for who in judgement.verdict.culprits] == culprits
 
 
-@pytest.mark.parametrize(("step", "cause"), [(5, "exit-destroy-asymmetric"), (3, "uneven-steps")])
-def test_a_group_ended_by_one_is_the_cause_only_after_as_many_steps(step: int, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "way_out", "cause"),
+    [(5, True, "exit-destroy-asymmetric"), (3, False, "exit-destroy-asymmetric"), (3, True, "early-exit")],
+)
+def test_a_group_ended_by_one_who_may_have_left_the_loop(step: int, way_out: bool, cause: str) -> None:
+    place = Frame(SCRIPT, 40, "main")
+    loop = LoopFacts(place, leaves=(place,) if way_out else ())
     early = rank(1, IN_CODE, phase=Phase.DESTROYED, progress=Progress(step=step))
     waiting = rank(0, IN_BARRIER, phase=Phase.STEP, progress=Progress(step=5), issued=4, completed=3)
+    waiting = replace(waiting, stacks=tuple(replace(each, in_loop=True, loop=loop) for each in waiting.stacks))
     judgement = judge(waiting, early)
     assert judgement.verdict.cause == cause
     assert blamed(judgement) == [(1, 101, "rank")]

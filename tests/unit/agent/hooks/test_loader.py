@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -349,3 +350,23 @@ def test_an_error_is_passed_on_to_who_keeps_errors(watched: Watched, hook: Loade
         list(DataLoader(Numbers(8, broken=3)))
     list(DataLoader(Numbers(2)))
     assert [str(error) for error in met] == ["'no sample 3'"]
+
+
+def test_a_worker_that_fails_while_the_rank_is_elsewhere(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    signal_handling: Any = importlib.import_module("torch.utils.data._utils.signal_handling")
+
+    def fails() -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+
+    met: list[BaseException] = []
+    monkeypatch.setattr(signal_handling, "_error_if_any_worker_fails", fails)
+    watched.context.met = met.append
+    hook = LoaderHook(watched.context)
+    hook.install()
+    try:
+        with pytest.raises(RuntimeError, match="pid 7") as raised:
+            signal_handling._error_if_any_worker_fails()
+    finally:
+        hook.remove()
+    assert met == [raised.value]
+    assert signal_handling._error_if_any_worker_fails is fails
