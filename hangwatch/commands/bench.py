@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds-per-case", type=float, default=90.0, metavar="S", help="the longest wait for a verdict (90)"
     )
     parser.add_argument("--minutes", type=float, metavar="M", help="stop then, and keep what has been measured")
-    parser.add_argument("--json", metavar="FILE", help="also write the results there; other parts in it are kept")
+    parser.add_argument("--json", metavar="FILE", help="also write the results there; what else is in it is kept")
     parser.epilog = "Without --accuracy, --figures and --peers it measures accuracy and figures."
 
 
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         controls=arguments.controls,
         seconds=arguments.seconds_per_case,
         minutes=arguments.minutes,
-        keep=lambda results: dump(results, kept) if kept else None,
+        keep=lambda results: dump(results, kept, arguments.cause) if kept else None,
     )
     results, interrupted = measure.measure(plan)
     table.show(results)

@@ -16,7 +16,7 @@ from hangwatch.gallery import Case, command, environment
 from hangwatch.records import Certainty, Incident
 from hangwatch.report import files
 
-STALL_AFTER = 4.0  # --stall-after, so that causes without proof are told soon as well
+STALL_AFTER = 4.0  # --stall-after, so that causes without proof are told soon as well; look-alikes run as users run
 SHARPENING = 8.0  # seconds that an undetermined verdict is given to become better
 QUIET = 8.0  # seconds beyond patience for which a job that only waits must not be called hung
 
@@ -102,7 +102,7 @@ def control(what: Play, seconds: float) -> Control:
 
 def _trial(what: Play, folder: Path) -> Trial:
     words = command(what.case, culprit=what.culprit, healthy=what.healthy)
-    options = ("--stall-after", str(STALL_AFTER))
+    options = () if what.healthy else ("--stall-after", str(STALL_AFTER))
     with (folder / "output").open("wb") as output:
         settings = {**os.environ, **environment(what.case, folder / "boards")}
         return Trial(words, folder / "reports", options, output.fileno(), settings)

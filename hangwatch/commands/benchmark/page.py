@@ -38,7 +38,8 @@ hangwatch bench --accuracy --peers --figures --json results.json
 
 
 ACCURACY = f"""\
-Patience where nothing can be proven is {STALL_AFTER:g} s (`--stall-after`). "Detected after" is from the last progress
+Patience where nothing can be proven is {STALL_AFTER:g} s (`--stall-after`) for the faults; the healthy look-alikes run
+with the default, as users run their jobs. "Detected after" is from the last progress
 of the job to the verdict. A job that only waits for a slow rank (*waiting*) should get no verdict of a hang, and one
 that deserves a warning (*warned*) should get just that. A *wrong culprit* is a blamed rank that is innocent, even if a
 later version of the verdict took it back.

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -155,21 +155,27 @@ class Results:
     figures: list[Figure] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # case: why it was not played
 
-    def update(self, other: Results) -> None:
-        """Take over the parts that `other` has measured."""
+    def update(self, other: Results, causes: Collection[str] = ()) -> None:
+        """Take over the parts that `other` has measured; with `causes`, only those of the accuracy."""
         self.machines |= other.machines
         if "accuracy" in other.machines:
-            self.runs, self.controls, self.skipped = other.runs, other.controls, other.skipped
+            self.runs = [each for each in self.runs if causes and each.truth not in causes] + other.runs
+            self.controls = [each for each in self.controls if causes and each.truth not in causes] + other.controls
+            self.skipped = (self.skipped if causes else {}) | other.skipped
         if "peers" in other.machines:
             self.peers = other.peers
         if "figures" in other.machines:
             self.figures = other.figures
 
 
-def dump(results: Results, path: Path) -> None:
-    """Write the results to `path`; parts that were not measured this time stay as they stand there."""
+def dump(results: Results, path: Path, causes: Collection[str] = ()) -> None:
+    """Write the results to `path`; what was not measured this time stays as it stands there.
+
+    Args:
+        causes: those that were played; empty for all.
+    """
     kept = load(path) if path.exists() else Results()
-    kept.update(results)
+    kept.update(results, causes)
     document = {"schema": SCHEMA, **asdict(kept)}
     try:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -126,6 +126,22 @@ def test_which_ranks_an_output_points_at(output: str, named: tuple[int, ...]) ->
     assert peers.reading(output)[0] == named
 
 
+def test_only_the_causes_that_were_played_again_are_replaced(tmp_path: Path) -> None:
+    path, machine = tmp_path / "results.json", {"accuracy": Machine.here()}
+    both = [run_of("uneven-steps"), run_of("rank-died")]
+    dump(Results(machine, runs=both, controls=[Control("a", "rank-died", 1.0, alarm="rank-died")]), path)
+    again = replace(run_of("rank-died"), seconds=9.0)
+    dump(Results(machine, runs=[again], controls=[Control("a", "rank-died", 2.0)]), path, ["rank-died"])
+    assert load(path).runs == [both[0], again]
+    assert load(path).controls == [Control("a", "rank-died", 2.0)]
+    dump(Results(machine, runs=[again]), path)
+    assert load(path).runs == [again]
+
+
+def run_of(cause: str) -> Run:
+    return Run(cause, cause, 2, "hung", (1,), "rank")
+
+
 def test_results_survive_being_kept(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     dump(results(), path)
