@@ -48,10 +48,18 @@ def ask(board_path: Path, pid: int, request: Callable[[Path, int], None] | None)
 
 
 def answer(
-    request: Request, reading: Reading, *, rank: int | None = None, sleep: Callable[[float], object] = time.sleep
+    request: Request,
+    reading: Reading,
+    *,
+    rank: int | None = None,
+    stopped: bool = False,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> tuple[Collectives, CaptureNote]:
-    """The rank's answer, which may take until WAIT_S after the question; else what its board says, and why."""
-    failure = request.failure
+    """The rank's answer, which may take until WAIT_S after the question; else what its board says, and why.
+
+    Who is `stopped` is not waited for.
+    """
+    failure = request.failure or ("the rank is stopped" if stopped else "")
     while not failure:
         if (mark := _mark(request.answer_path)) is not None and mark != request.before:
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -75,7 +75,8 @@ class _Capture:
             self.means.sleep(self.means.sample_gap_s)
             readings = {each.pid: self._read_again(each) for each in self.targets}
             second = self._sample(after=first)
-            rings = {each.pid: self._ring(each, readings[each.pid], asked) for each in self.targets}
+            stopped = {pid for pid, facts in second.facts.items() if facts.state in ("T", "t")}
+            rings = {each.pid: self._ring(each, readings[each.pid], asked, stopped) for each in self.targets}
             facts, notes = node.result()
         self.notes.extend(notes)
         self._note_stacks(second)
@@ -108,10 +109,12 @@ class _Capture:
     def _ask(self, target: Target) -> collectives.Request:
         return collectives.ask(target.board_path, target.pid, self.means.request_collectives)
 
-    def _ring(self, target: Target, reading: Reading, asked: Mapping[int, collectives.Request]) -> Collectives:
+    def _ring(
+        self, target: Target, reading: Reading, asked: Mapping[int, collectives.Request], stopped: Collection[int]
+    ) -> Collectives:
         if target.pid not in asked:
             return collectives.left_behind(target.board_path, target.pid, reading)
-        found, note = collectives.answer(asked[target.pid], reading, rank=target.rank)
+        found, note = collectives.answer(asked[target.pid], reading, rank=target.rank, stopped=target.pid in stopped)
         self.notes.append(note)
         return found
 

@@ -73,6 +73,16 @@ def test_hostile_answers(tmp_path: Path, text: str) -> None:
     assert failure == "" or failure.startswith("the answer cannot be read")
 
 
+def test_a_rank_that_is_stopped_is_not_waited_for(tmp_path: Path) -> None:
+    def never(seconds: float) -> None:
+        raise AssertionError("it waited")
+
+    asked = collectives.ask(tmp_path / "rank-0.board", 7, lambda board, pid: None)
+    found, note = collectives.answer(asked, BOARD, rank=0, stopped=True, sleep=never)
+    assert (found.source, found.recent) == ("board", (CALL,))
+    assert note.detail.startswith("the rank is stopped; taken from the board")
+
+
 def test_a_rank_that_cannot_be_asked_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collectives, "WAIT_S", 60.0)
 
