@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ Script = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Script]:
-    """Starts a Python script, waits until it has printed `ready`, and ends it after the test with its group.
+    """Starts a Python script, waits until it has printed `ready` and come to rest; ends it after the test with its group.
 
     `prefix` is a program that becomes the interpreter, such as `setpriv`.
     """
@@ -36,6 +37,7 @@ def script(tmp_path: Path) -> Iterator[Script]:
         started.append(process)
         if process.stdout is not None:
             assert process.stdout.readline().strip() == "ready"
+            _comes_to_rest(process.pid)
         return process
 
     yield start
@@ -45,3 +47,21 @@ def script(tmp_path: Path) -> Iterator[Script]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _comes_to_rest(pid: int, patience_s: float = 1.0) -> None:
+    """Wait until the process sleeps and has not moved for three looks: between `ready` and the next line it is nowhere.
+
+    A script that computes for ever never rests: it is left to it after `patience_s` seconds.
+    """
+    deadline = time.monotonic() + patience_s
+    before, calm = "", 0
+    while calm < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+        now = "\n".join(
+            line
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+            if line.startswith(("State:", "Threads:", "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"))
+        )
+        calm = calm + 1 if now == before and "State:\tR" not in now else 0
+        before = now

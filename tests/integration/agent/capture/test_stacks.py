@@ -47,7 +47,6 @@ REGISTERED = """
 
 def test_every_thread_with_its_frames(script: Script) -> None:
     process = script(WAITS)
-    time.sleep(0.1)
     taken = dump(process.pid)
     assert taken.failure == ""
     main, logger = taken.stacks
@@ -83,7 +82,6 @@ def test_nobody_pauses_itself() -> None:
 
 def test_native_frames_stand_among_the_others(script: Script) -> None:
     process = script(WAITS)
-    time.sleep(0.1)
     taken = dump_native(process.pid)
     assert taken.failure == ""
     main = taken.stacks[0]
