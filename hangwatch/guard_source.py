@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Literal
 
 from .loop_source import holds, innermost_loop, scope_of, within
@@ -73,6 +74,7 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield part.value  # os.environ["RANK"]
 
 
+@lru_cache(maxsize=64)
 def _derived(tree: ast.Module) -> frozenset[str]:
     """Names that some assignment of the module makes from a comparison with the rank."""
     found: set[str] = set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from .records import Frame, LoopFacts
 
@@ -53,10 +54,16 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
 def scope_of(tree: ast.Module, line: int) -> ast.AST:
     """The innermost function that holds `line`, else the module."""
     found: ast.AST = tree
-    for node in ast.walk(tree):
-        if isinstance(node, _Function) and holds(node.body, line):
-            found = node  # walk goes from the outside to the inside
+    for function in _functions(tree):
+        if holds(function.body, line):
+            found = function
     return found
+
+
+@lru_cache(maxsize=64)
+def _functions(tree: ast.Module) -> tuple[_Function, ...]:
+    """All functions of a module, outer ones before inner ones. Remembered: a walk takes 30 ms in 6,000 lines."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, _Function))
 
 
 def holds(body: Sequence[ast.stmt], line: int) -> bool:

@@ -1,8 +1,9 @@
 """`--on-hang abort`: end the ranks of a hung job so that its launcher sees a failure and can restart it.
 
 Only after the report is safe, only processes of the job, and the ranks before anybody else: a launcher that is killed
-first leaves orphans. Stopped processes are continued, for a stopped process does not hear SIGTERM. Who has not gone
-after the grace is killed.
+first leaves orphans. What the ranks have started goes with them, for a loader worker that spins outlives its rank and
+holds its memory. Stopped processes are continued, for a stopped process does not hear SIGTERM. Who has not gone after
+the grace is killed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,28 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from hangwatch_agent.capture.procfs import Table
 from hangwatch_agent.roster import Standing, process_state, start_ticks
+
+
+class _Process(NamedTuple):
+    """A process, and its start in clock ticks since boot: never a stranger who was given the pid since."""
+
+    pid: int
+    ticks: int
+
+    @property
+    def lives(self) -> bool:
+        return process_state(self.pid, self.ticks) not in ("X", "Z")
+
+    def send(self, number: signal.Signals) -> None:
+        if self.lives:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, number)
 
 
 def end_ranks(
@@ -25,32 +43,40 @@ def end_ranks(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[int]:
-    """SIGTERM for every living rank, the culprits (pids) first; SIGKILL for who is left after `grace_s` seconds.
+    """SIGTERM for every living rank, the culprits (pids) first, then for what they have started.
 
-    Returns the pids that had to be killed.
+    Who is left after `grace_s` seconds is killed. Returns the pids that had to be.
     """
     blamed = set(culprits)
-    targets = sorted((each for each in standings if each.alive), key=lambda each: each.pid not in blamed)
+    ranks = [_Process(each.pid, start_ticks(each.path)) for each in standings if each.alive]
+    ranks.sort(key=lambda each: each.pid not in blamed)
+    targets = [*ranks, *_below(ranks)]  # read before the first signal: orphans lose the way back to their rank
     for each in targets:
-        _signal(each, signal.SIGTERM)
-        _signal(each, signal.SIGCONT)
+        each.send(signal.SIGTERM)
+        each.send(signal.SIGCONT)
     deadline = clock() + grace_s
-    while clock() < deadline and any(_lives(each) for each in targets):
+    while clock() < deadline and any(each.lives for each in targets):
         sleep(0.1)
-    stubborn = [each for each in targets if _lives(each)]
+    stubborn = [each for each in targets if each.lives]
     for each in stubborn:
-        _signal(each, signal.SIGKILL)
+        each.send(signal.SIGKILL)
     return [each.pid for each in stubborn]
 
 
-def _lives(standing: Standing) -> bool:
-    return process_state(standing.pid, start_ticks(standing.path)) not in ("X", "Z")
+def _below(ranks: Sequence[_Process]) -> Iterator[_Process]:
+    """What the ranks have started and that is no rank, without those that made a session of their own.
 
-
-def _signal(standing: Standing, number: signal.Signals) -> None:
-    if _lives(standing):  # never a stranger who was given the pid since
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(standing.pid, number)
+    Those mean to outlive their parent, such as a logger that still uploads what it has.
+    """
+    table = Table.read()
+    seen = {each.pid for each in ranks}
+    for rank in filter(lambda each: each.lives, ranks):
+        session = table.stats[rank.pid].session if rank.pid in table.stats else None
+        for pid in table.descendants(rank.pid):
+            stat = table.stats.get(pid)
+            if pid not in seen and stat is not None and stat.session == session:
+                seen.add(pid)
+                yield _Process(pid, stat.ticks)
 
 
 def end_below(root: int, grace_s: float) -> None:
@@ -60,16 +86,11 @@ def end_below(root: int, grace_s: float) -> None:
     that none of them starts its ranks anew or fills the terminal with tracebacks about the rest.
     """
     table = Table.read()
-    tree = {pid: table.stats[pid].ticks for pid in table.descendants(root) if pid in table.stats}
-    for pid, ticks in tree.items():
-        _kill(pid, ticks)
+    for pid in table.descendants(root):
+        if pid in table.stats:
+            _Process(pid, table.stats[pid].ticks).send(signal.SIGKILL)
     deadline = time.monotonic() + grace_s
-    while time.monotonic() < deadline and process_state(root, 0) not in ("X", "Z"):
+    top = _Process(root, 0)
+    while time.monotonic() < deadline and top.lives:
         time.sleep(0.05)
-    _kill(root, 0)
-
-
-def _kill(pid: int, ticks: int) -> None:
-    if process_state(pid, ticks) not in ("X", "Z"):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    top.send(signal.SIGKILL)

@@ -147,7 +147,7 @@ def _abort(made: Watchdog, incident: Incident) -> None:
 
     def end() -> None:
         killed = end_ranks(made.standings, culprits, made.settings.abort_grace)
-        stubborn = f"; {len(killed)} of them had to be killed" if killed else ""
+        stubborn = f"; {len(killed)} of their processes had to be killed" if killed else ""
         made.casebook.say(f"hangwatch: ended the ranks, as --on-hang abort asks{stubborn}")
 
     threading.Thread(target=end, name="hangwatch-abort", daemon=True).start()

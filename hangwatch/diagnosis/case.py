@@ -317,6 +317,10 @@ class Case:
         known = [self.ranks[rank].evidence for rank in ranks if rank in self.ranks]
         return bool(known) and all(entry.stalled for entry in known)
 
+    def still(self, ranks: Iterable[int], least_s: float) -> bool:
+        """One of `ranks` has not moved for `least_s` seconds, or its patience has run out."""
+        return any(self.ranks[rank].evidence.still_s > least_s or self.stalled([rank]) for rank in ranks)
+
     def usual_place(self, ranks: Iterable[int]) -> Frame | None:
         """The user's line where most of `ranks` stand."""
         places = Counter(

@@ -10,6 +10,9 @@ from .finding import Finding, Rule
 
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
 IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
+HANDLER_WAITS = frozenset({Doing.CODE, Doing.LOCK, Doing.COLLECTIVE, Doing.JOIN_CHILD, Doing.PIPE, Doing.SOCKET})
+SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
+TRICKLE = 1024  # bytes between two samples
 
 
 def user_code_blocked(case: Case) -> Finding | None:
@@ -114,9 +117,6 @@ def signal_handler_deadlock(case: Case) -> Finding | None:
     )
 
 
-HANDLER_WAITS = frozenset({Doing.CODE, Doing.LOCK, Doing.COLLECTIVE, Doing.JOIN_CHILD, Doing.PIPE, Doing.SOCKET})
-
-
 def gil_held(case: Case) -> Finding | None:
     """A rank's main thread is in a C call that owns the interpreter lock, so that not even its ticker runs."""
     # An interpreter that is being taken down runs no other threads either.
@@ -198,15 +198,9 @@ def _saving(case: Case, savers: list[RankView]) -> Status:
     return _status(case, savers) if blocked or much else Status.WAITING
 
 
-TRICKLE = 1024  # bytes between two samples
-
-
 def _written(view: RankView) -> int:
     process = view.evidence.process
     return (process.written_delta_bytes or 0) if process is not None else 0
-
-
-SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
 
 
 def _saves(view: RankView) -> bool:

@@ -34,6 +34,7 @@ LOW_LIMIT = 4096  # of open files: with many workers and many tensors to a batch
 NEAR = 0.95  # of the limit of open descriptors
 SHM_LEFT = 0.02  # share of /dev/shm below which it counts as full
 SHM_LEFT_BYTES = 1 << 20
+FROZEN_S = 4.5  # who stops a worker to look at it may let it go on after a moment
 
 
 # ------------------------------------------------------------------------------------------ what the errors say
@@ -277,17 +278,9 @@ def loader_worker_frozen(case: Case) -> Finding | None:
         victims=_victims(case, ranks),
         step=each.view.step,
         evidence=tuple(sentence for each, worker in found[: words.SHOWN] for sentence in each.evidence(worker)),
-        status=None if not stopped else Status.HUNG if _for_good(case, found) else Status.WAITING,
+        status=None if not stopped else Status.HUNG if case.still(ranks, FROZEN_S) else Status.WAITING,
         awaited=tuple(ranks),
     )
-
-
-FROZEN_S = 4.5  # who stops a worker to look at it may let it go on after a moment
-
-
-def _for_good(case: Case, found: list[tuple[Feeding, Worker]]) -> bool:
-    views = [each.view for each, _ in found]
-    return any(view.evidence.still_s > FROZEN_S or case.stalled([view.rank]) for view in views)
 
 
 def loader_fork_deadlock(case: Case) -> Finding | None:

@@ -273,7 +273,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
     if not left or not staying or len(left) + len(staying) < len(case.ranks):
         return None
-    if not all(fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
+    if not all(_fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
         return None  # the difference began with the data
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
@@ -294,7 +294,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     )
 
 
-def fed_alike(view: RankView, stayer: RankView) -> bool:
+def _fed_alike(view: RankView, stayer: RankView) -> bool:
     """Who has left drew all of its data, and as much of it in each epoch as who has not; or made as many steps.
 
     Without a loader and with fewer steps it may have left early, if the loop of who stays has a way out.

@@ -17,7 +17,7 @@ CONSEQUENCE = re.compile(
     re.IGNORECASE,
 )
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
-FROZEN_S = 3.3  # a look comes 2.4 s after the stop, and takes a second and more
+FROZEN_S = 3.3  # who looks at a stopped process lets it go on after a moment: 2.4 s to our look, and a second for it
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 
@@ -222,13 +222,8 @@ def rank_frozen(case: Case) -> Finding | None:
         culprits=tuple(view.culprit() for view in frozen),
         step=frozen[0].step,
         evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
-        status=None if not stopped else Status.HUNG if _for_good(case, frozen) else Status.WAITING,
+        status=None if not stopped else Status.HUNG if case.still(culprits, FROZEN_S) else Status.WAITING,
     )
-
-
-def _for_good(case: Case, frozen: list[RankView]) -> bool:
-    """A debugger, or who looks at a stopped process, lets it go on after a moment."""
-    return any(view.evidence.still_s > FROZEN_S or case.stalled([view.rank]) for view in frozen)
 
 
 def _how_frozen(view: RankView) -> str:

@@ -20,7 +20,7 @@ Script = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def script(tmp_path: Path) -> Iterator[Script]:
-    """Starts a Python script, waits until it has printed `ready` and come to rest; ends it after the test with its group.
+    """Starts a Python script, waits until it has said `ready` and rests, and ends it after the test with its group.
 
     `prefix` is a program that becomes the interpreter, such as `setpriv`.
     """

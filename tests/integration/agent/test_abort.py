@@ -1,0 +1,116 @@
+"""Ends real processes: ranks, stopped ones, deaf ones, and what they have started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangwatch_agent.abort import end_ranks
+from hangwatch_agent.capture.procfs import stat_of
+from hangwatch_agent.roster import Standing
+from tests.unit.agent.readings import standing
+
+OBEYS = "print(0, flush=True); import time; time.sleep(100)"
+DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {OBEYS}"
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, start_new_session={session})
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(100)
+"""
+
+Start = Callable[..., tuple[subprocess.Popen[str], int]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a Python program; gives it with the number that it prints when it is ready."""
+    running: list[subprocess.Popen[str]] = []
+    printed: list[int] = []
+
+    def begin(code: str, *arguments: str) -> tuple[subprocess.Popen[str], int]:
+        command = [sys.executable, "-c", code, *arguments]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert running[-1].stdout is not None
+        printed.append(int(running[-1].stdout.readline()))
+        return running[-1], printed[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.communicate()
+    for pid in filter(None, printed):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def is_there(pid: int) -> bool:
+    found = stat_of(pid)
+    return found is not None and found.state not in "XZ"
+
+
+def gone_soon(pid: int) -> bool:
+    deadline = time.monotonic() + 20
+    while is_there(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_there(pid)
+
+
+def rank_of(process: subprocess.Popen[str], *, ticks: int | None = None) -> Standing:
+    found = stat_of(process.pid)
+    assert found is not None
+    board = Path(f"rank-{process.pid}-{found.ticks if ticks is None else ticks}.board")
+    return replace(standing(pid=process.pid), path=board)
+
+
+def test_ranks_that_obey_are_not_killed(start: Start) -> None:
+    ranks = [start(OBEYS)[0] for _ in range(2)]
+    assert end_ranks([rank_of(each) for each in ranks], [], 20.0) == []
+    assert [each.wait(20) for each in ranks] == [-signal.SIGTERM] * 2
+
+
+def test_a_stopped_rank_is_continued_so_that_it_hears(start: Start) -> None:
+    rank, _ = start(OBEYS)
+    rank.send_signal(signal.SIGSTOP)
+    assert end_ranks([rank_of(rank)], [rank.pid], 20.0) == []
+    assert rank.wait(20) == -signal.SIGTERM
+
+
+def test_who_does_not_obey_is_killed_after_the_grace(start: Start) -> None:
+    deaf, _ = start(DEAF)
+    obeys, _ = start(OBEYS)
+    assert end_ranks([rank_of(deaf), rank_of(obeys)], [], 0.5) == [deaf.pid]
+    assert (deaf.wait(20), obeys.wait(20)) == (-signal.SIGKILL, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize("code", [OBEYS, DEAF])
+def test_what_a_rank_has_started_goes_with_it(start: Start, code: str) -> None:
+    rank, child = start(PARENT.format(session=False), code)
+    killed = end_ranks([rank_of(rank)], [], 2.0)
+    assert killed == ([child] if code == DEAF else [])
+    assert rank.wait(20) == -signal.SIGTERM
+    assert gone_soon(child)
+
+
+def test_a_child_with_a_session_of_its_own_is_left_alone(start: Start) -> None:
+    rank, child = start(PARENT.format(session=True), OBEYS)
+    assert end_ranks([rank_of(rank)], [], 20.0) == []
+    assert rank.wait(20) == -signal.SIGTERM
+    assert is_there(child)
+
+
+def test_a_stranger_who_was_given_the_pid_is_left_alone(start: Start) -> None:
+    stranger, child = start(PARENT.format(session=False), OBEYS)
+    assert end_ranks([rank_of(stranger, ticks=1)], [], 0.3) == []
+    assert stranger.poll() is None
+    assert is_there(child)
