@@ -177,6 +177,7 @@ class ProcessFacts:
     waits_for: int | None = None  # the child that its main thread waits for (wait4, waitid); None for any or no child
     sleeps_s: float | None = None  # for how long its main thread will go on sleeping (nanosleep)
     private_wait: bool = False  # the main thread waits, without a timeout, for what only its own threads can give
+    deadlocked: bool = False  # and so does every other thread of it: nobody is left to give it
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,8 @@ class Worker:
 
     @property
     def alone(self) -> bool:
-        """It waits for what only another thread of its own process could give, and it has no other."""
-        return self.facts.private_wait and self.facts.threads == 1 and self.steady
+        """It waits for what only another thread of its own process could give, and there is none that could."""
+        return self.facts.deadlocked and self.steady
 
     @property
     def waits_for_lock(self) -> bool:
@@ -296,7 +296,12 @@ class Feeding:
         if worker.facts.cpu_delta_s is not None and not worker.frozen:
             yield f"it used {worker.facts.cpu_delta_s:.2f} s of processor time between two samples"
         if worker.alone:
-            yield "it waits for a lock that only another thread of it could let go, and it has no other thread"
+            others = (worker.facts.threads or 1) - 1
+            left = f"its {words.plural(others, 'other thread')} {words.verb(others, 'waits', 'wait')} in the same way"
+            yield (
+                "it waits for a lock that only another thread of it could let go, and"
+                f" {left if others else 'it has no other thread'}"
+            )
         idle = sum(each.idle for each in self.workers)
         if idle:
             others = words.plural(idle, "other worker")

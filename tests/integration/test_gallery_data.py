@@ -17,7 +17,7 @@ EVIDENCE = {
     "worker-on-socket": "on sample 491",
     "worker-on-decoder": "is busy at __iter__",
     "fork-with-lock": "and it has no other thread",
-    "fork-with-openmp": "and it has no other thread",
+    "fork-with-openmp": "that only another thread of it could let go, and",
     "worker-killed": "killed by signal",
     "worker-killed-tolerated": "killed by signal",
     "worker-stopped": "is in state T at __getitem__",

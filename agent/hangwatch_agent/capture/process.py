@@ -31,6 +31,7 @@ SETTING_PREFIXES = (
     "TORCH_GLOO_", "TORCH_DISTRIBUTED_", "TORCH_FR_", "TP_SOCKET_", "HANGWATCH_",
 )  # fmt: skip
 USUAL_STATES = "RSI"
+MOST_THREADS = 128  # that are asked whether all of them wait
 
 
 def process_facts(
@@ -118,6 +119,7 @@ class _Look:
                 waits_for=system_calls.awaited_child(call) if call else None,
                 sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
                 private_wait=call is not None and system_calls.waits_privately(call),
+                deadlocked=call is not None and system_calls.waits_privately(call) and self._all_wait(),
                 descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),
                 descriptor_limit=self._try("descriptor limit", lambda: descriptors.limit(pid, proc)),
                 sockets=self._try("sockets", lambda: sockets.sockets_of(pid, proc, tables=tcp)) or (),
@@ -164,6 +166,15 @@ class _Look:
     def _unusual_threads(self) -> tuple[ThreadFacts, ...]:
         found = (self._thread(thread) for thread in self._try("threads", self._thread_ids) or ())
         return tuple(thread for thread in found if thread and thread.state not in USUAL_STATES)
+
+    def _all_wait(self) -> bool:
+        """Every thread waits, without a timeout, for another thread of this process; one that cannot be asked may not."""
+        try:
+            threads = self._thread_ids()
+            calls = (system_calls.current(self.pid, thread, self.proc) for thread in threads[:MOST_THREADS])
+            return len(threads) <= MOST_THREADS and all(system_calls.waits_privately(call) for call in calls)
+        except (OSError, ValueError):
+            return False
 
     def _thread_ids(self) -> list[int]:
         return sorted(int(path.name) for path in (self.folder / "task").iterdir())

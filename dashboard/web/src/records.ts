@@ -91,6 +91,7 @@ export interface ProcessFacts {
   waits_for: number | null;
   sleeps_s: number | null;
   private_wait: boolean;
+  deadlocked: boolean;
 }
 
 export interface ProcessEvidence {

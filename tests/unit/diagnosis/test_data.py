@@ -130,7 +130,7 @@ def test_only_the_loader_that_is_waited_for_counts() -> None:
 
 
 def forked(index: int, rank: int = 0, **facts: object) -> object:
-    lone = {"private_wait": True, "delivered": False, **facts}
+    lone = {"private_wait": True, "deadlocked": True, "delivered": False, **facts}
     return worker(index, FETCHING, rank=rank, **lone)  # type: ignore[arg-type]
 
 
@@ -141,6 +141,18 @@ def test_all_workers_wait_for_a_lock_and_are_alone() -> None:
     assert "4 loader workers of all ranks wait for a lock" in judgement.verdict.summary
 
 
+def test_threads_of_a_pool_that_all_wait_are_no_help() -> None:
+    """An OpenMP pool may start its threads anew after the fork, and all of them wait at its barrier."""
+    judgement = judge(fed(0, forked(0, threads=4)), WAITING)
+    assert told(judgement) == ("loader-fork-deadlock", "proven", "hung")
+    assert any("and its 3 other threads wait in the same way" in each for each in judgement.verdict.evidence)
+
+
+def test_where_another_thread_does_something_it_is_only_likely() -> None:
+    judgement = judge(fed(0, forked(0, threads=2, deadlocked=False)), WAITING)
+    assert told(judgement) == ("loader-fork-deadlock", "likely", "hung")
+
+
 def test_of_one_rank_its_workers_are_named() -> None:
     judgement = judge(fed(0, forked(0), forked(1)), WAITING)
     assert blamed(judgement) == [(0, 200, "loader-worker"), (0, 201, "loader-worker")]
@@ -148,7 +160,7 @@ def test_of_one_rank_its_workers_are_named() -> None:
 
 def test_a_pool_from_before_the_fork() -> None:
     pool = frames((f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/multiprocessing/pool.py", 768, "wait"), below=FETCHING)
-    judgement = judge(fed(0, worker(0, pool, delivered=False, private_wait=True)), WAITING)
+    judgement = judge(fed(0, worker(0, pool, delivered=False, private_wait=True, deadlocked=True)), WAITING)
     assert told(judgement) == ("loader-fork-deadlock", "proven", "hung")
 
 

@@ -250,9 +250,17 @@ def test_a_private_lock_and_a_shared_one(script: Script) -> None:
     code = "import threading, multiprocessing as mp\nlock = {}.Lock()\nlock.acquire()\n"
     code += "print('ready', flush=True)\nlock.acquire()"
     private, shared = script(code.format("threading")), script(code.format("mp"))
-    assert until(private.pid, lambda facts: facts.private_wait).private_wait
+    assert until(private.pid, lambda facts: facts.deadlocked).private_wait
     facts = until(shared.pid, lambda facts: facts.system_call == "futex")
-    assert (facts.system_call, facts.private_wait) == ("futex", False)
+    assert (facts.system_call, facts.private_wait, facts.deadlocked) == ("futex", False, False)
+
+
+@pytest.mark.parametrize(("other", "deadlocked"), [("lock.acquire", True), ("lambda: time.sleep(100)", False)])
+def test_a_deadlock_takes_all_threads(script: Script, other: str, deadlocked: bool) -> None:
+    code = "import threading, time\nlock = threading.Lock()\nlock.acquire()\n"
+    code += f"threading.Thread(target={other}, daemon=True).start()\nprint('ready', flush=True)\nlock.acquire()"
+    facts = until(script(code).pid, lambda facts: facts.private_wait)
+    assert (facts.threads, facts.private_wait, facts.deadlocked) == (2, True, deadlocked)
 
 
 def test_the_child_that_a_launcher_waits_for(script: Script) -> None:
