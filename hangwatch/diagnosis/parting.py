@@ -53,10 +53,13 @@ class Parting:
 def parting(case: Case) -> Parting | None:
     """Where the ledgers part for the first time, unless the end of a loop explains it."""
     uneven = first_uneven(case)
+    late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
         if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
             continue
-        if not _left_loop(case, divergence):
+        if _counted_late(case, divergence):
+            late.update(divergence.more)
+        elif late.isdisjoint(divergence.counts) and not _left_loop(case, divergence):
             return _judged(case, divergence)
     return None
 
@@ -74,6 +77,32 @@ def _left_loop(case: Case, divergence: Divergence) -> bool:
     longest = [case.ranks[rank] for rank, count in divergence.counts.items() if count == most and rank in case.ranks]
     last = [view for view in longest if view.step.step == divergence.step]
     return bool(last) and len(last) == len(longest) and all(has_left_inner_loop(case, view) for view in last)
+
+
+def _counted_late(case: Case, divergence: Divergence) -> bool:
+    """No call is missing: a step of somebody holds several turns of the loop, for he ended none of them.
+
+    Steps without a DataLoader end in optimizer.step(). Who leaves it out once makes all calls of two turns in one step,
+    and the others make just as many, in two steps.
+    """
+    if divergence.epoch is not None or divergence.short or not divergence.more:
+        return False
+    fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
+    return all(_whole_turns(case, divergence, rank, fewest) for rank in divergence.more)
+
+
+def _whole_turns(case: Case, divergence: Divergence, rank: int, other: int) -> bool:
+    """What `rank` issued is twice (three times...) what `other` did, in several respects or with equal sums."""
+    sites = Sites(case)
+    long, usual = (sites.inside(each, divergence.group, divergence.step) for each in (rank, other))
+    times, rest = divmod(divergence.counts[rank], max(divergence.counts[other], 1))
+    if long is None or usual is None or times < 2 or rest or not usual[0]:
+        return False
+    if long[0] != Counter({place: times * count for place, count in usual[0].items()}):
+        return False
+    group = case.ledger.group(rank, divergence.group)
+    level = group is not None and {group.issued(each) for each in divergence.counts} == {group.issued(rank)}
+    return level or len(usual[0]) > 1
 
 
 def _judged(case: Case, divergence: Divergence) -> Parting:

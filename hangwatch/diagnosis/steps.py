@@ -9,6 +9,7 @@ from ..records import Certainty, Divergence, Frame, StepName
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
+from .overlong import left_out_with_its_step
 from .parting import Left, Parting, counted, parting
 from .sites import ASKED, Site, Sites, site
 
@@ -84,7 +85,7 @@ def skipped_collective(case: Case) -> Finding | None:
     """In one step a rank issued fewer collectives than its peers."""
     found = parting(case)
     if found is None:
-        return _skipped_by_site(case) or _skipped_by_order(case)
+        return left_out_with_its_step(case) or _skipped_by_site(case) or _skipped_by_order(case)
     if not case.blocked and not case.came_down:
         return None
     if found.how is not Left.SKIPPED or not found.who:
@@ -93,7 +94,7 @@ def skipped_collective(case: Case) -> Finding | None:
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than the others ({_difference(found)})"
     return Finding(
         "skipped-collective",
-        case.certainty() if found.sure or found.call else Certainty.LIKELY,
+        case.certainty() if found.sure or _against_habit(found) else Certainty.LIKELY,
         f"{case.name(found.who, capital=True)} {what} {found.when}; since then"
         f" {'its' if one else 'their'} calls meet the wrong partners.",
         culprits=tuple(case.ranks[rank].culprit() for rank in found.who if rank in case.ranks),
@@ -101,6 +102,11 @@ def skipped_collective(case: Case) -> Finding | None:
         evidence=(counted(case, found), *_now(case.ranks.get(found.who[0]))),
         awaited=found.who,
     )
+
+
+def _against_habit(found: Parting) -> bool:
+    """The calls that they left out are known, and they have always made as many before."""
+    return bool(found.call) and set(found.who) <= set(found.divergence.short)
 
 
 def _difference(found: Parting) -> str:
@@ -138,7 +144,7 @@ def _skipped_by_site(case: Case) -> Finding | None:
     if order is None:
         return None
     skipped, reached = order
-    ahead = tuple(sorted(rank for rank, place in places.items() if place == reached))
+    ahead = _who_could(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
     outvoted = 2 * len(ahead) < len(places) == len(case.ranks)
     return Finding(
@@ -152,6 +158,15 @@ def _skipped_by_site(case: Case) -> Finding | None:
         evidence=(f"by the order of all earlier steps, {first} comes before {second} in this one",),
         awaited=ahead,
     )
+
+
+def _who_could(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
+    """Those ahead for whom the ranks at the skipped call wait: others may have met there, in a group of their own."""
+    ahead = {rank for rank, place in places.items() if place == reached}
+    behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
+    absent = {rank for entry in behind if entry.need is not None for rank in entry.need.absent}
+    members = {rank for entry in behind if entry.group is not None for rank in entry.group.members}
+    return tuple(sorted(ahead & absent or ahead & members or ahead))
 
 
 def _skipped_by_order(case: Case) -> Finding | None:

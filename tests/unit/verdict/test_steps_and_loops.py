@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.diagnosis import diagnose
-from hangwatch.records import Judgement, Phase, Status
+from hangwatch.records import Certainty, Judgement, Phase, Status
 from tests.unit.simulator import Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 Program = list[Action]
@@ -140,3 +140,41 @@ def test_what_cannot_be_told_is_blamed_on_nobody() -> None:
 
     # THEN the difference is told, and nobody is blamed
     assert blamed(diagnose(world.snapshot())) == []
+
+
+# ------------------------------------------------------------------------------------------ steps that end in optimizer.step()
+
+GRID = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+FORWARD = (Call("all_reduce", line=18, group="tp"), Call("all_reduce", line=19, group="tp"))
+REDUCE = (Call("all_reduce", line=40, group="dp"), Call("all_reduce", line=40, group="dp"))
+
+
+def turns(number: int, overflow: int = -1) -> Program:
+    """A hand-written loop over a grid; on overflow the reduction is left out, and with it the end of the step."""
+    program: Program = [Draw()]
+    for turn in range(number):
+        program += [*FORWARD] if turn == overflow else [*FORWARD, *REDUCE, Draw()]
+    return program
+
+
+@pytest.mark.parametrize("culprit", range(4))
+def test_a_rank_that_left_out_its_step_with_the_calls_is_named_and_not_its_partner(culprit: int) -> None:
+    programs = [[*turns(20, 8 if rank == culprit else -1), *END] for rank in range(4)]
+    judgement = diagnose(World(programs, GRID).run().snapshot())
+    assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [culprit]), judgement.verdict
+    assert judgement.verdict.certainty is Certainty.LIKELY
+    assert judgement.verdict.step.step == 8
+    assert f"Rank {culprit} skipped 2 calls of all_reduce (train.py:40) in step 8" in judgement.verdict.summary
+    assert "step 8 of rank" in judgement.verdict.evidence[0]
+    assert "in group dp it issued 2 in that step, and 2 turns take 4" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize("culprit", range(4))
+def test_of_several_groups_only_the_one_that_did_not_come_to_its_own_is_named(culprit: int) -> None:
+    """The others met at the skipped call in a group of their own, and are ahead with reason."""
+    groups = {"experts": [(0, 2), (1, 3)]}
+    turn: Program = [Draw(), Call("all_to_all", line=13, group="experts"), Call("all_reduce", line=32)]
+    short: Program = [Draw(), Call("all_reduce", line=32)]
+    programs = [[*turn * 9, *(short if rank == culprit else turn), *turn * 5, *END] for rank in range(4)]
+    judgement = diagnose(World(programs, groups).run().snapshot())
+    assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [culprit]), judgement.verdict

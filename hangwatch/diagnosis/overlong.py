@@ -1,0 +1,84 @@
+"""A rank that left out calls together with the end of its step: its step holds two turns of the loop, but not all calls of two.
+
+Without a DataLoader a step ends in optimizer.step(). On an overflow a loop tends to leave out both, the reduction of the
+gradients and that: then the count of steps falls behind, and steps of the same number no longer mean the same turn.
+What a turn holds is known from the rank's own habit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ledger import Step
+from ..records import Certainty, Frame, StepName
+from . import words
+from .case import Case
+from .finding import Finding
+from .sites import Sites
+
+MOST_TURNS = 64  # in one step
+
+
+@dataclass(frozen=True)
+class _Overlong:
+    """A step of `times` turns, as `whole` (a group) says, of which `group` has too few calls."""
+
+    rank: int
+    step: Step
+    times: int
+    whole: str
+    group: str
+    usual: int
+
+
+def left_out_with_its_step(case: Case) -> Finding | None:
+    """One rank, for which others wait in a group, has a step of several turns that lacks calls of that very group."""
+    if any(view.loader is not None for view in case):
+        return None
+    needs = [(entry.group.name, entry.need) for entry in case.blocked.values() if entry.group and entry.need]
+    awaited = {(rank, name) for name, need in needs for rank in need.absent if need is not None}
+    found = [hit for rank, name in sorted(awaited) if (hit := _overlong(case, rank, name)) is not None]
+    if len({hit.rank for hit in found}) != 1:
+        return None
+    hit, view = found[0], case.ranks[found[0].rank]
+    name = StepName(None, None, hit.step.step)
+    made, due = hit.step.counts.get(hit.group, 0), hit.times * hit.usual
+    turns = words.plural(hit.times, "turn")
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"Rank {hit.rank} skipped {_calls(case, hit, due - made)} in {words.step(name)}, and"
+        f" the end of that step with {'it' if due - made == 1 else 'them'}; since then its calls meet the wrong partners.",
+        culprits=(view.culprit(),),
+        step=name,
+        evidence=(
+            f"{words.step(name)} of rank {hit.rank} holds {turns} of its loop:"
+            f" {hit.step.counts[hit.whole]} collectives in group {hit.whole}, {hit.times} times as many as usual",
+            f"in group {hit.group} it issued {made} in that step, and {turns} take {due}",
+        ),
+        awaited=(hit.rank,),
+    )
+
+
+def _calls(case: Case, hit: _Overlong, number: int) -> str:
+    """`4 calls of all_reduce (train.py:40)`, where all calls of that group come from one line."""
+    inside = Sites(case).inside(hit.rank, hit.group, hit.step.step)
+    places = list(inside[0]) if inside is not None else []
+    if len(places) != 1:
+        return f"{words.plural(number, 'collective')} of group {hit.group}"
+    (kind, lines), *_ = places
+    return f"{words.plural(number, 'call')} of {kind or 'a collective'} ({words.place(Frame(*lines[0], ''))})"
+
+
+def _overlong(case: Case, rank: int, group: str) -> _Overlong | None:
+    """The first step of `rank` that holds several turns, and too few collectives of `group`."""
+    usual = {name: case.ledger.usual(rank, name) or 0 for name in {each.name for each in case.ledger.groups_of(rank)}}
+    if not usual.get(group):
+        return None
+    for step in case.ledger.steps(rank):
+        for whole, least in sorted(usual.items()):
+            times, rest = divmod(step.counts.get(whole, 0), max(least, 1))
+            short = step.counts.get(group, 0) < times * usual[group]
+            if whole != group and least and step.complete and not rest and 2 <= times <= MOST_TURNS and short:
+                return _Overlong(rank, step, times, whole, group, usual[group])
+    return None
