@@ -60,7 +60,13 @@ def stacks_of_trace(text: str) -> tuple[ThreadStack, ...]:
         tuple(Frame(file, int(line), function) for file, line, function in _TRACE_LINE.findall(part)) for part in parts
     ]
     return tuple(
-        ThreadStack(index, "MainThread" if index + 1 == len(frames) else "", found, main=index + 1 == len(frames))
+        ThreadStack(
+            index,
+            "MainThread" if index + 1 == len(frames) else "",
+            found,
+            main=index + 1 == len(frames),
+            source="crash",
+        )
         for index, found in enumerate(frames)
     )
 

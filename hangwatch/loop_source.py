@@ -32,7 +32,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
             continue
         inside = [*_own(loop.body, ast.Continue), *_going_on(loop.body)]
-        ends = [*_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
+        ends = [*_by_condition(loop), *_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
         around = [(frame, scope, loop.lineno)] + [(f, scope_of(t, f.line), f.line) for f, t in frames[index + 1 :]]
         outside = [Frame(f.file, line, f.function) for f, s, at in around for line in _swallowing(s, at)]
         return LoopFacts(
@@ -88,6 +88,12 @@ def _loops(scope: ast.AST, line: int) -> list[_Loop]:
     """The loops of a function around `line`, the innermost first."""
     around = [node for node in within(scope) if isinstance(node, _Loop) and holds(node.body, line)]
     return around[::-1]
+
+
+def _by_condition(loop: _Loop) -> Iterator[int]:
+    """The line of a `while` that asks for more than a number: `while step < steps and not self.should_stop`."""
+    if isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant | ast.Compare):
+        yield loop.lineno
 
 
 def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False) -> Iterator[int]:

@@ -21,6 +21,7 @@ from . import (
     processes,
     start,
     steps,
+    threads,
     turns,
 )
 from .case import Case
@@ -34,6 +35,7 @@ ORDER: tuple[Rule, ...] = (
     *start.GONE,
     *data.GONE,
     *collectives.GONE,
+    *threads.GONE,
     *lone.GONE,
     *endings.GONE,
     *exit.GONE,
@@ -43,7 +45,7 @@ ORDER: tuple[Rule, ...] = (
     *data.RULES,
     *exit.RULES,
     *code.SIGNALS,
-    *collectives.FIRST,
+    *threads.FIRST,
     *loops.DRY,
     *steps.RHYTHM,
     *lone.RULES,

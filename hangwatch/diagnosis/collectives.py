@@ -1,20 +1,18 @@
-"""All have come, but they do not fit: different calls under one number, circles over groups, threads and peers."""
+"""All have come, but they do not fit: different calls under one number, circles over groups and peers."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..activity import POINT_TO_POINT, Activity
+from ..activity import POINT_TO_POINT
 from ..frames import user_frame
 from ..ledger import Group, family
 from ..records import Certainty, Collective, Frame, Status, StepName
 from . import words
-from .case import Blocked, Case, RankView, what
+from .case import Blocked, Case, what
 from .finding import Finding, Rule
-from .loops import first_uneven
 from .sites import Sites
 
 # Kinds in which every member must bring the same number of elements.
@@ -231,51 +229,6 @@ def _astray(strays: list[Blocked]) -> tuple[str, ...]:
     return (f"rank {strays[0].rank} alone has left the order of calls that it kept in all earlier steps",)
 
 
-# ------------------------------------------------------------------------------------------ threads
-
-
-def concurrent_collectives(case: Case) -> Finding | None:
-    """Two threads of one rank stand in collectives of the same group."""
-    if first_uneven(case) is not None:
-        return None
-    found = {view.rank: threads for view in case if len(threads := threads_in_one_group(case, view)) > 1}
-    if not found:
-        return None
-    rank, threads = next(iter(found.items()))
-    named = [f"thread {thread.thread!r} in {thread.call or thread.op}{words.at(thread.where)}" for thread in threads]
-    return Finding(
-        "concurrent-collectives",
-        Certainty.LIKELY,
-        f"Two threads of {words.ranks([rank])} are in collectives of one process group, whose order then differs from"
-        f" rank to rank: {words.listed(named)}.",
-        culprits=tuple(case.ranks[each].culprit(_background(threads).where) for each, threads in found.items()),
-        victims=tuple(each for each in case.blocked if each not in found),
-        step=case.ranks[rank].step,
-        evidence=tuple(
-            f"rank {each}: {words.listed([f'{thread.thread} in {thread.call or thread.op}' for thread in threads])}"
-            for each, threads in list(found.items())[: words.SHOWN]
-        ),
-    )
-
-
-def _background(threads: list[Activity]) -> Activity:
-    return next((thread for thread in threads if not thread.main), threads[0])
-
-
-def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
-    """The threads of a rank that stand in collectives of one group; those in groups of their own are left out."""
-    inside = [thread for thread in view.threads if thread.in_collective and thread.op not in POINT_TO_POINT]
-    if len(inside) < 2:
-        return []
-    groups = {call.thread_name: call.group for call in case.ledger.open_calls(view.rank) if call.thread_name}
-    default = {group.name for group, _, _ in case.ledger.outstanding(view.rank)}
-    names = [groups.get(thread.thread, next(iter(default)) if len(default) == 1 else "") for thread in inside]
-    shared = Counter(name for name in names if name)
-    name, times = shared.most_common(1)[0] if shared else ("", 0)
-    return [thread for thread, group in zip(inside, names, strict=True) if group == name] if times > 1 else []
-
-
-FIRST: tuple[Rule, ...] = (concurrent_collectives,)
 RULES: tuple[Rule, ...] = (collective_mismatch, point_to_point_deadlock, group_order_cycle)
 
 

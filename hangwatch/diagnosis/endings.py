@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import replace
 
 from ..frames import origin
@@ -13,11 +12,11 @@ from .case import Case, RankView
 from .finding import Finding, Rule
 from .lone import rank_zero_only
 from .loops import early_exit, uneven_steps, uneven_validation
-from .processes import CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
+from .processes import ABORTS, CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
 from .steps import skipped_collective
+from .turns import fewer_turns
 
 HABIT = 8  # steps that are the same make a habit
-ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})  # what gloo does when the sizes of messages do not fit
 
 
 def ended_crosswise(case: Case) -> Finding | None:
@@ -26,7 +25,7 @@ def ended_crosswise(case: Case) -> Finding | None:
     if not ended or not all(_ended_in_collectives(view) for view in ended):
         return None
     parted: tuple[Rule, ...] = (uneven_steps, early_exit, rank_zero_only, skipped_collective, against_all_habit)
-    rules: tuple[Rule, ...] = (uneven_validation, *parted)
+    rules: tuple[Rule, ...] = (uneven_validation, *parted, fewer_turns)
     found = next((found for rule in rules if (found := rule(case)) is not None and found.culprits), None)
     if found is None:
         return None
@@ -85,7 +84,7 @@ def _ended_in_collectives(view: RankView) -> bool:
             bool(error.frames) and "/distributed/" in error.frames[0].file and origin(error.frames[0].file) == "torch"
         )
         return inside or CONSEQUENCE.search(f"{error.type} {error.message}") is not None
-    code = view.evidence.process.exit_code if view.evidence.process is not None else None
+    code = view.exit_code
     return code in ABORTS or code in ENDED_BY_LAUNCHER
 
 

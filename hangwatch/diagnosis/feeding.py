@@ -304,5 +304,5 @@ class Feeding:
             )
         idle = sum(each.idle for each in self.workers)
         if idle:
-            others = words.plural(idle, "other worker")
-            yield f"{others} of rank {self.view.rank} {words.verb(idle, 'waits', 'wait')} for work"
+            others_idle = words.plural(idle, "other worker")
+            yield f"{others_idle} of rank {self.view.rank} {words.verb(idle, 'waits', 'wait')} for work"

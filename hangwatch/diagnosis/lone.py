@@ -152,8 +152,10 @@ def aborted_alone(case: Case) -> Finding | None:
     view, sites = dead[0], Sites(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
     others = [place for rank in case.ranks for place in sites.before(rank)]
-    if not others or any(lines[0] == mine for _, lines in others):
+    if not others or any(lines[0] == mine for _, lines in others) or _of_every_step(view):
         return None
+    if has_left_inner_loop(case, view):
+        return None  # it came there first, and the others would have come too
     call = view.main.call or view.main.op or "a collective"
     return Finding(
         "rank-zero-only-collective",
@@ -169,6 +171,11 @@ def aborted_alone(case: Case) -> Finding | None:
         ),
         status=Status.FAILED,
     )
+
+
+def _of_every_step(view: RankView) -> bool:
+    """DDP's own collectives, in backward and in forward: no record says where they were called before."""
+    return view.main.op in ("gradients", "buffers") or Within.BUFFERS in view.main.within
 
 
 def evaluated_alone(case: Case) -> Finding | None:

@@ -1,7 +1,7 @@
-"""A rank that left out calls together with the end of its step: its step holds two turns of the loop, but not all calls of two.
+"""A rank that left out calls together with the end of its step: that step holds two turns, but not all calls of two.
 
-Without a DataLoader a step ends in optimizer.step(). On an overflow a loop tends to leave out both, the reduction of the
-gradients and that: then the count of steps falls behind, and steps of the same number no longer mean the same turn.
+Without a DataLoader a step ends in optimizer.step(). On an overflow a loop tends to leave out both that and the
+reduction of the gradients: then the count of steps falls behind, and one number no longer means the same turn.
 What a turn holds is known from the rank's own habit.
 """
 
@@ -36,7 +36,7 @@ def left_out_with_its_step(case: Case) -> Finding | None:
     if any(view.loader is not None for view in case):
         return None
     needs = [(entry.group.name, entry.need) for entry in case.blocked.values() if entry.group and entry.need]
-    awaited = {(rank, name) for name, need in needs for rank in need.absent if need is not None}
+    awaited = {(rank, name) for name, need in needs for rank in need.absent}
     found = [hit for rank, name in sorted(awaited) if (hit := _overlong(case, rank, name)) is not None]
     if len({hit.rank for hit in found}) != 1:
         return None
@@ -48,12 +48,15 @@ def left_out_with_its_step(case: Case) -> Finding | None:
         "skipped-collective",
         Certainty.LIKELY,
         f"Rank {hit.rank} skipped {_calls(case, hit, due - made)} in {words.step(name)}, and"
-        f" the end of that step with {'it' if due - made == 1 else 'them'}; since then its calls meet the wrong partners.",
+        f" the end of that step with {'it' if due - made == 1 else 'them'}; since then its calls meet the wrong"
+        " partners.",
         culprits=(view.culprit(),),
         step=name,
         evidence=(
-            f"{words.step(name)} of rank {hit.rank} holds {turns} of its loop:"
-            f" {hit.step.counts[hit.whole]} collectives in group {hit.whole}, {hit.times} times as many as usual",
+            (
+                f"{words.step(name)} of rank {hit.rank} holds {turns} of its loop:"
+                f" {hit.step.counts[hit.whole]} collectives in group {hit.whole}, {hit.times} times as many as usual"
+            ),
             f"in group {hit.group} it issued {made} in that step, and {turns} take {due}",
         ),
         awaited=(hit.rank,),

@@ -18,6 +18,7 @@ CONSEQUENCE = re.compile(
 )
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 FROZEN_S = 3.3  # who looks at a stopped process lets it go on after a moment: 2.4 s to our look, and a second for it
+ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})  # what gloo does when the sizes of messages do not fit
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 
@@ -177,7 +178,7 @@ def _error(view: RankView) -> ExceptionFacts | None:
 
 def is_consequence(view: RankView) -> int:
     """2: it failed because of another's end; 1: its launcher ended it; 0: neither is known."""
-    code = view.evidence.process.exit_code if view.evidence.process is not None else None
+    code = view.exit_code
     exception = view.reading.exception if view.reading is not None else None
     if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
         return 2

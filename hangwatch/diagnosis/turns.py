@@ -1,4 +1,4 @@
-"""Loops without a DataLoader: ranks that have left the loop after fewer turns than the others.
+"""Ranks that have left the loop after fewer turns than the others, where no DataLoader says why.
 
 The counts say who, not why. What the source of the loop shows (in `hangwatch.loop_source`) tells the likely ways apart.
 """
@@ -11,7 +11,7 @@ from ..records import Certainty, Frame, LoopFacts, Status, StepName
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .loops import has_left_inner_loop, now_at
+from .loops import first_uneven, has_left_inner_loop, now_at
 from .processes import is_consequence
 from .sites import Sites
 
@@ -55,7 +55,7 @@ def fewer_turns(case: Case) -> Finding | None:
 
 def _short(case: Case) -> _Short | None:
     begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
-    if len(begun) < 2 or any(view.loader is not None for view in case):
+    if len(begun) < 2 or first_uneven(case) is not None:
         return None
     most = max(begun.values())
     if case.blocked:
@@ -63,13 +63,18 @@ def _short(case: Case) -> _Short | None:
         waiting = [rank for rank, count in begun.items() if count == most and rank in case.blocked]
         inside = tuple(rank for rank in waiting if rank not in left or any(begun[other] < most for other in left))
     else:
-        left = tuple(rank for rank in begun if case.ranks[rank].finished)
+        left = tuple(rank for rank in begun if case.ranks[rank].finished or _died_behind_it(case.ranks[rank]))
         inside = tuple(rank for rank, count in begun.items() if count == most and is_consequence(case.ranks[rank]) > 1)
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     if any(begun[rank] == most for rank in left) and not _all_regular(case, inside):
         return None  # who stands where nobody ever stood may rather be the one too many
     return _Short(left, inside, begun, _loop(case, inside))
+
+
+def _died_behind_it(view: RankView) -> bool:
+    """Its last stack stands outside of every loop."""
+    return view.dead and view.now.in_loop is False
 
 
 def _all_regular(case: Case, ranks: tuple[int, ...]) -> bool:
@@ -94,6 +99,8 @@ def _how(case: Case, short: _Short) -> tuple[str, str, tuple[tuple[str, str], ..
     loop, who = short.loop, case.name(short.left)
     if loop is not None and loop.leaves:
         return "early-exit", f": {who} may have left it at {_places(loop.leaves)}", ()
+    if any(_has_data_left(case.ranks[rank]) for rank in short.left):
+        return "early-exit", f": the loader of {who} had more batches", ()
     if loop is not None and loop.skips:
         return "skipped-collective", f": {who} may have skipped a step at {_places(loop.skips)}", ()
     if loop is not None and loop.counted and loop.swallows is not None:
@@ -114,6 +121,11 @@ def _how(case: Case, short: _Short) -> tuple[str, str, tuple[tuple[str, str], ..
         "",
         (("early-exit", "whether the loop was left or ran out is not known without a DataLoader"),),
     )
+
+
+def _has_data_left(view: RankView) -> bool:
+    loader = view.loader
+    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
 
 
 def _ways(loop: LoopFacts | None) -> tuple[str, ...]:

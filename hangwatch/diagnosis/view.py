@@ -76,6 +76,11 @@ class RankView:
         return self.evidence.process.state if self.evidence.process is not None else ""
 
     @property
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None where it lives, or nobody told."""
+        return self.evidence.process.exit_code if self.evidence.process is not None else None
+
+    @property
     def dead(self) -> bool:
         return self.state in ("X", "Z")
 
@@ -95,7 +100,7 @@ class RankView:
         A clean exit may end in SIGABRT, in destructors of torch's gloo, or in its launcher's SIGTERM if the others have
         failed meanwhile: that does no harm any more.
         """
-        code = self.evidence.process.exit_code if self.evidence.process is not None else None
+        code = self.exit_code
         exception = self.reading.exception if self.reading is not None else None
         if not self.dead or self.phase is Phase.FAILED or (exception is not None and exception.fatal):
             return False

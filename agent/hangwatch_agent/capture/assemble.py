@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hangwatch.frames import stacks_of_trace
 from hangwatch.records import (
     Collectives,
     LoaderFacts,
@@ -43,13 +44,15 @@ class Seen:
         pid, reading = target.pid, self.readings[target.pid]
         facts, dump = self._facts(pid, target), self.second.dumps.get(pid)
         own = [each for each in self.members if each.rank == rank and each.role != "orphan"]
+        trace = outputs.crash_trace(target.run_dir, pid)
+        found = dump.stacks if dump and dump.stacks else stacks_of_trace(trace) if facts.state in "XZ" else ()
         return RankEvidence(
             rank=rank,
             host=self.node.host,
             pid=pid,
             reading=reading,
             process=facts,
-            stacks=with_source(dump.stacks, self.sources, self.means.proc / str(pid) / "root") if dump else (),
+            stacks=with_source(found, self.sources, self.means.proc / str(pid) / "root"),
             earlier_stacks=self._earlier(pid),
             collectives=self.rings[pid],
             workers=self._workers(target, own, reading.loaders),
@@ -57,7 +60,7 @@ class Seen:
             gpu=bound_gpu(pid, reading.identity.local_rank, reading.identity.environment, self.node.gpus),
             moved=self.means.moved(target.reading, reading),
             last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.means.proc),
-            crash_trace=outputs.crash_trace(target.run_dir, pid),
+            crash_trace=trace,
             lock_files=locks.lock_files(
                 facts, dump, run_dir=target.run_dir, proc=self.means.proc, clock=self.means.clock
             ),

@@ -210,6 +210,31 @@ def test_calls_of_two_threads_that_met_are_no_mismatch_of_the_program() -> None:
     assert "Threads 'MainThread' and 'beat' of each rank" in judgement.verdict.summary
 
 
+TWO_THREADS = f"""Fatal Python error: Aborted
+Thread 0x2 (most recent call first):
+  File "{TORCH}/distributed/distributed_c10d.py", line 3252 in all_reduce
+  File "/home/ann/train.py", line 17 in save
+
+Current thread 0x1 (most recent call first):
+  File "{TORCH}/autograd/graph.py", line 979 in _engine_run_backward
+  File "{TORCH}/_tensor.py", line 600 in backward
+  File "/home/ann/train.py", line 30 in main
+"""
+
+
+def test_a_rank_that_was_aborted_in_two_threads_of_one_group() -> None:
+    """The background's all_reduce met another rank's gradients; what is left of the rank is its crash trace."""
+    ring = (Collective("0", 9, "all_reduce", thread_name="ckpt", frames=USER),)
+    entry = gone(0, -6, Phase.BACKWARD, issued=9, completed=8)
+    assert entry.reading is not None
+    entry = replace(entry, crash_trace=TWO_THREADS, reading=replace(entry.reading, calls=ring))
+    judgement = judge(entry, gone(1, -15, Phase.FINALIZING, issued=8, completed=8))
+    assert told(judgement) == ("concurrent-collectives", "likely", "failed")
+    assert blamed(judgement) == [(0, 100, "rank")]
+    assert "thread 'ckpt' in all_reduce (train.py:17)" in judgement.verdict.summary
+    assert "thread 'MainThread' in" in judgement.verdict.summary
+
+
 # ------------------------------------------------------------------------------------------ loops without an end
 
 

@@ -145,6 +145,42 @@ def test_two_threads_in_one_group_are_named() -> None:
     assert "'reporter'" in verdict.summary
 
 
+GRADIENTS, SAVE = Call(via="gradients", line=12), Call(line=20, size=1)
+
+
+def saving_in_background(*programs: Program) -> Snapshot:
+    """The calls of line 20 are those of a thread `ckpt`, and DDP's own are not recorded one by one."""
+
+    def change(entry: RankEvidence) -> RankEvidence:
+        calls = entry.collectives.recent
+        ring = tuple(replace(call, thread_name="ckpt") for call in calls if call.frames[0].line == 20)
+        assert entry.reading is not None
+        collectives = replace(entry.collectives, recent=(), open_calls=(), source="board")
+        return replace(entry, reading=replace(entry.reading, calls=ring), collectives=collectives)
+
+    snapshot = world(*programs)
+    return replace(snapshot, ranks=tuple(map(change, snapshot.ranks)))
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_background_thread_that_comes_late_on_one_rank_crosses_with_the_training(late: int) -> None:
+    usual: Program = [Draw(), GRADIENTS, SAVE, Draw(), GRADIENTS] * 4
+    other: Program = [*usual[:15], Draw(), GRADIENTS, Draw(), GRADIENTS, SAVE]
+    judgement = diagnose(saving_in_background(*(other if rank == late else usual for rank in range(3))))
+    assert judgement.verdict.cause == "concurrent-collectives"
+    assert sorted(blamed(judgement), key=str) == [0, 1, 2]
+    assert "in thread 'ckpt'" in judgement.verdict.evidence[0]
+    assert f"and not on rank {late}" in judgement.verdict.evidence[0]
+
+
+def test_a_background_thread_of_one_mind_is_not_blamed_for_what_the_training_skipped() -> None:
+    usual: Program = [Draw(), GRADIENTS, SAVE, Draw(), GRADIENTS] * 4
+    short: Program = [*usual[:8], Draw(), *usual[10:]]
+    judgement = diagnose(saving_in_background(usual, short, usual))
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed(judgement) == [1]
+
+
 # ------------------------------------------------------------------------------------------ errors and ends
 
 

@@ -142,7 +142,7 @@ def test_what_cannot_be_told_is_blamed_on_nobody() -> None:
     assert blamed(diagnose(world.snapshot())) == []
 
 
-# ------------------------------------------------------------------------------------------ steps that end in optimizer.step()
+# ----------------------------------------------------------------------------------- steps that end in optimizer.step()
 
 GRID = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
 FORWARD = (Call("all_reduce", line=18, group="tp"), Call("all_reduce", line=19, group="tp"))

@@ -94,6 +94,16 @@ def test_a_clause_below_the_loop_skips_the_rest_of_a_turn() -> None:
     assert at(found.skips) == [26, 4, 7]
 
 
+@pytest.mark.parametrize(
+    ("condition", "by_itself"),
+    [("True", False), ("step < steps", False), ("step < steps and not stop", True), ("not stop", True), ("go()", True)],
+)
+def test_a_while_that_asks_for_more_than_a_number_can_be_left_at_its_condition(condition: str, by_itself: bool) -> None:
+    found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(f"while {condition}:\n    update()\n"))])
+    assert found is not None
+    assert at(found.leaves) == ([1] if by_itself else [])
+
+
 def test_while_and_suppress() -> None:
     found = loop(33)
     assert found is not None
