@@ -202,6 +202,15 @@ class Ledger:
         index = bisect_left(steps, call.seq, key=lambda each: each.issued.get(call.group, 0)) - 1
         return steps[index].step if index >= 0 else None
 
+    def first_apart(self, rank: int, other: int) -> Step | None:
+        """The first step, of those that both still have on record, in which two ranks issued different numbers."""
+        theirs = {(step.epoch, step.batch, step.step): step for step in self.steps(other) if step.complete}
+        for step in self.steps(rank):
+            twin = theirs.get((step.epoch, step.batch, step.step))
+            if step.complete and twin is not None and step.counts != twin.counts:
+                return step
+        return None
+
     def usual(self, rank: int, name: str) -> int | None:
         """How many collectives `rank` usually issues in the group `name` in one step; None where there is no rule."""
         counts = Counter(step.counts.get(name, 0) for step in self.steps(rank) if step.complete)

@@ -91,8 +91,8 @@ def _loops(scope: ast.AST, line: int) -> list[_Loop]:
 
 
 def _by_condition(loop: _Loop) -> Iterator[int]:
-    """The line of a `while` that asks for more than a number: `while step < steps and not self.should_stop`."""
-    if isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant | ast.Compare):
+    """The line of a `while` that asks for more than a number: `while error > tolerance`, `while not self.stop`."""
+    if not _is_counted(loop) and isinstance(loop, ast.While):
         yield loop.lineno
 
 
@@ -155,8 +155,17 @@ def _names(kind: ast.AST | None) -> set[str]:
 def _is_counted(loop: _Loop) -> bool:
     """It makes as many turns as a number says, which tends to be the same on all ranks."""
     if isinstance(loop, ast.While):
-        return True
+        return isinstance(loop.test, ast.Constant) or (isinstance(loop.test, ast.Compare) and _counts(loop))
     turns: ast.AST = loop.iter
     while _called(turns) in _DRESSED and isinstance(turns, ast.Call) and turns.args:
         turns = turns.args[0]
     return _called(turns) in _COUNTERS and not any(_called(node) == "len" for node in ast.walk(turns))
+
+
+def _counts(loop: ast.While) -> bool:
+    """Its condition compares something that its body counts up or down: `while step < steps: ...; step += 1`."""
+    parts = (node for statement in loop.body for node in (statement, *within(statement)))
+    counted = {ast.unparse(node.target) for node in parts if isinstance(node, ast.AugAssign)}
+    return any(
+        ast.unparse(node) in counted for node in ast.walk(loop.test) if isinstance(node, ast.Name | ast.Attribute)
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,8 @@ from .guard_source import guard_around
 from .loop_source import holds, loop_around, scope_of, within
 from .records import Frame, ThreadStack
 
+_EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
+
 
 def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> ThreadStack:
     """`stack` with what the user's source says of its frames: the block around them, and the loop that they stand in.
@@ -21,11 +24,16 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     """
     own = tuple(frame for frame in stack.frames if not frame.native and origin(frame.file) == "user")
     sources = tuple(source_of(frame.file) for frame in own)
-    return replace(stack, **_told(own, sources)) if any(sources) else stack
+    return replace(stack, **_told(own, sources, _suspends(stack.frames))) if any(sources) else stack
+
+
+def _suspends(frames: Sequence[Frame]) -> bool:
+    """An event loop runs on this stack: the coroutines that wait in it, and their loops, stand on no stack."""
+    return any(_EVENT_LOOPS.search(frame.file) for frame in frames)
 
 
 @lru_cache(maxsize=256)
-def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> dict[str, Any]:
+def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...], suspends: bool) -> dict[str, Any]:
     """Fields of a stack with these frames of the user's. Remembered, for most ranks of a hung job wait in one place."""
     trees = [_tree(source) for source in sources]
     places = [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
@@ -35,7 +43,7 @@ def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> dict[st
     loop = loop_around(places)
     return {
         "block": next((found for frame, tree in places if (found := block_of(tree, frame.line))), ""),
-        "in_loop": loop is not None,
+        "in_loop": True if loop is not None else None if suspends else False,
         "handler": next((name for frame in frames[:-1] if (name := name_of(frame.function)) in handlers), ""),
         "loop": loop,
         "guard": guard_around(places),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..activity import Doing
+from ..ledger import GroupKey
 from ..records import Alternative, Certainty
 from . import words
 from .case import Case
 from .causes import cause
 from .finding import Finding
+from .sites import ASKED
 
 Reason = Callable[[Case], str]  # why this cause is not it; "" where nothing speaks against it
 
@@ -45,9 +47,20 @@ def _left_early(case: Case) -> str:
 
 def _skipped(case: Case) -> str:
     recorded = [view for view in case if view.reading is not None and len(view.reading.steps) > 1]
-    if case.divergences or len(recorded) < len(case.ranks):
+    if case.divergences or len(recorded) < len(case.ranks) or _apart(case, [view.rank for view in recorded]):
         return ""
     return "in every step that is recorded, all ranks issued the same number of collectives"
+
+
+def _apart(case: Case, ranks: list[int]) -> bool:
+    """Some step has another number of calls on one rank than on the first one, even if that evened out later."""
+
+    def groups(rank: int) -> set[GroupKey]:
+        return {group.key for group in case.ledger.groups_of(rank)}
+
+    asked = ranks[1 :: max(len(ranks) // ASKED, 1)]
+    alike = [rank for rank in asked if groups(rank) == groups(ranks[0])]
+    return any(case.ledger.first_apart(rank, ranks[0]) is not None for rank in alike)
 
 
 def _lone(case: Case) -> str:

@@ -18,7 +18,10 @@ from .sites import Sites
 
 @dataclass(frozen=True)
 class _Short:
-    """The ranks that are past the loop, the others that are in it still, and how many steps each has begun."""
+    """The ranks that are past the loop, the others that are in it still, and how many steps each has begun.
+
+    `begun` is empty where nothing counts steps: no optimizer, no DataLoader.
+    """
 
     left: tuple[int, ...]
     inside: tuple[int, ...]
@@ -31,20 +34,27 @@ def fewer_turns(case: Case) -> Finding | None:
     short = _short(case)
     if short is None:
         return None
-    first, count = case.ranks[short.left[0]], short.begun[short.left[0]]
+    if _drew_alike(case, short):
+        return _fewer_calls(case, short)
+    first = case.ranks[short.left[0]]
     how, why, not_cause = _how(case, short)
-    made = f"{words.verb(len(short.left), 'has', 'have')} left the loop after {words.plural(count, 'step')}"
-    others = f"{case.name(short.inside)} {words.verb(len(short.inside), 'is', 'are')} in step {_furthest(short)}"
+    count = short.begun.get(first.rank)
+    after = f" after {words.plural(count, 'step')}" if count is not None else ""
+    made = f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
+    are = words.verb(len(short.inside), "is", "are")
+    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {_furthest(short)}'}"
     came_down = not case.blocked
+    already = "" if count is None else " already"
     return Finding(
         how,
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
-        f" {others}{' and failed without it' if came_down else ' already'}{why}.",
+        f" {others}{' and failed without it' if came_down else already}{why}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in short.left),
         step=StepName() if how == "skipped-collective" else StepName(None, None, count),
         evidence=(
             *(f"rank {rank} began {words.plural(n, 'step')}" for rank, n in sorted(short.begun.items())[: words.SHOWN]),
+            *_standing(case, short),
             *_ways(short.loop),
         ),
         status=Status.FAILED if came_down else None,
@@ -53,23 +63,78 @@ def fewer_turns(case: Case) -> Finding | None:
     )
 
 
+def _standing(case: Case, short: _Short) -> tuple[str, ...]:
+    """Where both sides are, for loops whose steps nobody counts."""
+    if short.begun:
+        return ()
+    sides = ((short.left, "no loop"), (short.inside, "a loop in which all have been"))
+    return tuple(
+        f"{case.name(ranks)} {words.verb(len(ranks), 'stands', 'stand')} in {what}{words.at(case.usual_place(ranks))}"
+        for ranks, what in sides
+    )
+
+
 def _short(case: Case) -> _Short | None:
     begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
-    if len(begun) < 2 or first_uneven(case) is not None:
+    if len(begun) == 1 or first_uneven(case) is not None:
         return None
-    most = max(begun.values())
+    most, asked = max(begun.values(), default=0), list(begun or case.blocked)
     if case.blocked:
-        left = tuple(rank for rank in begun if has_left_inner_loop(case, case.ranks[rank]))
-        waiting = [rank for rank, count in begun.items() if count == most and rank in case.blocked]
-        inside = tuple(rank for rank in waiting if rank not in left or any(begun[other] < most for other in left))
+        left = tuple(rank for rank in asked if has_left_inner_loop(case, case.ranks[rank]))
+        waiting = [rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked]
+        inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
     else:
-        left = tuple(rank for rank in begun if case.ranks[rank].finished or _died_behind_it(case.ranks[rank]))
-        inside = tuple(rank for rank, count in begun.items() if count == most and is_consequence(case.ranks[rank]) > 1)
+        left = tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
+        inside = tuple(r for r, count in begun.items() if count == most and is_consequence(case.ranks[r]) > 1)
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
-    if any(begun[rank] == most for rank in left) and not _all_regular(case, inside):
+    if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
         return None  # who stands where nobody ever stood may rather be the one too many
+    if not begun and not all(Sites(case).shared(inside[0], [rank]) for rank in left):
+        return None  # whoever has not been in the loop may have yet to come to it
     return _Short(left, inside, begun, _loop(case, inside))
+
+
+def _drew_alike(case: Case, short: _Short) -> bool:
+    """All have drawn as many batches, and who left the loop had no more: what it lacks are calls, not data."""
+    loaders = [case.ranks[rank].loader for rank in (*short.left, *short.inside)]
+    known = [loader for loader in loaders if loader is not None]
+    same = len({(loader.epoch, loader.drawn) for loader in known}) == 1
+    return same and len(known) == len(loaders) and all(loader.exhausted for loader in known[: len(short.left)])
+
+
+def _fewer_calls(case: Case, short: _Short) -> Finding | None:
+    """It made fewer calls with the same batches, a turn of them somewhere on the way."""
+    rank, other = short.left[0], short.inside[0]
+    apart = case.ledger.first_apart(rank, other)
+    name = StepName() if apart is None else StepName(apart.epoch, apart.batch, apart.step)
+    when = f" {words.step(name)} is the first in which its calls differ." if words.step(name) else ""
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
+        f" {words.verb(len(short.left), 'has', 'have')} left the loop{now_at(case, rank, case.ranks[rank].where)};"
+        f" {case.wait_words(short.inside)} in it.{when}",
+        culprits=tuple(case.ranks[each].culprit() for each in short.left),
+        step=name,
+        evidence=(
+            *_drawn(case, short),
+            *(
+                (f"in {words.step(name)}, rank {rank} and rank {other} issued different numbers of collectives",)
+                if apart is not None
+                else ()
+            ),
+        ),
+        awaited=short.left,
+    )
+
+
+def _drawn(case: Case, short: _Short) -> tuple[str, ...]:
+    loader = case.ranks[short.left[0]].loader
+    if loader is None:
+        return ()
+    ranks = case.name(sorted((*short.left, *short.inside)))
+    return (f"{ranks} have drawn {words.plural(loader.drawn, 'batch')} in epoch {loader.epoch}",)
 
 
 def _died_behind_it(view: RankView) -> bool:

@@ -96,10 +96,19 @@ def test_a_clause_below_the_loop_skips_the_rest_of_a_turn() -> None:
 
 @pytest.mark.parametrize(
     ("condition", "by_itself"),
-    [("True", False), ("step < steps", False), ("step < steps and not stop", True), ("not stop", True), ("go()", True)],
+    [
+        ("True", False),
+        ("step < steps", False),
+        ("self.step < steps", False),
+        ("step < steps and not stop", True),
+        ("error > tolerance", True),
+        ("not stop", True),
+        ("go()", True),
+    ],
 )
 def test_a_while_that_asks_for_more_than_a_number_can_be_left_at_its_condition(condition: str, by_itself: bool) -> None:
-    found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(f"while {condition}:\n    update()\n"))])
+    source = f"while {condition}:\n    update()\n    step += 1\n    self.step += 1\n"
+    found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(source))])
     assert found is not None
     assert at(found.leaves) == ([1] if by_itself else [])
 
