@@ -15,8 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from hangwatch_agent.capture.procfs import Table
+from hangwatch_agent.capture.procfs import Table, command_line
 from hangwatch_agent.roster import Standing, process_state, start_ticks
+from hangwatch_agent.standing import is_launcher
+
+IDLE_S = 60.0  # without its ranks: a launcher that restarts them begins within seconds
+WORKS_S = 1.0  # of processor time in that while: it does something
 
 
 class _Process(NamedTuple):
@@ -77,6 +81,49 @@ def _below(ranks: Sequence[_Process]) -> Iterator[_Process]:
             if pid not in seen and stat is not None and stat.session == session:
                 seen.add(pid)
                 yield _Process(pid, stat.ticks)
+
+
+def end_idle_command(
+    root: int,
+    grace_s: float,
+    *,
+    patience_s: float = IDLE_S,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """End the command `root` if it lives on without its ranks, and does nothing for `patience_s` seconds.
+
+    It may wait for what a rank can no longer give, such as a result that is read after join(). Left alone is one that
+    works, or that has started a process: it restarts its ranks, or has more to do. torchrun ends by itself or waits for
+    other nodes. Returns whether it was ended.
+    """
+    top, before = _Process(root, 0), _tree(root)
+    deadline = clock() + patience_s
+    while clock() < deadline:
+        if not top.lives or _tree(root).keys() - before.keys():
+            return False
+        sleep(0.2)
+    after = _tree(root)
+    if sum(after.values()) - sum(before.values()) > WORKS_S or any(is_launcher(command_line(pid)) for pid in after):
+        return False
+    table = Table.read()
+    targets = [_Process(pid, table.stats[pid].ticks) for pid in after if pid in table.stats]
+    for each in targets:
+        each.send(signal.SIGTERM)
+        each.send(signal.SIGCONT)
+    deadline = clock() + grace_s
+    while clock() < deadline and any(each.lives for each in targets):
+        sleep(0.1)
+    for each in targets:
+        each.send(signal.SIGKILL)
+    return True
+
+
+def _tree(root: int) -> dict[int, float]:
+    """The living processes from `root` down, with the processor time that each has used, in seconds."""
+    table = Table.read()
+    pids = (root, *table.descendants(root))
+    return {pid: table.stats[pid].cpu_s for pid in pids if pid in table.stats and table.stats[pid].state not in "XZ"}
 
 
 def end_below(root: int, grace_s: float) -> None:

@@ -15,7 +15,7 @@ from hangwatch.health import HealthWatch
 from hangwatch.records import Incident, Job, Reading, Snapshot, Status
 from hangwatch.settings import Settings
 from hangwatch_agent import rundir
-from hangwatch_agent.abort import end_ranks
+from hangwatch_agent.abort import end_idle_command, end_ranks
 from hangwatch_agent.board import BoardError, read_board, request_collectives
 from hangwatch_agent.capture import Means, Target, capture, with_native_stacks
 from hangwatch_agent.capture.node import oom_kills
@@ -149,5 +149,7 @@ def _abort(made: Watchdog, incident: Incident) -> None:
         killed = end_ranks(made.standings, culprits, made.settings.abort_grace)
         stubborn = f"; {len(killed)} of their processes had to be killed" if killed else ""
         made.casebook.say(f"hangwatch: ended the ranks, as --on-hang abort asks{stubborn}")
+        if made.root is not None and end_idle_command(made.root, made.settings.abort_grace):
+            made.casebook.say("hangwatch: ended the command too: it waited for a minute without its ranks")
 
     threading.Thread(target=end, name="hangwatch-abort", daemon=True).start()

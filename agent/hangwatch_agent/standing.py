@@ -19,7 +19,7 @@ def looks_like_rank(environment: Mapping[str, str], command: Sequence[str], pid:
     RANK may mean something else. A process that this denies is a rank all the same if it calls init_process_group.
     """
     rank = number(environment, "RANK")
-    if rank is None or _launches(command):
+    if rank is None or is_launcher(command):
         return False
     marked_pid, _, marked_rank = environment.get(MARK, "").partition(":")
     return not marked_pid or marked_pid == str(pid) or marked_rank != str(rank)
@@ -35,7 +35,7 @@ def unmark() -> None:
         del os.environ[MARK]
 
 
-def _launches(command: Sequence[str]) -> bool:
+def is_launcher(command: Sequence[str]) -> bool:
     """Whether a command line is a launcher's own: `torchrun ...`, `python -m torch.distributed.run ...`."""
     words = command[:4]
     for word, following in zip(words, [*words[1:], ""], strict=True):

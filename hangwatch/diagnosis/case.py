@@ -56,6 +56,11 @@ class Blocked:
         return self.activity.op or (self.call.op if self.call is not None else "")
 
     @property
+    def to_a_peer(self) -> bool:
+        """A send or a receive, also one that is waited for later."""
+        return self.activity.op in POINT_TO_POINT or (self.call is not None and self.call.op in POINT_TO_POINT)
+
+    @property
     def where(self) -> Frame | None:
         return self.activity.where
 

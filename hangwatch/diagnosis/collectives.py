@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..activity import POINT_TO_POINT
 from ..frames import user_frame
 from ..ledger import Group, family
 from ..records import Certainty, Collective, Frame, Status, StepName
 from . import words
-from .case import Blocked, Case, what
+from .case import FROM_ROOT, TO_ROOT, Blocked, Case, what
 from .finding import Finding, Rule
 from .sites import Sites
 
@@ -30,10 +29,12 @@ class Shape:
     kind: str
     dtype: str = ""
     elements: int | None = None
+    root: int | None = None
 
     def __str__(self) -> str:
         size = "" if self.elements is None else f" of {words.plural(self.elements, 'element')}"
-        return f"{self.kind}{size}{f' ({self.dtype})' if self.dtype else ''}"
+        end = "" if self.root is None else f" {'from' if self.kind in FROM_ROOT else 'to'} rank {self.root}"
+        return f"{self.kind}{size}{f' ({self.dtype})' if self.dtype else ''}{end}"
 
 
 def shape(call: Collective) -> Shape:
@@ -41,7 +42,8 @@ def shape(call: Collective) -> Shape:
     kind = family(call.op)
     dtype = call.dtypes[0].lower().removeprefix("torch.") if call.dtypes and kind in SAME_SIZE else ""
     elements = sum(math.prod(size) for size in call.sizes) if call.sizes and kind in SAME_SIZE else None
-    return Shape(kind, _SHORT_DTYPE.get(dtype, dtype), elements)
+    root = call.peer if kind in (*FROM_ROOT, *TO_ROOT) else None
+    return Shape(kind, _SHORT_DTYPE.get(dtype, dtype), elements, root)
 
 
 def collective_mismatch(case: Case) -> Finding | None:
@@ -103,14 +105,31 @@ def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
 
 def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
     """Ranks by what they called; what is not known of one counts as equal to any."""
-    by_shape: dict[Shape, list[int]] = {}
-    for rank, call in calls.items():
-        by_shape.setdefault(shape(call), []).append(rank)
-    kinds = {one.kind for one in by_shape if one.kind}
-    if len(kinds) > 1:
-        return {one: ranks for one, ranks in by_shape.items() if one.kind}
-    complete = {one: ranks for one, ranks in by_shape.items() if one.elements is not None and one.dtype}
-    return complete if len(complete) > 1 else {}
+    shapes = {rank: shape(call) for rank, call in calls.items()}
+    kinds = _sides({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
+    if len({one.kind for one in kinds}) > 1:
+        return kinds
+    roots = _sides({rank: one for rank, one in shapes.items() if one.root is not None})
+    if len({one.root for one in roots}) > 1:
+        return roots
+    complete = {rank: one for rank, one in shapes.items() if one.elements is not None and one.dtype}
+    sizes = _sides({rank: replace(one, root=None) for rank, one in complete.items()})
+    return sizes if len(sizes) > 1 else {}
+
+
+def _sides(shapes: dict[int, Shape]) -> dict[Shape, list[int]]:
+    sides: dict[Shape, list[int]] = {}
+    for rank, one in shapes.items():
+        sides.setdefault(one, []).append(rank)
+    return sides
+
+
+def _fix(sides: dict[Shape, list[int]]) -> str:
+    if len({one.kind for one in sides}) > 1:
+        return "call the same operation on every rank at this point: what decides must be the same on all of them"
+    if len({one.root for one in sides}) > 1:
+        return "agree on the root: choose it from what is the same on every rank, or broadcast the choice from rank 0"
+    return ""  # as the catalogue says
 
 
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
@@ -128,6 +147,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         "collective-mismatch",
         Certainty.PROVEN if not ended and case.deadlocked and majority else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
+        fix=_fix(sides),
         culprits=tuple(case.ranks[rank].culprit(_where(case, rank, calls)) for rank in odd),
         victims=tuple(rank for rank in calls if rank not in odd),
         step=step,
@@ -171,13 +191,9 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
     """A circle of waits with a send or receive in it, or a receive whose sender waits elsewhere for good."""
     circle = case.graph.cycle(case.deadlocked)
     entries = [case.blocked[rank] for rank in circle]
-    if not any(_is_peer(entry) for entry in entries):
+    if not any(entry.to_a_peer for entry in entries):
         return None
     return _circle(case, "point-to-point-deadlock", entries)
-
-
-def _is_peer(entry: Blocked) -> bool:
-    return entry.activity.op in POINT_TO_POINT or (entry.call is not None and entry.call.op in POINT_TO_POINT)
 
 
 def group_order_cycle(case: Case) -> Finding | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..activity import POINT_TO_POINT, Within
+from ..activity import Within
 from ..frames import user_frame
 from ..records import Certainty, Phase, Status, ThreadStack
 from ..stacks import activity
@@ -38,7 +38,7 @@ def _alone_now(case: Case) -> RankView | None:
         rank
         for rank in ranks
         if crowd[case.blocked[rank].where] == 1
-        and case.blocked[rank].activity.op not in POINT_TO_POINT
+        and not case.blocked[rank].to_a_peer
         and rank not in short
         and not sites.regular(rank)
         and not sites.shared(rank, _without(ranks, rank))

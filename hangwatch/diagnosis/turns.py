@@ -210,4 +210,50 @@ def _places(frames: tuple[Frame, ...]) -> str:
     return words.listed([words.place(frame) for frame in frames[:3]])
 
 
-RULES: tuple[Rule, ...] = (fewer_turns,)
+def went_past(case: Case) -> Finding | None:
+    """Some wait where every rank comes, without a condition and outside of the loop or call in which the others wait.
+
+    Their collectives meet under one number, but not at one point: the way parted before, where nothing was counted.
+    """
+    sites, places = Sites(case), {}
+    for rank in case.blocked:
+        place = sites.now(rank)
+        if place is None or case.blocked[rank].to_a_peer:
+            return None
+        places[rank] = place
+    past = tuple(sorted(rank for rank in places if not sites.regular(rank)))
+    behind = [rank for rank in places if rank not in past]
+    if not past or not behind or first_uneven(case) is not None:
+        return None
+    if len({places[rank] for rank in past}) > 1 or not all(_is_past(case, sites, rank, behind[0]) for rank in past):
+        return None
+    first, there = case.ranks[past[0]], case.usual_place(behind)
+    one = len(past) == 1
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(past, capital=True)} made fewer collectives than the others and {'is' if one else 'are'} in"
+        f" {first.now.call or 'a later one'} already{words.at(first.where)}, where all ranks come;"
+        f" {case.wait_words(behind)} in the earlier one{words.at(there)}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in past),
+        step=first.step,
+        evidence=(
+            f"no condition leads to {words.place(first.where)}, and no rank had been there before",
+            f"{case.name(past)} {'has' if one else 'have'} been at {words.place(there)} before, as the others",
+        ),
+        awaited=past,
+    )
+
+
+def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:
+    mine, theirs = sites.now(rank), sites.now(behind)
+    if mine is None or theirs is None or case.ranks[rank].now.guard != "none":
+        return False
+    outer = next(
+        (pair for pair in zip(reversed(mine[1]), reversed(theirs[1]), strict=False) if pair[0] != pair[1]), None
+    )
+    later = outer is not None and outer[0][0] == outer[1][0] and outer[0][1] > outer[1][1]
+    return later and sites.shared(behind, [rank]) and not sites.shared(rank, [behind])
+
+
+RULES: tuple[Rule, ...] = (fewer_turns, went_past)

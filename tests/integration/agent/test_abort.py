@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch_agent.abort import end_ranks
+from hangwatch_agent.abort import end_idle_command, end_ranks
 from hangwatch_agent.capture.procfs import stat_of
 from hangwatch_agent.roster import Standing
 from tests.unit.agent.readings import standing
@@ -114,3 +114,40 @@ def test_a_stranger_who_was_given_the_pid_is_left_alone(start: Start) -> None:
     assert end_ranks([rank_of(stranger, ticks=1)], [], 0.3) == []
     assert stranger.poll() is None
     assert is_there(child)
+
+
+# -------------------------------------------------------------------------------------- the command that started them
+
+WORKS = "print(0, flush=True)\nwhile True: pass"
+RESTARTS = """
+import subprocess, sys, time
+print(0, flush=True)
+time.sleep(0.5)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(5)"])
+time.sleep(100)
+"""
+
+
+def test_a_command_that_waits_on_without_its_ranks_is_ended(start: Start) -> None:
+    command, child = start(PARENT.format(session=False), OBEYS)
+    assert end_idle_command(command.pid, 20.0, patience_s=1.0)
+    assert command.wait(20) == -signal.SIGTERM
+    assert gone_soon(child)
+
+
+@pytest.mark.parametrize("code", [WORKS, RESTARTS])
+def test_a_command_that_works_or_starts_something_is_left_alone(start: Start, code: str) -> None:
+    command, _ = start(code)
+    assert not end_idle_command(command.pid, 1.0, patience_s=5.0)
+    assert command.poll() is None
+
+
+def test_torchrun_is_left_alone(start: Start) -> None:
+    command, _ = start(OBEYS, "torch.distributed.run")
+    assert not end_idle_command(command.pid, 1.0, patience_s=1.0)
+    assert command.poll() is None
+
+
+def test_a_command_that_ends_by_itself_is_not_ended(start: Start) -> None:
+    command, _ = start("print(0, flush=True)")
+    assert not end_idle_command(command.pid, 1.0, patience_s=20.0)
