@@ -12,6 +12,11 @@ COMPUTING = 5.0  # times its patience that a rank may compute in code of its own
 IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
 HANDLER_WAITS = frozenset({Doing.CODE, Doing.LOCK, Doing.COLLECTIVE, Doing.JOIN_CHILD, Doing.PIPE, Doing.SOCKET})
 SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
+_NAMELESS = {  # what /proc calls descriptors without a file
+    "pipe:[": "on a pipe",
+    "socket:[": "on a socket",
+    "anon_inode:[eventpoll": "in its event loop",
+}
 TRICKLE = 1024  # bytes between two samples
 
 
@@ -21,6 +26,7 @@ def user_code_blocked(case: Case) -> Finding | None:
     stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited):
         return None
+    stuck = _holders(stuck)
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]
@@ -28,8 +34,8 @@ def user_code_blocked(case: Case) -> Finding | None:
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
-        f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} stuck in"
-        f" {first.where.function if first.where else '?'}{words.at(first.where)}: {how_stuck(first)};"
+        f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
+        f" {first.where.function if first.where else '?'}{words.at(first.where)}: {_how_all(stuck)};"
         f" {waiting}{words.at(case.usual_place(victims))}.",
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
@@ -38,6 +44,25 @@ def user_code_blocked(case: Case) -> Finding | None:
         status=_status(case, stuck),
         awaited=tuple(culprits),
     )
+
+
+def _holders(stuck: list[RankView]) -> list[RankView]:
+    """Those who wait for a file lock that another one of them holds wait for that one."""
+    pids = {view.pid for view in stuck}
+    free = [view for view in stuck if not any(lock.owner_pid in pids for lock in view.evidence.lock_files)]
+    return free or stuck
+
+
+def _adverb(case: Case, stuck: list[RankView]) -> str:
+    return "stuck" if _status(case, stuck) is Status.HUNG else "still"
+
+
+def _how_all(stuck: list[RankView]) -> str:
+    """`it sleeps`, or of several `the first of them sleeps`, where they differ."""
+    hows = {how_stuck(view) for view in stuck}
+    if len(stuck) == 1:
+        return hows.pop()
+    return f"each: {hows.pop()}" if len(hows) == 1 else f"rank {stuck[0].rank}: {how_stuck(stuck[0])}"
 
 
 def _status(case: Case, stuck: list[RankView]) -> Status:
@@ -63,7 +88,8 @@ def how_stuck(view: RankView) -> str:
     """On what a rank is blocked, as far as the system or its frames say."""
     process = view.evidence.process
     if process is not None and process.blocked_on is not None:
-        return f"it waits on {process.blocked_on.path}"
+        path = process.blocked_on.path
+        return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
     if view.busy:
         return f"it runs without making progress ({view.cpu:.1f} s of processor time in the last second)"
     kind = {
@@ -106,7 +132,7 @@ def signal_handler_deadlock(case: Case) -> Finding | None:
         "signal-handler-deadlock",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'stands', 'stand')} in the signal handler"
-        f" {view.main.handler}{words.at(view.where)}, which waits for what the interrupted code holds{tail}.",
+        f" {view.main.handler}{words.at(view.where)}, {_handler_waits(view)}{tail}.",
         culprits=tuple(other.culprit() for other in waiting),
         victims=victims,
         step=view.step,
@@ -115,6 +141,12 @@ def signal_handler_deadlock(case: Case) -> Finding | None:
         ),
         awaited=tuple(culprits),
     )
+
+
+def _handler_waits(view: RankView) -> str:
+    if view.main.in_collective:
+        return f"in {view.main.call or 'a collective'} that the other ranks have not called"
+    return "which waits for what the interrupted code holds"
 
 
 def gil_held(case: Case) -> Finding | None:

@@ -12,7 +12,7 @@ from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven, has_left_inner_loop, has_left_loop
-from .parting import Left, Parting, counted, parting
+from .parting import Left, Parting, counted, parting, repeated
 from .processes import end_of, is_consequence
 from .sites import Sites
 
@@ -107,6 +107,8 @@ def guarded(view: RankView) -> bool:
 
 def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Finding:
     others = tuple(rank for rank in case.blocked if rank != lone.rank)
+    if found is not None and (again := repeated(case, found, lone.rank)):
+        return _once_more(case, lone, found, again)
     inside = found is None or found.divergence.step == lone.step.step
     call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
     does = "is alone in" if inside else "called"
@@ -128,6 +130,22 @@ def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Findin
         victims=others,
         step=found.step if found is not None else lone.step,
         evidence=tuple(evidence),
+        awaited=(lone.rank,),
+    )
+
+
+def _once_more(case: Case, lone: RankView, found: Parting, call: str) -> Finding:
+    """All call it, and one rank did so more often in one step: a retry, most of the time."""
+    return Finding(
+        "rank-zero-only-collective",
+        case.certainty() if found.sure else Certainty.LIKELY,
+        f"Rank {lone.rank} repeated what all call once, {call}, {found.when}; since then its calls"
+        " meet the wrong partners.",
+        fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
+        culprits=(lone.culprit(),),
+        victims=tuple(rank for rank in case.blocked if rank != lone.rank),
+        step=found.step,
+        evidence=(counted(case, found), "the other ranks call it from the same line, once less"),
         awaited=(lone.rank,),
     )
 

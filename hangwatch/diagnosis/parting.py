@@ -83,26 +83,33 @@ def _counted_late(case: Case, divergence: Divergence) -> bool:
     """No call is missing: a step of somebody holds several turns of the loop, for he ended none of them.
 
     Steps without a DataLoader end in optimizer.step(). Who leaves it out once makes all calls of two turns in one step,
-    and the others make just as many, in two steps.
+    and the others make just as many, in two steps: all are complete, or there are several kinds, each twice.
     """
-    if divergence.epoch is not None or divergence.short or not divergence.more:
+    if divergence.epoch is not None or not _several_turns(case, divergence):
         return False
-    fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
-    return all(_whole_turns(case, divergence, rank, fewest) for rank in divergence.more)
+    group = case.ledger.group(divergence.more[0], divergence.group)
+    heads = [group.heads.get(rank) for rank in divergence.counts] if group is not None else []
+    level = len({(head.issued, head.completed) for head in heads if head is not None}) == 1
+    complete = all(head is not None and head.issued == head.completed for head in heads)
+    kinds = Sites(case).inside(divergence.more[0], divergence.group, divergence.step)
+    return (bool(heads) and level and complete) or (kinds is not None and len(kinds[0]) > 1)
 
 
-def _whole_turns(case: Case, divergence: Divergence, rank: int, other: int) -> bool:
-    """What `rank` issued is twice (three times...) what `other` did, in several respects or with equal sums."""
+def _several_turns(case: Case, divergence: Divergence) -> bool:
+    """Those with more calls than usual made exactly what the others make in a turn, twice or three times..."""
+    if divergence.short or not divergence.more or not divergence.exact:
+        return False
     sites = Sites(case)
-    long, usual = (sites.inside(each, divergence.group, divergence.step) for each in (rank, other))
-    times, rest = divmod(divergence.counts[rank], max(divergence.counts[other], 1))
-    if long is None or usual is None or times < 2 or rest or not usual[0]:
-        return False
-    if long[0] != Counter({place: times * count for place, count in usual[0].items()}):
-        return False
-    group = case.ledger.group(rank, divergence.group)
-    level = group is not None and {group.issued(each) for each in divergence.counts} == {group.issued(rank)}
-    return level or len(usual[0]) > 1
+    fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
+    usual = sites.inside(fewest, divergence.group, divergence.step)
+    for rank in divergence.more:
+        long = sites.inside(rank, divergence.group, divergence.step)
+        times, rest = divmod(divergence.counts[rank], max(divergence.counts[fewest], 1))
+        if long is None or usual is None or times < 2 or rest or not usual[0]:
+            return False
+        if long[0] != Counter({place: times * count for place, count in usual[0].items()}):
+            return False
+    return True
 
 
 def _judged(case: Case, divergence: Divergence) -> Parting:
@@ -117,11 +124,29 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     if 2 * times > counts.total():
         how = Left.SKIPPED if short else Left.EXTRA
         return Parting(divergence, how, short or more, sure=True, call=call)
-    if by_sites is Left.UNKNOWN:
+    if by_sites is Left.UNKNOWN or _several_turns(case, divergence):
         return _by_habit(divergence)
     count = ends[0][1] if by_sites is Left.SKIPPED else ends[1][1]
     who = tuple(sorted(rank for rank, issued in divergence.counts.items() if issued == count))
     return Parting(divergence, by_sites, who if len(set(counts)) == 2 else (), call=call)
+
+
+def repeated(case: Case, found: Parting, rank: int) -> str:
+    """What `rank` called too often in that step, where all of it comes from lines that others use as well; else ""."""
+    counts, step, sites = found.divergence.counts, found.divergence.step, Sites(case)
+    other = min(counts, key=lambda each: counts[each])
+    theirs, mine = (sites.inside(each, found.divergence.group, step) for each in (other, rank))
+    if theirs is None or mine is None or not found.divergence.exact:
+        return ""
+    lines = [Counter({}), Counter({})]  # type: list[Counter[Site]]
+    for index, used in enumerate((theirs[0], mine[0])):
+        for (kind, path), times in used.items():
+            lines[index][kind, path[:1]] += times
+    surplus = lines[1] - lines[0]
+    usual = lines[0].keys() | {(kind, path[:1]) for kind, path in theirs[1]}
+    if surplus.total() != counts[rank] - counts[other] or not surplus.keys() <= usual:
+        return ""
+    return _named(Counter(dict.fromkeys(surplus, 1)) if surplus.total() == len(surplus) else surplus)
 
 
 def _count(item: tuple[int, int]) -> int:

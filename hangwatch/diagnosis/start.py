@@ -11,7 +11,7 @@ from . import words
 from .arrivals import LATE, Arrivals, address, ends_the_others, launcher_of, main_stack, registered
 from .case import IDLE_CPU_S, Case, RankView
 from .finding import Finding, Rule
-from .lockfile import stale_file_lock
+from .lockfile import lock_across_collective, stale_file_lock
 from .master import port_conflict, unreachable_master
 from .newgroup import new_group_mismatch
 from .processes import CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
@@ -315,6 +315,7 @@ GONE: tuple[Rule, ...] = (port_conflict, duplicate_rank, rank_died_before_init)
 RULES: tuple[Rule, ...] = (
     node_not_started,
     stale_file_lock,
+    lock_across_collective,
     unreachable_master,
     late_rank,
     missing_ranks,
