@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from .records import Divergence, Reading, StepEntry
@@ -41,6 +41,7 @@ class _Watched:
     base: dict[int, int] = field(default_factory=dict)  # issued by each member at the first step that all share
     last: StepKey | None = None  # the last step that was compared
     suspicion: _Suspicion | None = None
+    doubted: bool = False  # a doubtful difference has been told
     done: bool = False
 
 
@@ -60,7 +61,7 @@ class DivergenceWatch:
                 continue
             divergence = _look(watched, key, {rank: ledgers[rank] for rank in members}, now)
             if divergence is not None:
-                watched.done = True
+                watched.done = not divergence.doubtful
                 found.append(divergence)
         return tuple(found)
 
@@ -118,9 +119,33 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
         else:
             watched.suspicion.seen += 1
             if watched.suspicion.seen > CONFIRM:
-                return watched.suspicion.divergence
+                found = watched.suspicion.divergence
+                if not _whole_turns(found, readings):
+                    return found
+                watched.base, watched.suspicion, told, watched.doubted = issued, None, watched.doubted, True
+                if not told:
+                    watched.last = step
+                    return replace(found, doubtful=True)
         watched.last = step
     return None
+
+
+def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
+    """Steps that end in optimizer.step() hold several turns of a loop where it is left out: then no call is missing.
+
+    All counts are multiples of what the ranks usually make in a step, and where calls are recorded, all ranks have made
+    the same ones under the same numbers. One who calls what all call too often looks the same.
+    """
+    usuals = {usual(reading.steps, found.group) for reading in readings.values()}
+    one = usuals.pop() if len(usuals) == 1 else None
+    if found.epoch is not None or not one or any(count < one or count % one for count in found.counts.values()):
+        return False
+    calls = [
+        {call.seq: (call.op, call.frames[:1]) for call in reading.calls if call.group == found.group}
+        for reading in readings.values()
+    ]
+    shared = set.intersection(*(set(made) for made in calls))
+    return all(len({made[seq] for made in calls}) == 1 for seq in shared)
 
 
 def _new_shared(watched: _Watched, positions: Mapping[int, dict[StepKey, int]]) -> list[StepKey]:

@@ -506,6 +506,7 @@ class Divergence:
     more: tuple[int, ...] = ()
     seen_at: float = 0.0
     exact: bool = True  # false: it happened in `step` or before, when nobody looked; `counts` are of all those steps
+    doubtful: bool = False  # perhaps only a count of steps fell behind: all made whole turns of the loop
 
 
 @dataclass(frozen=True)

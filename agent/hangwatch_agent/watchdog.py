@@ -91,7 +91,7 @@ class Watchdog:
         """Look until told to stop; with `until_alone`, until every rank has gone, or none came for `empty_for` s."""
         born = self.clock()
         while not self.stop.is_set():
-            self.look()
+            self._guarded("a look", self.look)
             living = any(each.alive for each in self.standings)
             if until_alone and not living and (self.standings or self.clock() - born > empty_for):
                 return
@@ -105,12 +105,14 @@ class Watchdog:
         for each in self.standings:
             self.deaths.watch(each.pid)
         self._count_launches(now)
-        self._compare(now)
+        self._guarded("the comparison of steps", lambda: self._compare(now))
         self.response.close_if_moving(self.standings)
         if self.conversation is not None:
-            self._exchange(self.conversation, now)
+            talk = self.conversation
+            self._guarded("the exchange with the dashboard", lambda: self._exchange(talk, now))
         if self.consultation is not None and not self.dismissed:
-            self.consultation.heed(self._here, now, self._own_judgement)
+            heed = self.consultation.heed
+            self._guarded("the exchange with other nodes", lambda: heed(self._here, now, self._own_judgement))
         found = reasons(
             self.standings,
             now,
@@ -124,6 +126,17 @@ class Watchdog:
             found = [reason for reason in found if reason.kind == "lingering"]
         if self._schedule.due(found, now) is not None:
             self.look_closely(found)
+
+    def _guarded(self, part: str, act: Callable[[], object]) -> None:
+        """A fault of our own costs one part of one look, and neither the watch nor the job."""
+        try:
+            act()
+        except Exception as error:
+            kind = type(error).__name__
+            self.casebook.say_once(
+                f"fault {part} {kind}",
+                f"hangwatch: {part} failed ({kind}: {error}); the watch goes on. Please report it.",
+            )
 
     def look_closely(self, found: Sequence[Reason] = ()) -> Judgement:
         """Take evidence, judge it, and act on the judgement."""
@@ -238,7 +251,10 @@ class Watchdog:
         for divergence in self._divergence.update(readings, now):
             if divergence not in self.divergences:
                 self.divergences += (divergence,)
-                self.casebook.say_once(f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}")
+                if not divergence.doubtful:
+                    self.casebook.say_once(
+                        f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}"
+                    )
                 self._tell_news()
         for warning in self.health(readings):
             if self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:

@@ -6,7 +6,9 @@ before any counting, an earlier step before a later one, a cause inside the rank
 
 from __future__ import annotations
 
-from ..records import Judgement, Snapshot
+from dataclasses import replace
+
+from ..records import Certainty, Judgement, Snapshot
 from . import (
     code,
     collectives,
@@ -61,7 +63,24 @@ ORDER: tuple[Rule, ...] = (
 
 
 def diagnose(snapshot: Snapshot) -> Judgement:
-    """The verdict on a job that does not move, with its status and stage. Never raises on odd evidence."""
-    case = Case(snapshot)
-    finding = next((found for rule in ORDER if (found := rule(case)) is not None), None)
-    return judged(case, finding or undetermined(case))
+    """The verdict on a job that does not move, with its status and stage.
+
+    Never raises on odd evidence: a rule that fails is left out, which is said in the verdict, and then nothing that
+    rules behind it say is proven.
+    """
+    case, faults = Case(snapshot), list[str]()
+    finding = next((found for rule in ORDER if (found := asked(rule, case, faults)) is not None), None)
+    finding = finding or undetermined(case)
+    if faults and finding.certainty is Certainty.PROVEN:
+        finding = replace(finding, certainty=Certainty.LIKELY)
+    return judged(case, replace(finding, details=(*finding.details, *faults)))
+
+
+def asked(rule: Rule, case: Case, faults: list[str]) -> Finding | None:
+    """What `rule` finds. One that raises finds nothing, and leaves a sentence in `faults`."""
+    try:
+        return rule(case)
+    except Exception as error:  # whatever it is, the verdicts of the others must not be lost
+        name = f"{rule.__module__.rpartition('.')[2]}.{rule.__name__}"
+        faults.append(f"The rule {name} of hangwatch failed ({error!r}); please report it, with this report.")
+        return None

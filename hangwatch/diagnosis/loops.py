@@ -320,6 +320,8 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
 
 def has_left_loop(case: Case, view: RankView) -> bool:
     """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
+    if view.raised:
+        return False  # an error took it out, from wherever it was
     if view.over or view.finished:
         return True
     if view.now.in_loop is not None:

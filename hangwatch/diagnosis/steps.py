@@ -91,7 +91,7 @@ def skipped_collective(case: Case) -> Finding | None:
     if found.how is not Left.SKIPPED or not found.who:
         return _somebody_differs(case, found)
     one = len(found.who) == 1
-    what = f"skipped {found.call}" if found.call else f"issued fewer collectives than the others ({_difference(found)})"
+    what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     return Finding(
         "skipped-collective",
         case.certainty() if found.sure or _against_habit(found) else Certainty.LIKELY,
@@ -109,8 +109,12 @@ def _against_habit(found: Parting) -> bool:
     return bool(found.call) and set(found.who) <= set(found.divergence.short)
 
 
-def _difference(found: Parting) -> str:
-    return f"{found.divergence.counts[found.who[0]]} instead of {max(found.divergence.counts.values())}"
+def _peers(case: Case, found: Parting) -> str:
+    """`the others (0 instead of 6)`; in a group that not all belong to, its other members by name."""
+    counts = found.divergence.counts
+    peers = sorted(rank for rank in counts if rank not in found.who)
+    named = "the others" if len(counts) >= len(case.ranks) else case.name(peers)
+    return f"{named} ({counts[found.who[0]]} instead of {max(counts.values())})"
 
 
 def _now(view: RankView | None) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _short(case: Case) -> _Short | None:
         inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
     else:
         left = tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
-        inside = tuple(r for r, count in begun.items() if count == most and is_consequence(case.ranks[r]) > 1)
+        inside = tuple(r for r, count in begun.items() if count == most and is_consequence(case.ranks[r]))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
@@ -108,12 +108,12 @@ def _fewer_calls(case: Case, short: _Short) -> Finding | None:
     rank, other = short.left[0], short.inside[0]
     apart = case.ledger.first_apart(rank, other)
     name = StepName() if apart is None else StepName(apart.epoch, apart.batch, apart.step)
-    when = f" {words.step(name)} is the first in which its calls differ." if words.step(name) else ""
+    when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
-        f" {words.verb(len(short.left), 'has', 'have')} left the loop{now_at(case, rank, case.ranks[rank].where)};"
+        f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
         f" {case.wait_words(short.inside)} in it.{when}",
         culprits=tuple(case.ranks[each].culprit() for each in short.left),
         step=name,
@@ -163,11 +163,11 @@ def _how(case: Case, short: _Short) -> tuple[str, str, tuple[tuple[str, str], ..
     """The likely cause, the end of the sentence, and what speaks against its look-alike."""
     loop, who = short.loop, case.name(short.left)
     if loop is not None and loop.leaves:
-        return "early-exit", f": {who} may have left it at {_places(loop.leaves)}", ()
+        return "early-exit", f": {who} may have left it at {_either(loop.leaves)}", ()
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
         return "early-exit", f": the loader of {who} had more batches", ()
     if loop is not None and loop.skips:
-        return "skipped-collective", f": {who} may have skipped a step at {_places(loop.skips)}", ()
+        return "skipped-collective", f": {who} may have skipped a step at {_either(loop.skips)}", ()
     if loop is not None and loop.counted and loop.swallows is not None:
         at = words.place(loop.swallows)
         return (
@@ -204,6 +204,10 @@ def _ways(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop.swallows is not None:
         found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
     return tuple(found)
+
+
+def _either(frames: tuple[Frame, ...]) -> str:
+    return " or ".join(words.place(frame) for frame in frames[:3])
 
 
 def _places(frames: tuple[Frame, ...]) -> str:

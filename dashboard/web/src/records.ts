@@ -312,6 +312,7 @@ export interface Divergence {
   more: number[];
   seen_at: number;
   exact: boolean;
+  doubtful: boolean;
 }
 
 export interface Pipe {

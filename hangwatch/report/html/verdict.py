@@ -106,5 +106,6 @@ def _parting(divergence: Divergence) -> Html:
         by_count.setdefault(count, []).append(rank)
     said = "; ".join(f"{words.ranks(ranks)} issued {count}" for count, ranks in sorted(by_count.items()))
     at = f"step {divergence.step}" + ("" if divergence.epoch is None else f" (epoch {divergence.epoch})")
-    text = f"Ranks first issued different numbers of collectives of group {divergence.group} in {at}: {said}."
+    doubt = "; perhaps only a count of steps fell behind" if divergence.doubtful else ""
+    text = f"Ranks first issued different numbers of collectives of group {divergence.group} in {at}: {said}{doubt}."
     return tag("div", tag("p", text), class_="note")

@@ -258,6 +258,40 @@ def test_the_dashboard_hears_of_the_ranks_while_evidence_is_taken(
     assert not [thread for thread in threading.enumerate() if thread.name == "hangwatch-beat"]
 
 
+def test_a_fault_of_our_own_costs_one_look_and_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.hangs()
+    world.roster.standings = pair()
+    world.now = 11.5
+    healthy = world.watchdog.capture
+    faults = iter([KeyError("rank 7"), KeyError("rank 8")])
+
+    def capture(standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
+        error = next(faults, None)
+        if error is not None:
+            world.now += 30.0  # until the next look is due
+            raise error
+        world.watchdog.stop.set()
+        return healthy(standings, sleep)
+
+    monkeypatch.setattr(world.watchdog, "capture", capture)
+    world.watchdog.run()
+    said = world.stream.getvalue()
+    assert said.count("hangwatch: a look failed (KeyError: 'rank 7'); the watch goes on") == 1
+    assert "rank 8" not in said
+    assert "HUNG, proven" in said
+
+
+def test_a_comparison_that_fails_keeps_nobody_from_looking(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def health(readings: Sequence[object]) -> tuple[()]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.watchdog, "health", health)
+    world.hangs()
+    world.look(11.5, *pair())
+    assert "the comparison of steps failed (ZeroDivisionError: )" in world.stream.getvalue()
+    assert "HUNG, proven" in world.stream.getvalue()
+
+
 def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
     world.roster.standings = (standing(0, state="X", progress=Progress(step=9)),)
     world.watchdog.run(until_alone=True)

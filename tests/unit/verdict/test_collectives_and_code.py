@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.diagnosis import diagnose
+from hangwatch import diagnosis
+from hangwatch.diagnosis import Case, Finding, diagnose
 from hangwatch.records import (
     Certainty,
     Collective,
@@ -51,6 +52,22 @@ def stuck(kind: str, **process: object) -> Snapshot:
 def _process(entry: RankEvidence) -> ProcessFacts:
     assert entry.process is not None
     return entry.process
+
+
+def broken_rule(case: Case) -> Finding | None:
+    raise KeyError("a rank that is not there")
+
+
+@pytest.mark.faults_are_told
+def test_a_rule_that_fails_is_left_out_and_nothing_is_proven_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=21)]
+    snapshot = world(usual, odd, usual, usual)
+    healthy = diagnose(snapshot).verdict
+    monkeypatch.setattr(diagnosis, "ORDER", (broken_rule, *diagnosis.ORDER))
+    verdict = diagnose(snapshot).verdict
+    assert (healthy.certainty, verdict.certainty) == (Certainty.PROVEN, Certainty.LIKELY)
+    assert (verdict.cause, verdict.culprits) == (healthy.cause, healthy.culprits)
+    assert "broken_rule of hangwatch failed (KeyError('a rank that is not there'))" in verdict.details[0]
 
 
 # ------------------------------------------------------------------------------------------ mismatches

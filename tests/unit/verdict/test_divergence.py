@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.divergence import CONFIRM, DivergenceWatch, first_divergence
-from hangwatch.records import Divergence, GroupHead, Identity, Reading, StepEntry
+from hangwatch.records import Collective, Divergence, GroupHead, Identity, Reading, StepEntry
 
 KEPT = 16
 
@@ -141,3 +141,36 @@ def test_a_job_that_stands_still_needs_no_confirmation() -> None:
     assert (found.step, found.short) == (2, (1,))
     assert first_divergence(boards[:1]) == ()
     assert first_divergence([reading(rank, [3, 3, 3]) for rank in range(3)]) == ()
+
+
+# ----------------------------------------------------------------------------------- steps that end in optimizer.step()
+
+
+@pytest.mark.parametrize(("odd", "doubtful"), [(6, True), (9, True), (4, False), (0, False)])
+def test_whole_turns_more_may_be_a_count_of_steps_that_fell_behind(odd: int, doubtful: bool) -> None:
+    usual = [3] * 20
+    (found,) = run([usual, [3] * 8 + [odd] + [3] * 11, usual], named=False)
+    assert (found.step, found.counts, found.doubtful) == (8, {0: 3, 1: odd, 2: 3}, doubtful)
+
+
+def test_after_a_doubtful_difference_a_real_one_is_still_found() -> None:
+    usual = [3] * 30
+    found = run([usual, [3] * 8 + [6] + [3] * 5 + [6] + [3] * 5 + [2] + [3] * 9, usual], named=False)
+    assert [(each.step, each.doubtful) for each in found] == [(8, True), (20, False)]
+
+
+def test_calls_that_differ_under_one_number_are_no_doubt() -> None:
+    usual, odd = [1] * 20, [1] * 8 + [2] + [1] * 11
+    boards = [reading(rank, odd if rank == 1 else usual, named=False) for rank in range(3)]
+    extra = {rank: ["all_reduce"] * 20 for rank in range(3)}
+    extra[1].insert(9, "barrier")
+    made = [
+        replace(board, calls=tuple(Collective("0", seq, op) for seq, op in enumerate(extra[rank], 1)))
+        for rank, board in enumerate(boards)
+    ]
+    watch = DivergenceWatch()
+    watch.update([replace(board, steps=board.steps[:2]) for board in made], 1.0)
+    assert [found.doubtful for found in watch.update(made, 2.0)] == [False]
+    watch = DivergenceWatch()
+    watch.update([replace(board, steps=board.steps[:2]) for board in boards], 1.0)
+    assert [found.doubtful for found in watch.update(boards, 2.0)] == [True]
