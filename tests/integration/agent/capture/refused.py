@@ -20,7 +20,7 @@ def run_refused(code: str, how: tuple[str, ...] = WITHOUT_PTRACE) -> str:
         [needs.program("setpriv"), *how, sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
         env={**os.environ, "PYTHONPATH": search},
     )

@@ -24,7 +24,7 @@ from hangwatch.records import (
     Reading,
 )
 from hangwatch_agent.capture import CaptureResult, Means, Target, capture, procfs, with_native_stacks
-from tests.integration.agent.capture.conftest import Script
+from tests.integration.agent.capture.conftest import PATIENCE_S, Script, all_come_to_rest, stop
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(100)"
 LOADER = """
@@ -64,7 +64,7 @@ def target(pid: int, folder: Path, rank: int | None = 0, loaders: tuple[LoaderFa
 
 
 def quick(**others: object) -> Means:
-    return Means(sample_gap_s=0.25, **others)  # type: ignore[arg-type]
+    return Means(sample_gap_s=0.25, stack_timeout_s=PATIENCE_S, **others)  # type: ignore[arg-type]
 
 
 def only(taken: CaptureResult) -> RankEvidence:
@@ -75,7 +75,7 @@ def only(taken: CaptureResult) -> RankEvidence:
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_with_their_sample(script: Script, tmp_path: Path, method: str) -> None:
     process = script(LOADER, method)
-    time.sleep(0.5)
+    all_come_to_rest(process.pid)
     rank = only(capture([target(process.pid, tmp_path)], means=quick()))
     assert [(worker.worker, worker.sample) for worker in rank.workers] == [(0, None), (1, "13")]
     assert rank.workers[1].stacks[0].frames[0].function == "__getitem__"
@@ -87,7 +87,7 @@ def test_workers_with_their_sample(script: Script, tmp_path: Path, method: str) 
 
 def test_the_worker_of_a_stream_names_its_batch(script: Script, tmp_path: Path) -> None:
     process = script(LOADER, "fork", "stream")
-    time.sleep(0.5)
+    all_come_to_rest(process.pid)
     rank = only(capture([target(process.pid, tmp_path)], means=quick()))
     assert {worker.sample for worker in rank.workers} <= {"batch 4", "batch 5"}
     assert rank.workers
@@ -96,10 +96,9 @@ def test_the_worker_of_a_stream_names_its_batch(script: Script, tmp_path: Path) 
 def test_a_worker_that_died_and_one_that_is_stopped(script: Script, tmp_path: Path) -> None:
     process = script(LOADER, "fork")
     children = procfs.Table.read().children(process.pid)
-    os.kill(children[0], signal.SIGSTOP)
+    stop(children[0])
     gone = 1 << 22
     loader = LoaderFacts(0, 16, epoch=0, num_workers=2, worker_pids=(gone, children[0]))
-    time.sleep(0.3)
     workers = only(capture([target(process.pid, tmp_path, loaders=(loader,))], means=quick())).workers
     assert [(each.worker, each.facts.pid, each.facts.state) for each in workers[:2]] == [
         (0, gone, "X"),
@@ -253,7 +252,8 @@ def test_sixty_four_tiny_processes_that_come_and_go(script: Script, tmp_path: Pa
                     living.remove(pid)
                     living.append(child())
             time.sleep(0.01)
-        """
+        """,
+        rests=False,
     )
     for _ in range(2):
         rank = only(capture([target(process.pid, tmp_path)], means=quick()))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,6 +16,8 @@ from hangwatch_agent.capture.locks import lock_files, polls_a_lock
 from hangwatch_agent.capture.process import process_facts
 from hangwatch_agent.capture.stacks import dump
 from tests.integration.agent.capture.conftest import Script
+
+T = TypeVar("T")
 
 FLOCK = """
     import fcntl, sys, time
@@ -35,14 +39,16 @@ FILELOCK = """
     """
 
 
-def locks_of(pid: int) -> tuple[LockFile, ...]:
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        found = lock_files(process_facts(pid), dump(pid, with_locals=True))
-        if found:
-            return found
+def eventually(look: Callable[[], T]) -> T:
+    """What a look gives as soon as it gives anything, or after a minute."""
+    deadline = time.monotonic() + 60
+    while not (found := look()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return ()
+    return found
+
+
+def locks_of(pid: int) -> tuple[LockFile, ...]:
+    return eventually(lambda: lock_files(process_facts(pid), dump(pid, with_locals=True)))
 
 
 @pytest.mark.parametrize("call", ["flock", "lockf"])
@@ -59,10 +65,10 @@ def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) 
 def test_filelock_polls(script: Script, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "data set.lock"
     owner = script(FILELOCK.format(kind=kind), str(path), "holds")
-    waits = script(FILELOCK.format(kind=kind), str(path), "waits")
+    waits = script(FILELOCK.format(kind=kind), str(path), "waits", rests=False)
     # Between two naps it tries the lock: on a busy machine a look can fall just then.
-    assert any(polls_a_lock(dump(waits.pid).stacks) for _ in range(20))
-    (lock,) = next(found for _ in range(20) if (found := locks_of(waits.pid)))
+    assert eventually(lambda: polls_a_lock(dump(waits.pid).stacks))
+    (lock,) = locks_of(waits.pid)
     assert (lock.path, lock.owner_alive) == (str(path), True)
     assert lock.owner_pid in (owner.pid, None)
 
@@ -95,7 +101,7 @@ def test_torchs_file_baton_whose_owner_is_dead(script: Script, tmp_path: Path) -
     code, build = extension(tmp_path / "lib"), tmp_path / "build"
     build.mkdir()
     owner = script(code, str(build))
-    waits = script(code, str(build))
+    waits = script(code, str(build), rests=False)
     (lock,) = locks_of(waits.pid)
     assert (lock.path, lock.owner_pid, lock.owner_alive) == (f"{build}/lock", owner.pid, True)
     os.kill(owner.pid, signal.SIGKILL)
@@ -108,7 +114,7 @@ def test_a_path_too_long_for_py_spy(script: Script, tmp_path: Path) -> None:
     path = tmp_path / ("x" * 200) / ("y" * 100)
     path.parent.mkdir()
     script(FILELOCK.format(kind="FileLock"), str(path), "holds")
-    waits = script(FILELOCK.format(kind="FileLock"), str(path), "waits")
+    waits = script(FILELOCK.format(kind="FileLock"), str(path), "waits", rests=False)
     (lock,) = locks_of(waits.pid)
     assert lock.path == str(path)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -18,20 +17,21 @@ from hangwatch.records import ProcessFacts
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.process import process_facts, second_sample
 from tests import needs
-from tests.integration.agent.capture.conftest import Script
+from tests.integration.agent.capture.conftest import Script, stop
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(100)"
 
 
 def until(pid: int, settled: Callable[[ProcessFacts], bool]) -> ProcessFacts:
     """The facts once they are as awaited: a process has said `ready` a moment before it blocks."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not settled(facts := process_facts(pid)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return facts
 
 
 def test_a_sleeping_process(script: Script) -> None:
+    began = time.time()
     process = script(
         SLEEP, env={**os.environ, "RANK": "3", "NCCL_DEBUG": "INFO", "HANGWATCH_TOKEN": "geheim", "HOME": "/x"}
     )
@@ -41,7 +41,7 @@ def test_a_sleeping_process(script: Script) -> None:
     assert "nanosleep" in (facts.wait_channel or "")
     assert 50 < (facts.sleeps_s or 0) <= 100
     assert facts.environment == {"HANGWATCH_TOKEN": "[redacted]", "NCCL_DEBUG": "INFO", "RANK": "3"}
-    assert facts.started_at == pytest.approx(time.time(), abs=10)
+    assert began - 10 < (facts.started_at or 0) < time.time() + 10
     assert (facts.resident_bytes or 0) > 1 << 20
     assert 0 < (facts.descriptors or 0) < (facts.descriptor_limit or 0)
     assert [pipe.fd for pipe in facts.standard_pipes] == [1]
@@ -51,8 +51,8 @@ def test_a_sleeping_process(script: Script) -> None:
 
 def test_a_stopped_process_and_its_threads(script: Script) -> None:
     process = script(SLEEP)
-    process.send_signal(signal.SIGSTOP)
-    facts = until(process.pid, lambda facts: facts.state == "T")
+    stop(process.pid)
+    facts = process_facts(process.pid)
     assert facts.state == "T"
     assert [(thread.thread_id, thread.state) for thread in facts.unusual_threads] == [(process.pid, "T")]
 
@@ -78,6 +78,7 @@ def test_uninterruptible_sleep(script: Script, tmp_path: Path) -> None:
         os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 5, sys.argv[1], os.O_RDONLY, 0)])
         """,
         str(fifo),
+        rests=False,
     )
     facts = until(process.pid, lambda facts: facts.state == "D")
     with fifo.open("w"):
@@ -173,11 +174,12 @@ def test_what_was_used_between_two_samples(script: Script) -> None:
         file = open("/dev/null", "wb", buffering=0)
         while True:
             file.write(bytes(1000))
-        """
+        """,
+        rests=False,
     )
     idle = script(SLEEP)
     first = [process_facts(process.pid) for process in (busy, idle)]
-    time.sleep(0.3)
+    until(busy.pid, lambda facts: (facts.cpu_s or 0) > (first[0].cpu_s or 0) + 0.05)  # others may have the processor
     worked, rested = (second_sample(before, process_facts(before.pid)) for before in first)
     assert worked.cpu_delta_s is not None
     assert worked.cpu_delta_s > 0.02

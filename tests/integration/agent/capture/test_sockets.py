@@ -24,7 +24,7 @@ SEND = """
         time.sleep(100)
     connection = socket.create_connection(("10.77.0.2", 29000))
     print("ready", flush=True)
-    time.sleep(0.5)
+    sys.stdin.readline()
     connection.sendall(bytes(5000))
     time.sleep(100)
     """
@@ -55,12 +55,14 @@ def far() -> Iterator[str]:
 
 def test_a_cut_link_shows_on_the_sender(script: Script, far: str) -> None:
     listening = script(SEND, "listen", prefix=(str(needs.program("ip")), "netns", "exec", far))
-    sending = script(SEND, "send")
+    sending = script(SEND, "send", stdin=subprocess.PIPE)
     assert sockets.network_namespace(listening.pid) != sockets.network_namespace(sending.pid)
     assert sockets.listener(29000, seen_from=listening.pid) == sockets.Listener(True, listening.pid)
     assert not sockets.listener(29000, seen_from=sending.pid).listening
     subprocess.run([needs.program("ip"), "link", "set", NEAR, "down"], check=True)
-    deadline = time.monotonic() + 10
+    assert sending.stdin is not None
+    sending.stdin.close()  # now it sends
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         (stuck,) = process_facts(sending.pid).sockets
         if stuck.unacknowledged and stuck.retransmits:

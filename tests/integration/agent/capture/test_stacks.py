@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ import pytest
 
 from hangwatch_agent.capture import fallback, stacks
 from hangwatch_agent.capture.stacks import dump, dump_all, dump_native
-from tests.integration.agent.capture.conftest import Script
+from tests.integration.agent.capture.conftest import PATIENCE_S, Script, comes_to, stop
 from tests.integration.agent.capture.refused import AS_NOBODY, WITHOUT_PTRACE, run_refused
 
 WAITS = """
@@ -65,14 +64,13 @@ def test_no_local_variables_unless_asked(script: Script) -> None:
 
 def test_a_stopped_process(script: Script) -> None:
     process = script(WAITS)
-    process.send_signal(signal.SIGSTOP)
+    stop(process.pid)
     assert dump(process.pid).stacks[0].frames[0].function == "forward"
 
 
 def test_a_stopped_process_is_not_paused_for_native_frames(script: Script) -> None:
     process = script(WAITS)
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(0.1)
+    stop(process.pid)
     assert "is in state T" in dump_native(process.pid).failure
 
 
@@ -90,11 +88,12 @@ def test_native_frames_stand_among_the_others(script: Script) -> None:
 
 
 def test_a_native_dump_that_takes_too_long_leaves_the_process_running(script: Script) -> None:
-    process = script("print('ready', flush=True)\nwhile True: pass")
+    process = script("print('ready', flush=True)\nwhile True: pass", rests=False)
     for timeout in (0.001, 0.01, 0.03, 0.06):
         dump_native(process.pid, timeout_s=timeout)
-        time.sleep(0.05)
-        assert Path(f"/proc/{process.pid}/stat").read_text().split()[2] in "RS"
+        comes_to(process.pid, "R")
+        time.sleep(0.05)  # a stop that the tracer has left behind would have come by now
+        comes_to(process.pid, "R")
 
 
 def test_memory_of_a_native_dump_is_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +104,7 @@ def test_memory_of_a_native_dump_is_bounded(script: Script, monkeypatch: pytest.
 def test_what_is_not_python_is_gone_or_dead() -> None:
     sleeping = subprocess.Popen(["sleep", "100"])
     zombie = subprocess.Popen(["true"])
-    time.sleep(0.3)
+    comes_to(zombie.pid, "Z")
     failures = dump_all([sleeping.pid, zombie.pid, 1 << 22])
     sleeping.kill()
     for process in (sleeping, zombie):
@@ -126,7 +125,10 @@ def test_a_refusal_says_what_is_missing(script: Script, how: tuple[str, ...], ad
     assert advice in answer or "ptrace_scope" in answer
 
 
-def test_faulthandler_answers_without_the_right_to_trace(script: Script, tmp_path: Path) -> None:
+def test_faulthandler_answers_without_the_right_to_trace(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fallback, "WAIT_S", PATIENCE_S)
     process = script(REGISTERED, str(tmp_path))
     taken = fallback.ask_faulthandler(process.pid, tmp_path)
     assert taken.failure == ""
@@ -153,7 +155,7 @@ def test_a_rank_that_does_not_catch_the_signal_is_not_sent_it(script: Script, tm
 
 def test_a_stopped_rank_cannot_answer(script: Script, tmp_path: Path) -> None:
     process = script(REGISTERED, str(tmp_path))
-    process.send_signal(signal.SIGSTOP)
+    stop(process.pid)
     assert "wrote nothing" in fallback.ask_faulthandler(process.pid, tmp_path).failure
 
 
@@ -161,9 +163,9 @@ def test_a_capture_under_refusal_has_the_stacks_all_the_same(script: Script, tmp
     process = script(REGISTERED, str(tmp_path))
     code = f"""
 import time
-from pathlib import Path
 from hangwatch.records import Identity, Reading
-from hangwatch_agent.capture import Means, Target, capture, procfs
+from hangwatch_agent.capture import Means, Target, capture, fallback, procfs
+fallback.WAIT_S = {PATIENCE_S}
 started = procfs.started_at(procfs.stat_of({process.pid}))
 reading = Reading(Identity(0, 2, 0, "here", {process.pid}, started, "job"), time.time())
 taken = capture([Target(reading, Path({str(tmp_path)!r}) / "rank-0.board")], means=Means(sample_gap_s=0.1))
