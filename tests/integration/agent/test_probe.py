@@ -59,7 +59,7 @@ def read(installed: probe.Probe) -> Reading:
 
 
 def eventually(condition: Callable[[], Any]) -> Any:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not (found := condition()):
         assert time.monotonic() < until, "it did not come"
         time.sleep(TICK)

@@ -100,7 +100,7 @@ class Job:
         ]
 
     def end(self) -> list[int]:
-        return [process.wait(60) for process in self.started]
+        return [process.wait(200) for process in self.started]
 
     def log(self, number: int = 0) -> str:
         return (self.folder / f"log-{number}.txt").read_text()
@@ -121,7 +121,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 60) -> Any:
+def eventually(condition: Callable[[], Any], seconds: float = 120) -> Any:
     until = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < until, "it did not come"
@@ -180,7 +180,7 @@ def test_ranks_that_are_forked(job: Job) -> None:
 
 
 def test_a_rank_whose_flight_recorder_is_off(job: Job) -> None:
-    script = job.script(end="time.sleep(60) if dist.get_rank() == 1 else dist.barrier()")
+    script = job.script(end="time.sleep(200) if dist.get_rank() == 1 else dist.barrier()")
     job.ranks(script, TORCH_FR_BUFFER_SIZE="0")
     eventually(lambda: [reading.progress.step for reading in job.readings()] == [7, 7])
     eventually(lambda: job.readings()[0].open_calls)
@@ -204,7 +204,7 @@ def test_plain_ranks_with_forked_loader_workers(job: Job) -> None:
 
 
 def test_a_rank_that_dies_of_a_kill_leaves_its_board(job: Job) -> None:
-    script = job.script(end="time.sleep(60) if dist.get_rank() == 1 else dist.barrier()")
+    script = job.script(end="time.sleep(200) if dist.get_rank() == 1 else dist.barrier()")
     _, killed = job.ranks(script)
     eventually(lambda: [reading.progress.step for reading in job.readings()] == [7, 7])
     (waiting,) = eventually(lambda: job.readings()[0].open_calls)
@@ -274,13 +274,18 @@ def test_processes_that_are_no_ranks_get_no_board(job: Job) -> None:
 def test_the_stages_of_the_end(job: Job) -> None:
     script = job.folder / "end.py"
     script.write_text(
-        "import atexit, threading, time, torch\n"
-        "atexit.register(time.sleep, 3)\n"
-        "threading.Thread(target=time.sleep, args=(3,)).start()\n"
+        "import atexit, pathlib, sys, threading, time, torch\n"
+        "def wait(path):\n"
+        "    while not path.exists():\n"
+        "        time.sleep(0.05)\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "atexit.register(wait, folder / 'exit')\n"
+        "threading.Thread(target=wait, args=(folder / 'thread',)).start()\n"
     )
-    job.start(sys.executable, script, RANK="0", WORLD_SIZE="1")
-    eventually(lambda: [reading.phase for reading in job.readings()] == [Phase.MAIN_DONE])
-    eventually(lambda: [reading.phase for reading in job.readings()] == [Phase.ATEXIT])
+    job.start(sys.executable, script, job.folder, RANK="0", WORLD_SIZE="1")
+    for phase, ends in ((Phase.MAIN_DONE, "thread"), (Phase.ATEXIT, "exit")):
+        eventually(lambda phase=phase: [reading.phase for reading in job.readings()] == [phase])  # type: ignore[misc]
+        (job.folder / ends).touch()
     assert job.end() == [0]
     assert job.readings()[0].phase is Phase.FINALIZING
 
