@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.examples import uneven_steps_judgement
 from tests.nodes import Dashboard
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "postgres-for-tests"
+SILENT_S = 120.0  # a node as quiet as that is silent
 _numbers = itertools.count()
 
 
@@ -35,6 +37,25 @@ class Judge:
     def __call__(self, snapshot: Snapshot) -> Judgement:
         self.seen.append(snapshot)
         return self.says
+
+
+@dataclass
+class Clock:
+    """The dashboard's clock, which a test may set forward or stop: what takes minutes need not be raced against."""
+
+    ahead_s: float = 0.0
+    stopped_at: float | None = None
+
+    def __call__(self) -> float:
+        return (time.time() if self.stopped_at is None else self.stopped_at) + self.ahead_s
+
+    def stop(self) -> None:
+        self.stopped_at = time.time()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -79,13 +100,14 @@ def config(database: str, tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def dashboard(config: Config, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
+def dashboard(config: Config, judge: Judge, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
     monkeypatch.setattr(watch, "TICK_S", 0.1)
     # The tests' nodes send when a test says so, and the machine may be busy with something else.
     for module in (notice, merge):
-        monkeypatch.setattr(module, "SILENT_AFTER_S", 120.0)
-    monkeypatch.setattr(captures, "SILENT_S", 120.0)
-    monkeypatch.setattr(captures, "DEADLINE_S", 120.0)
-    app = create_app(config, diagnose=judge)
+        monkeypatch.setattr(module, "SILENT_AFTER_S", SILENT_S)
+    monkeypatch.setattr(captures, "SILENT_S", SILENT_S)
+    for deadline in ("DEADLINE_S", "LONGEST_S"):
+        monkeypatch.setattr(captures, deadline, 120.0)
+    app = create_app(config, clock=clock, diagnose=judge)
     with TestClient(app, base_url="http://127.0.0.1:8470") as client:
         yield Dashboard(client, app.state.service)

@@ -30,7 +30,7 @@ from hangwatch_dashboard import captures, live
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.merge import remainder
 from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
-from tests.integration.dashboard.conftest import Judge
+from tests.integration.dashboard.conftest import SILENT_S, Clock, Judge
 from tests.nodes import Dashboard, FakeNode
 
 Pair = tuple[FakeNode, FakeNode]
@@ -159,19 +159,17 @@ def verdict(certainty: Certainty) -> Judgement:
     return Judgement(Status.HUNG, Stage.STEP, Verdict("undetermined", certainty, "Nobody knows."))
 
 
-def test_a_node_that_falls_silent_is_evidence(
-    dashboard: Dashboard, pair: Pair, judge: Judge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hangwatch_dashboard.notice.SILENT_AFTER_S", 1.0)
-    monkeypatch.setattr("hangwatch_dashboard.merge.SILENT_AFTER_S", 1.0)
-    monkeypatch.setattr(captures, "SILENT_S", 0.8)
+def test_a_node_that_falls_silent_is_evidence(dashboard: Dashboard, pair: Pair, judge: Judge, clock: Clock) -> None:
     for node in pair:
         dashboard.send(node)
-    request = asked(dashboard, pair[0])  # only this one goes on sending
+    clock.ahead_s += 0.75 * SILENT_S
+    dashboard.send(pair[0])  # only this one goes on sending
+    clock.ahead_s += 0.75 * SILENT_S
+    request = asked(dashboard, pair[0])
     dashboard.post("capture", pair[0].capture(part_of(pair[0]), request))
     (seen,) = dashboard.until(lambda: judge.seen)
     facts = {node.host: node for node in seen.nodes}
-    assert facts["node-b"].silent_s >= 1.0
+    assert facts["node-b"].silent_s >= SILENT_S
     assert facts["node-a"].silent_s == 0.0
     assert [rank.rank for rank in seen.ranks] == [0, 1, 2, 3]
     silent = seen.ranks[3]
@@ -301,7 +299,7 @@ def test_a_run_is_as_it_was_after_a_restart(dashboard: Dashboard, pair: Pair) ->
 
 
 def events_of(dashboard: Dashboard, job: str, act: Callable[[], None]) -> list[tuple[str, Any]]:
-    """What a stream gives from its start until `act` is over and a moment more."""
+    """What a stream gives from its start until `act` is over and the job is shown as hung."""
     service = dashboard.service
     portal = dashboard.client.portal
     assert portal is not None
@@ -318,9 +316,9 @@ def events_of(dashboard: Dashboard, job: str, act: Callable[[], None]) -> list[t
     task = portal.start_task_soon(read)
     dashboard.until(lambda: got)
     act()
-    time.sleep(1.2)
+    dashboard.until(lambda: [data for name, data in list(got) if name == "job"][-1]["state"] == "hung")
     portal.call(service.hub.close)
-    task.result(5)
+    task.result(60)
     return got
 
 
@@ -402,8 +400,8 @@ def test_while_answers_come_the_others_are_waited_for(
     hang(pair)
     monkeypatch.setattr(captures, "COMING_S", 120.0)
     requests = [asked(dashboard, node) for node in pair]
-    monkeypatch.setattr(captures, "SILENT_S", 0.0)
     dashboard.post("capture", first.capture(part_of(first), requests[0]))
+    monkeypatch.setattr(captures, "SILENT_S", 0.0)  # not before the answer is there: until then nobody would be awaited
     judged = len(judge.seen)
     dashboard.until(lambda: dashboard.job["capture"]["nodes_answered"] == ["node-a"])
     time.sleep(0.5)  # several looks
