@@ -32,6 +32,7 @@ class Process:
 
     def __init__(self, database: str, port: int | None = None, **environment: str) -> None:
         self.port = port or free_port()
+        self._told = False
         self.address = f"http://127.0.0.1:{self.port}"
         paths = os.pathsep.join(str(ROOT / part) for part in ("", "agent", "dashboard"))
         self._popen = subprocess.Popen(
@@ -50,7 +51,7 @@ class Process:
 
     def get(self, path: str) -> Any:
         """The JSON at a path below /api/v1."""
-        with urllib.request.urlopen(f"{self.address}/api/v1{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.address}/api/v1{path}", timeout=60) as answer:
             return json.load(answer)
 
     def kill(self) -> None:
@@ -58,14 +59,19 @@ class Process:
         self._popen.kill()
         self._end()
 
+    def tell_to_end(self) -> None:
+        """SIGTERM, once."""
+        if not self._told and self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+        self._told = True
+
     def stop(self) -> int:
         """SIGTERM. Returns the exit code."""
-        if self._popen.poll() is None:
-            self._popen.send_signal(signal.SIGTERM)
+        self.tell_to_end()
         return self._end()
 
     def _end(self) -> int:
-        code = self._popen.wait(20)
+        code = self._popen.wait(60)
         assert self._popen.stdout is not None
         self._popen.stdout.close()
         return code

@@ -28,10 +28,14 @@ class Notifier:
 
     sent: list[Message] = field(default_factory=list)
     works: bool = True
-    slow_s: float = 0.0
+    hangs: bool = False
+    called: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self, message: Message) -> bool:
-        time.sleep(self.slow_s)
+        self.called.set()
+        if self.hangs:
+            self.let_go.wait(100)
         if not self.works:
             raise OSError("unreachable")
         self.sent.append(message)
@@ -87,13 +91,13 @@ def test_a_dead_notifier_is_tried_again_and_blocks_nothing(telling: Dashboard, n
 
 
 def test_a_hanging_notifier_blocks_nothing(telling: Dashboard, notifier: Notifier) -> None:
-    notifier.slow_s = 8.0
+    notifier.hangs = True
     hang(telling)
-    time.sleep(0.3)
-    started = time.monotonic()
+    assert notifier.called.wait(60)
     assert telling.job["state"] == "hung"
     assert telling.send(FakeNode("other", job="other"))["accepted"] == 0
-    assert time.monotonic() - started < 5
+    assert notifier.sent == [], "it hangs still"
+    notifier.let_go.set()
 
 
 def test_a_message_that_never_goes_out_is_given_up(

@@ -90,10 +90,10 @@ def test_the_newest_batch_stays(store: Store) -> None:
 
 def test_a_hello_is_kept_when_a_later_batch_is_written_with_it(store: Store) -> None:
     hold = threading.Event()
-    store.writer.submit(lambda connection: hold.wait(5))  # so that both rows are in one group
+    store.writer.submit(lambda connection: hold.wait(60))  # so that both rows are in one group
     first, second = store.put_node(node(1, hello=b"h")), store.put_node(node(2))
     hold.set()
-    first.result(5), second.result(5)
+    first.result(60), second.result(60)
     (found,) = store.nodes_of("r")
     assert (found.sequence, found.hello) == (2, b"h")
 
@@ -114,9 +114,9 @@ def test_one_write_that_fails_fails_alone(store: Store) -> None:
         store.writer.submit(fail),
         store.put_incident(incident("b")),
     )
-    good.result(5), also_good.result(5)
+    good.result(60), also_good.result(60)
     with pytest.raises(ZeroDivisionError):
-        bad.result(5)
+        bad.result(60)
     assert store.find_incidents().total == 2
 
 
@@ -125,13 +125,13 @@ def test_a_database_that_has_gone_is_said_to_be_busy(store: Store) -> None:
         connection.execute(sa.text("DROP TABLE parts"))
     # A missing table is nobody's connection; what matters is that the writer goes on.
     with pytest.raises(Exception, match="parts"):
-        store.put_part(PartRow("c", "n", 1.0, 0.0, b"x")).result(5)
-    store.put_incident(incident()).result(5)
+        store.put_part(PartRow("c", "n", 1.0, 0.0, b"x")).result(60)
+    store.put_incident(incident()).result(60)
 
 
 def test_a_full_queue_is_said(store: Store) -> None:
     hold = threading.Event()
-    store.writer.submit(lambda connection: hold.wait(5))
+    store.writer.submit(lambda connection: hold.wait(60))
     with pytest.raises(StoreBusyError):
         fill(store)
     hold.set()
