@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
 import hangwatch_dashboard
 from hangwatch.records import Certainty, Judgement, Snapshot, Stage, Status, Verdict
@@ -19,6 +19,7 @@ from tests import needs
 from tests.browser.fleet import Fleet
 from tests.examples import uneven_steps_judgement
 
+PATIENCE_S = 60.0  # for whatever is to appear; playwright's own five seconds are too few on a busy machine
 STATIC = Path(hangwatch_dashboard.__file__).parent / "static"
 
 
@@ -48,13 +49,13 @@ class Served:
     def stop(self) -> None:
         self._app.state.service.hub.close_soon()
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
     def restart(self) -> None:
         self._start()
 
 
-def until(wanted: Callable[[], Any], timeout: float = 15.0) -> Any:
+def until(wanted: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
     """Waits until `wanted()` is true, and returns it."""
     deadline = time.monotonic() + timeout
     while not (found := wanted()):
@@ -77,6 +78,7 @@ def page_is_built() -> None:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
+    expect.set_options(timeout=1000 * PATIENCE_S)
     with sync_playwright() as started:
         yield started
 

@@ -18,7 +18,7 @@ from tests.browser.conftest import Watched, free_port, until
 SCRIPT = Path(hangwatch.gallery.__file__).parent / "uneven_steps.py"
 HANGWATCH = [sys.executable, "-m", "hangwatch"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 pytest.importorskip("torch")
 
 
@@ -47,7 +47,7 @@ def job(dashboard: str, tmp_path: Path) -> Iterator[Path]:
         yield reports
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
     log.close()
@@ -59,12 +59,12 @@ def test_a_real_hang_is_seen_without_a_reload(browser: Browser, dashboard: str, 
     watch = Watched(context, dashboard)
     page = context.new_page()
     page.goto(dashboard)
-    page.get_by_role("link", name="birds", exact=True).click(timeout=60_000)
+    page.get_by_role("link", name="birds", exact=True).click(timeout=120_000)
     page.evaluate("window.sameDocument = true")
     # WHEN it hangs
     banner = page.get_by_role("region", name="Verdict")
     # THEN the banner appears and names the rank, the line and the fix
-    expect(banner).to_contain_text("Rank 1 ran out of data", timeout=90_000)
+    expect(banner).to_contain_text("Rank 1 ran out of data", timeout=240_000)
     expect(banner.locator(".who .number")).to_have_text("1")
     expect(banner).to_contain_text(re.compile(r"uneven_steps\.py:\d+"))
     expect(banner).to_contain_text("DistributedSampler")
@@ -72,13 +72,13 @@ def test_a_real_hang_is_seen_without_a_reload(browser: Browser, dashboard: str, 
     # AND grid, collectives and stacks show it
     expect(page.locator("tr.at-fault")).to_contain_text("out of the loop")
     page.get_by_role("link", name="Collectives", exact=True).click()
-    expect(page.locator(".calls .mismatch")).to_contain_text("barrier", timeout=20_000)
+    expect(page.locator(".calls .mismatch")).to_contain_text("barrier")
     page.get_by_role("link", name="Stacks", exact=True).click()
     expect(page.locator(".box.blamed").last).to_be_visible()
     expect(page.locator(".icicle")).to_contain_text("_engine_run_backward")
     # AND evidence can be taken anew
     page.get_by_role("button", name="Capture now").first.click()
-    expect(page.get_by_role("link", name=re.compile("Capture of"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("link", name=re.compile("Capture of"))).to_be_visible()
     # AND the file beside the incident opens without the dashboard and says the same
     written = until(lambda: sorted(job.glob("incident-*.html")))[0]
     assert written.stat().st_size <= 2_000_000

@@ -16,7 +16,7 @@ import uvicorn
 from playwright.sync_api import Browser, CDPSession, Page, expect
 from starlette.applications import Starlette
 
-from tests.browser.conftest import STATIC, Served, free_port, until
+from tests.browser.conftest import PATIENCE_S, STATIC, Served, free_port, until
 from tests.browser.fleet import Fleet
 from tests.browser.large import KEY, app
 from tests.browser.test_job import hang, open_job
@@ -147,7 +147,7 @@ def large() -> Iterator[Large]:
     until(lambda: server.started)
     yield Large(f"http://127.0.0.1:{port}/jobs/{KEY}", made)
     server.should_exit = server.force_exit = True
-    thread.join(10)
+    thread.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize("view", ["", "/collectives", "/steps", "/timeline", "/gpus"])
@@ -161,7 +161,7 @@ def test_ten_thousand_ranks_keep_the_page_responsive(browser: Browser, large: La
     page.wait_for_timeout(1000)
     before, sent = main_thread_ms(debugger), large.app.state.sent
     # WHEN it runs on for some seconds, and hangs
-    page.locator(".verdict").wait_for(timeout=30_000)
+    page.locator(".verdict").wait_for(timeout=1000 * PATIENCE_S)
     page.wait_for_timeout(2500)
     # THEN an update keeps the page's main thread below 100 ms
     each = (main_thread_ms(debugger) - before) / (large.app.state.sent - sent)
