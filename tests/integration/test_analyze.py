@@ -14,17 +14,27 @@ from hangwatch import flight_recorder
 from hangwatch.commands import evidence_files, main
 
 JOB = """
-import os, sys, threading, time
+import json, os, sys, threading, time
+from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
 
-rank, folder = int(os.environ["RANK"]), sys.argv[1]
+rank, folder = int(os.environ["RANK"]), Path(sys.argv[1])
+
+def until(condition) -> None:
+    while not condition():
+        time.sleep(0.05)
+
+def hangs() -> bool:
+    return [entry["retired"] for entry in json.loads(_dump_fr_trace_json())["entries"]] == [True] * 3 + [False]
 
 def dump() -> None:
-    time.sleep(3)
-    open(f"{folder}/fr_{rank}.json", "wb").write(_dump_fr_trace_json())
-    open(f"{folder}/trace_rank_{rank}", "wb").write(_dump_fr_trace())
+    until(hangs)
+    (folder / f"fr_{rank}.json").write_bytes(_dump_fr_trace_json())
+    (folder / f"trace_rank_{rank}").write_bytes(_dump_fr_trace())
+    (folder / f"done_{rank}").touch()
+    until(lambda: len(list(folder.glob("done_*"))) == 3)  # the first to leave would end what the others wait for
     os._exit(0)
 
 dist.init_process_group("gloo")
@@ -56,7 +66,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for rank in range(3)
     ]
     for process in ranks:
-        assert process.wait(90) == 0
+        assert process.wait(200) == 0
     return folder
 
 
