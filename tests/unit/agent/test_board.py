@@ -314,7 +314,9 @@ ANYWHERE = st.integers(0, b.SIZE - 1)
 FLIPS = st.lists(st.tuples(st.one_of(FRONT, ANYWHERE), st.binary(min_size=1, max_size=9)), min_size=1, max_size=40)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(flips=FLIPS)
 def test_a_spoiled_board_gives_a_reading_or_a_board_error(
     good: bytes, tmp_path: Path, flips: list[tuple[int, bytes]]
@@ -329,7 +331,9 @@ WORDS = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-3, 3000),
 HOSTILE = st.lists(st.tuples(st.integers(3, b.STEPS_AT - 1), WORDS), min_size=1, max_size=60)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(words=HOSTILE)
 def test_hostile_words(good: bytes, tmp_path: Path, words: list[tuple[int, int]]) -> None:
     data = bytearray(good)
@@ -345,7 +349,9 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(name=st.sampled_from(list(b.BLOBS)), value=JSON, line=JSON)
 def test_hostile_blobs_with_right_checksums(tmp_path: Path, name: str, value: Any, line: Any) -> None:
     path = tmp_path / "rank-1-1.board"
