@@ -63,8 +63,8 @@ def test_every_stack_is_found_again(stacks: dict[int, list[Frame]]) -> None:
 def test_sixteen_thousand_ranks_take_a_moment() -> None:
     stack = examples.BACKWARD_STACK * 3
     ranks = [(rank, (Frame("own.py", rank % 7, "f"), *stack)) for rank in range(16384)]
-    began = time.perf_counter()
+    began = time.process_time()
     tree = merged(ranks)
-    assert time.perf_counter() - began < 5  # measured 0.1 s
+    assert time.process_time() - began < 5  # measured 0.1 s
     assert tree[0].ranks == tuple(range(16384))
     assert len(list(leaves(tree))) == 7

@@ -30,7 +30,10 @@ class Stub:
 
     script: list[Reply] = field(default_factory=list)
     got: list[Sent] = field(default_factory=list)
-    slow_s: float = 0.0
+    answers: threading.Event = field(default_factory=threading.Event)  # until it is set, requests wait
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     def start(self, port: int = 0) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
@@ -38,6 +41,7 @@ class Stub:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
+        self.answers.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -52,7 +56,7 @@ class Stub:
     def kinds(self) -> list[str]:
         return [sent.kind for sent in self.got]
 
-    def wait(self, wanted: Callable[[], Any], timeout: float = 5.0) -> None:
+    def wait(self, wanted: Callable[[], Any], timeout: float = 60.0) -> None:
         deadline = time.monotonic() + timeout
         while not wanted():
             assert time.monotonic() < deadline, f"it did not happen; got {self.kinds()}"
@@ -74,7 +78,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             # The answer is chosen first: a test that sees a request may write the script for the next one.
             status, answer = stub.script.pop(0) if stub.script else accepted(0)
             stub.got.append(Sent(self.path.rsplit("/", 1)[1], document, headers, self.client_address[1]))
-            time.sleep(stub.slow_s)
+            stub.answers.wait(100)
             content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("content-length", str(len(content)))

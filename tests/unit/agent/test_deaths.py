@@ -15,9 +15,9 @@ def test_the_order_of_deaths_is_kept() -> None:
         deaths.watch(process.pid)
     for process in reversed(processes):
         process.kill()
+        assert woken.wait(60)
+        woken.clear()
         process.wait()
-        time.sleep(0.05)
-    assert woken.wait(5.0)
     first, second = (deaths.ended[process.pid] for process in reversed(processes))
     assert time.time() - 10 < first < second <= time.time()
 
@@ -33,12 +33,14 @@ def test_a_process_that_had_gone_before() -> None:
 def test_the_codes_of_processes_that_are_not_our_children() -> None:
     woken = threading.Event()
     deaths = DeathWatch(woken.set)
-    code = "(sleep 0.3; exit 7) & echo $!; wait; sleep 100"
-    with subprocess.Popen(["sh", "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    code = "exec 3<&0; (read go <&3; exit 7) & echo $!; wait; sleep 100"
+    with subprocess.Popen(["sh", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
         grandchild = int(process.stdout.readline())
         deaths.watch(grandchild)
-        assert woken.wait(5.0)
+        process.stdin.close()  # now it goes on, and ends
+        assert woken.wait(60)
         process.kill()
     # An old kernel only tells as long as nobody has waited for the process.
     assert deaths.codes.get(grandchild, 7) == 7
@@ -50,6 +52,6 @@ def test_how_a_zombie_ended() -> None:
     process = subprocess.Popen(["sleep", "100"])
     deaths.watch(process.pid)
     process.kill()
-    assert woken.wait(5.0)
+    assert woken.wait(60)
     assert deaths.codes == {process.pid: -9}
     process.wait()

@@ -162,8 +162,8 @@ def address() -> Iterator[str]:
 
 
 def test_the_dashboard(address: str) -> None:
-    assert checks.dashboard(Settings(dashboard=f"{address}/")).found == f"{address}/ answers (200)"
-    assert "answers 404 Not Found" in checks.dashboard(Settings(dashboard=f"{address}/elsewhere")).found
+    assert checks.dashboard(Settings(dashboard=f"{address}/"), 60.0).found == f"{address}/ answers (200)"
+    assert "answers 404 Not Found" in checks.dashboard(Settings(dashboard=f"{address}/elsewhere"), 60.0).found
     assert checks.dashboard(Settings()).state == "unused"
     assert "is no address" in checks.dashboard(Settings(dashboard="monitor:8470")).found
     refused = checks.dashboard(Settings(dashboard="http://127.0.0.1:1"))

@@ -166,12 +166,12 @@ def test_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_driver_that_hangs_is_given_up_and_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     library, release = StandIn(), threading.Event()
-    monkeypatch.setattr(library, "nvmlDeviceGetUtilizationRates", lambda handle: release.wait(10))
+    monkeypatch.setattr(library, "nvmlDeviceGetUtilizationRates", lambda handle: release.wait(60))
     gpus = Gpus(library, timeout_s=0.1)
     began = time.monotonic()
     assert gpus.read()[1].detail == "the NVIDIA driver gave no answer within 0.1 s"
     assert gpus.read()[1].detail.startswith("the NVIDIA driver has not answered for")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     release.set()
 
 

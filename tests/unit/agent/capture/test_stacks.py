@@ -63,7 +63,7 @@ def test_bare_names(qualified: str, bare: str) -> None:
     ],
 )
 def test_answers_that_are_none(tmp_path: Path, code: str, failure: str) -> None:
-    taken = dump(os.getpid(), program=program(tmp_path, code))
+    taken = dump(os.getpid(), program=program(tmp_path, code), timeout_s=60)
     assert failure in taken.failure
     assert taken.ok == (failure == "")
 
@@ -71,7 +71,7 @@ def test_answers_that_are_none(tmp_path: Path, code: str, failure: str) -> None:
 def test_a_program_that_hangs_is_given_up(tmp_path: Path) -> None:
     taken = dump(1, program=program(tmp_path, "exec sleep 60"), timeout_s=0.2)
     assert taken.failure == "py-spy gave no answer within 0.2 s"
-    assert 0.1 < taken.took_s < 5
+    assert 0.1 < taken.took_s < 30
 
 
 def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
