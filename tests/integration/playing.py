@@ -37,7 +37,7 @@ def play(
     ranks: int | None = None,
     culprit: int | None = None,
     healthy: bool = False,
-    seconds: float = 90.0,
+    seconds: float = 240.0,
     options: tuple[str, ...] = (),
     stall_after: float = STALL_AFTER,
 ) -> Played:
@@ -51,7 +51,7 @@ def play_command(
     words: list[str],
     folder: Path,
     *,
-    seconds: float = 90.0,
+    seconds: float = 240.0,
     options: tuple[str, ...] = (),
     stall_after: float = STALL_AFTER,
     environment: dict[str, str] | None = None,

@@ -16,6 +16,8 @@ from hangwatch.gallery import HERE
 from hangwatch.records import Certainty, Status
 from tests.integration.playing import Played, assert_not_hung, blamed, play_command
 
+pytestmark = pytest.mark.timeout(600)  # some start two jobs, one after the other
+
 TRAIN = str(Path(__file__).parent / "scripts" / "train.py")
 
 
@@ -81,9 +83,9 @@ def test_the_thread_does_what_the_process_does(tmp_path: Path) -> None:
 def test_a_healthy_job_feels_nothing(tmp_path: Path) -> None:
     """No line of ours, no file of ours, no process of ours, and the end is not delayed."""
     plain_words = torchrun(2, "--workers=2")
-    without = subprocess.run(plain_words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    without = subprocess.run(plain_words, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     run = [sys.executable, "-m", "hangwatch", "run", "--", *plain_words]
-    within = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    within = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert within.returncode == without.returncode == 0, within.stderr
     assert within.stdout.count("rank done") == without.stdout.count("rank done") == 2
     assert [line for line in within.stderr.splitlines() if "hangwatch" in line] == []
@@ -94,11 +96,11 @@ def test_a_healthy_job_that_attaches_leaves_no_watchdog(tmp_path: Path) -> None:
     boards = tmp_path / "boards"
     environment = {**os.environ, "HANGWATCH_RUN_DIR": str(boards)}
     words = torchrun(2, "--attach")
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100, env=environment)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=250, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rank done") == 2
     assert [line for line in done.stderr.splitlines() if "hangwatch" in line] == []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while list(boards.glob("*")) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(boards.glob("*")) == []
@@ -114,7 +116,7 @@ def test_a_rank_that_is_slow_for_a_while_is_not_hung(tmp_path: Path) -> None:
 
 def test_abort_ends_the_job_with_75(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "hangwatch", "run", "--on-hang", "abort", "--", *torchrun(2, "--short=1")]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode == 75, done.stderr
     assert "HUNG, proven" in done.stderr
     assert len(list((tmp_path / "hangwatch-reports").glob("incident-*.json"))) == 1
@@ -123,7 +125,7 @@ def test_abort_ends_the_job_with_75(tmp_path: Path) -> None:
 def test_a_launcher_that_restarts_gets_its_chance(tmp_path: Path) -> None:
     elastic = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
     run = [sys.executable, "-m", "hangwatch", "run", "--on-hang", "abort", "--", *elastic, TRAIN, "--short=1", "--once"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rank done") == 2
     assert done.stderr.count("HUNG, proven") == 1
@@ -134,9 +136,9 @@ def test_a_ctrl_c_during_a_hang_ends_everything(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "hangwatch", "run", "--", *torchrun(2, "--short=1")]
     with log.open("wb") as output:
         process = subprocess.Popen(run, cwd=tmp_path, stdout=output, stderr=output)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while b"report  " not in log.read_bytes() and time.monotonic() < deadline:
             time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) != 0
+        assert process.wait(200) != 0
     assert b"HUNG, proven" in log.read_bytes()
