@@ -21,6 +21,7 @@ from hangwatch_agent.capture.stacks import Dump
 
 WAIT_S = 0.5
 POLL_S = 0.02
+CALM = 3  # looks that find nothing new: a rank on a busy machine is interrupted in the middle of its dump
 LARGEST_DUMP = 1 << 20
 
 _THREAD = re.compile(
@@ -83,13 +84,12 @@ def _registered(path: Path) -> tuple[int, int]:
 
 def _written(path: Path, size: int, sleep: Callable[[float], object]) -> str:
     """What was appended, once it has stopped growing: faulthandler does not say when it has finished."""
-    text, deadline = "", time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
+    text, calm, deadline = "", 0, time.monotonic() + WAIT_S
+    while calm < CALM and time.monotonic() < deadline:
         sleep(POLL_S)
         with contextlib.suppress(OSError):
             before, text = text, _from(path, size)
-            if text and text == before:
-                break
+            calm = calm + 1 if text and text == before else 0
     return text
 
 

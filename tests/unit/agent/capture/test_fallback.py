@@ -27,6 +27,18 @@ def test_every_thread_and_the_last_is_the_main_one() -> None:
     assert (logger.main, logger.frames[0].function) == (False, "run")
 
 
+def test_a_rank_that_is_interrupted_while_it_writes_is_waited_for(tmp_path: Path) -> None:
+    """GIVEN a dump that stands still for a while in the middle of its last thread THEN its end is read too."""
+    path, parts = tmp_path / "stacks-5.txt", [TRACE[:-40], "", "", TRACE[-40:]]
+    path.write_text("10\n")
+
+    def sleep(seconds: float) -> None:
+        with path.open("a") as file:
+            file.write(parts.pop(0) if parts else "")
+
+    assert fallback._written(path, 3, sleep) == TRACE
+
+
 @pytest.mark.parametrize("text", ["", "nonsense\n", "Thread 0xzz (most recent call first):"])
 def test_no_trace(text: str) -> None:
     assert list(fallback.parse(text)) == []
