@@ -14,9 +14,8 @@ import pytest
 from hangwatch.gallery import CASES, Case
 from hangwatch.records import Certainty
 from tests import needs
-from tests.integration.playing import assert_not_hung, blamed, play
+from tests.integration.playing import PATIENT, assert_not_hung, blamed, play
 
-PATIENT = 60.0  # --stall-after for look-alikes: half of a user's default
 ALWAYS = {
     "died-before-init",
     "uneven-steps",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.gallery import CASES, Case
-from tests.integration.playing import play
+from tests.integration.playing import PATIENT, play
 
 WARNED = [case for case in CASES if case.status == "warned"]
 SAID = {
@@ -32,7 +32,7 @@ def lines(output: str) -> list[str]:
 
 @pytest.mark.parametrize("case", SOME)
 def test_one_line_and_no_incident(case: Case, tmp_path: Path) -> None:
-    played = play(case, tmp_path)
+    played = play(case, tmp_path, stall_after=PATIENT)
     assert (played.incident, played.exit_code) == (None, 0)
     (line,) = lines(played.output)
     assert line.startswith("hangwatch: warning: ")
@@ -41,13 +41,13 @@ def test_one_line_and_no_incident(case: Case, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", SOME)
 def test_the_look_alike_hears_nothing(case: Case, tmp_path: Path) -> None:
-    played = play(case, tmp_path, healthy=True)
+    played = play(case, tmp_path, healthy=True, stall_after=PATIENT)
     assert (played.incident, played.exit_code, lines(played.output)) == (None, 0, [])
 
 
 @pytest.mark.gallery
 def test_the_slow_rank_is_named_among_more(tmp_path: Path) -> None:
     (case,) = (each for each in WARNED if each.cause == "straggler")
-    played = play(case, tmp_path, ranks=3, culprit=2)
+    played = play(case, tmp_path, ranks=3, culprit=2, stall_after=PATIENT)
     (line,) = lines(played.output)
     assert "All wait for rank 2 in each step" in line
