@@ -17,7 +17,7 @@ from hangwatch.records import ProcessFacts
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.process import process_facts, second_sample
 from tests import needs
-from tests.integration.agent.capture.conftest import Script, stop
+from tests.integration.agent.capture.conftest import Script, comes_to, stop
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(100)"
 
@@ -227,6 +227,7 @@ def test_another_users_process_is_named_unreadable() -> None:
     needs.root()
     setpriv = needs.program("setpriv")
     process = subprocess.Popen(["sleep", "100"])
+    comes_to(process.pid, "S")
     code = (
         "import sys\nfrom hangwatch import wire\nfrom hangwatch_agent.capture.process import process_facts\n"
         f"print(wire.dumps(process_facts({process.pid})))"
