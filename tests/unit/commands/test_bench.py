@@ -325,7 +325,7 @@ def test_the_provable_cases_are_in_the_gallery() -> None:
 def test_the_watchdog_at_rest_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN two ranks at rest in processes of their own, WHEN the real watchdog watches them for a moment
     monkeypatch.setattr(rest, "RANKS", 2)
-    monkeypatch.setattr(rest, "SETTLE", 0.5)
+    monkeypatch.setattr(rest, "SETTLE", 2.0)
     monkeypatch.setattr(rest, "OBSERVED", 1.0)
     mebibytes, percent = rest.measure()
     # THEN it has been found and measured

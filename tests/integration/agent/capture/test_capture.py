@@ -308,11 +308,14 @@ def test_a_watchdog_without_py_spy(script: Script, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_eight_ranks_with_sixteen_workers_in_time() -> None:
+    # Not measured by coverage, whose share of the time is the larger one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     finished = subprocess.run(
         [sys.executable, "-c", "from hangwatch_agent.capture import bench; print(*bench.figures())"],
+        env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=True,
     )
     seconds, workers = finished.stdout.split()
