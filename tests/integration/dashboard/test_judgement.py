@@ -316,10 +316,16 @@ def events_of(dashboard: Dashboard, job: str, act: Callable[[], None]) -> list[t
     task = portal.start_task_soon(read)
     dashboard.until(lambda: got)
     act()
-    dashboard.until(lambda: [data for name, data in list(got) if name == "job"][-1]["state"] == "hung")
+    dashboard.until(lambda: shown_as_hung(list(got)))
     portal.call(service.hub.close)
     task.result(60)
     return got
+
+
+def shown_as_hung(got: list[tuple[str, Any]]) -> bool:
+    """Whether a stream has said all that there is to say of a hang."""
+    newest = dict(got)
+    return "incident" in newest and newest["job"]["state"] == "hung" and newest["capture"]["state"] == "done"
 
 
 def test_the_live_stream_tells_everything(dashboard: Dashboard, pair: Pair) -> None:
