@@ -44,6 +44,7 @@ def main(rank=-1, world=-1):
             optimizer.step()
     END
     dist.destroy_process_group()
+    time.sleep(0.5)  # gloo's threads may abort the process if it ends at once
 """
 MAIN = """
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ def train(options: argparse.Namespace) -> None:
             optimizer.step()
         dist.barrier()
     dist.destroy_process_group()
+    time.sleep(0.5)  # gloo's threads may abort the process if it ends at once
     print(f"rank done, argv {sys.argv[1:]}", flush=True)
 
 
