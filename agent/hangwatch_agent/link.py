@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,7 @@ class Link:
         self._news: tuple[NodeFacts | None, tuple[HealthWarning, ...], tuple[Divergence, ...]] = (None, (), ())
         self._complained = False
         self._last: Sequence[Standing] = ()
+        self._goodbye: Callable[[], None] | None = None
         self._courier = Courier(
             self._post,
             self._spool,
@@ -132,8 +134,9 @@ class Link:
 
     def close(self, exit_code: int | None = None, timeout: float = 3.0) -> None:
         """Says goodbye, and gives what is unsent `timeout` seconds. What is left stays in the spool."""
-        self._put(lambda: self._keep_goodbye(exit_code))
-        self._put(None)
+        self._goodbye = lambda: self._keep_goodbye(exit_code)  # beside the queue, which may be full
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)  # wakes the thread; from a full queue it comes to its end by itself
         self._thread.join(timeout)
 
     @property
@@ -141,7 +144,7 @@ class Link:
         """How many batches, captures and incidents have been given up."""
         return self._dropped + self._spool.dropped + self._courier.refused
 
-    def _put(self, work: Callable[[], None] | None) -> None:
+    def _put(self, work: Callable[[], None]) -> None:
         try:
             self._queue.put_nowait(work)
         except queue.Full:
@@ -170,9 +173,12 @@ class Link:
             while work is not None:
                 self._guarded(work)
                 work = self._queue.get_nowait()
-            return False
         except queue.Empty:
-            return True
+            if self._goodbye is None:
+                return True
+        if self._goodbye is not None:
+            self._guarded(self._goodbye)
+        return False
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

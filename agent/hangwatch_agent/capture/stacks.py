@@ -14,8 +14,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,20 +115,28 @@ def dump_native(
         return Dump(pid, failure="not taken: it is the process that asks")
     if held := _held_threads(pid, proc):
         return Dump(pid, failure=f"not taken: {held}")
-    taken = _run(pid, ["--native"], program or find_py_spy(), timeout_s, proc, NATIVE_MEMORY_BYTES)
+    program = program or find_py_spy()
+    taken = _run(pid, ["--native"], program, timeout_s, proc, NATIVE_MEMORY_BYTES, lambda: _let_go(pid))
     if not taken.ok:
         _let_go(pid)
     return taken
 
 
 def _run(
-    pid: int, options: list[str], program: Path | None, timeout_s: float, proc: Path, memory: int | None = None
+    pid: int,
+    options: list[str],
+    program: Path | None,
+    timeout_s: float,
+    proc: Path,
+    memory: int | None = None,
+    after: Callable[[], None] = lambda: None,
 ) -> Dump:
     if program is None:
         return Dump(pid, failure="py-spy is not installed: pip install py-spy")
     began = time.monotonic()
     try:
-        code, out, err = _output([str(program), "dump", "--json", *options, "--pid", str(pid)], timeout_s, memory)
+        command = [str(program), "dump", "--json", *options, "--pid", str(pid)]
+        code, out, err = _output(command, timeout_s, memory, after)
     except subprocess.TimeoutExpired:
         return Dump(pid, failure=f"py-spy gave no answer within {timeout_s:g} s", took_s=time.monotonic() - began)
     except OSError as error:
@@ -142,8 +151,13 @@ def _run(
         return Dump(pid, failure=f"py-spy's answer cannot be understood: {error!r:.100}", took_s=took)
 
 
-def _output(command: list[str], timeout_s: float, memory: int | None) -> tuple[int, bytes, str]:
-    """Raises subprocess.TimeoutExpired (the program is killed) and OSError (it does not start)."""
+def _output(
+    command: list[str], timeout_s: float, memory: int | None, after: Callable[[], None]
+) -> tuple[int, bytes, str]:
+    """Raises subprocess.TimeoutExpired (the program is killed) and OSError (it does not start).
+
+    `after` is called when a program that was left behind has ended at last.
+    """
     environment = {"PATH": os.environ.get("PATH", os.defpath), "RUST_BACKTRACE": "0"}
     process = subprocess.Popen(
         command,
@@ -157,19 +171,26 @@ def _output(command: list[str], timeout_s: float, memory: int | None) -> tuple[i
     try:
         out, err = process.communicate(timeout=timeout_s)
     except BaseException:
-        _give_up(process)
+        _give_up(process, after)
         raise
     return process.returncode, out[:LARGEST_OUTPUT], err[-4000:].decode("utf-8", "replace")
 
 
-def _give_up(process: subprocess.Popen[bytes]) -> None:
+def _give_up(process: subprocess.Popen[bytes], after: Callable[[], None]) -> None:
     """Reading the memory of a process can block for ever, beyond the reach of SIGKILL: then it is left behind."""
     process.kill()
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    try:
         process.wait(KILL_S)
+    except subprocess.TimeoutExpired:
+        threading.Thread(target=_wait_and, args=(process, after), name="hangwatch-left-behind", daemon=True).start()
+
+
+def _wait_and(process: subprocess.Popen[bytes], after: Callable[[], None]) -> None:
+    process.wait()
+    after()
 
 
 def _limit(pid: int, memory: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from hangwatch import wire
 from hangwatch.records import Collective, Job, LoaderFacts, NodeBatch, NodeCapture, NodeIncident, Phase, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent import courier
+from hangwatch_agent import link as link_module
 from hangwatch_agent import spool as spool_module
 from hangwatch_agent.beats import beats, waiting_for
 from hangwatch_agent.link import Link, packed
@@ -84,6 +86,26 @@ def test_the_goodbye_has_the_exit_code(stub: Stub, tmp_path: Path) -> None:
     last = wire.decode(NodeBatch, stub.got[-1].document)
     assert (last.closing, last.exit_code, len(last.ranks)) == (True, 7, 2)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_full_queue_does_not_swallow_the_goodbye(stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "QUEUE", 2)
+    link, gate, busy = link_to(stub, tmp_path), threading.Event(), threading.Event()
+
+    def hung_disk() -> None:
+        busy.set()
+        gate.wait(60)
+
+    link._put(hung_disk)
+    assert busy.wait(60)
+    for now in (20.0, 21.0, 22.0, 23.0):
+        link.offer(RANKS, now)
+    link.close(7, timeout=0.1)
+    gate.set()
+    link._thread.join(60)
+    assert not link._thread.is_alive()
+    last = wire.decode(NodeBatch, stub.got[-1].document)
+    assert (last.closing, last.exit_code, last.dropped) == (True, 7, 2)
 
 
 def test_captures_are_asked_for_once(stub: Stub, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -99,6 +100,28 @@ def test_a_native_dump_that_takes_too_long_leaves_the_process_running(script: Sc
 def test_memory_of_a_native_dump_is_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "NATIVE_MEMORY_BYTES", 1 << 20)
     assert dump_native(script(WAITS).pid).failure
+
+
+def test_a_tracer_that_outlives_its_kill_is_waited_for_and_then_its_process_is_let_go() -> None:
+    """In uninterruptible sleep even SIGKILL waits, and the tracer may stop its process before it dies of it."""
+    dead, let_go = threading.Event(), threading.Event()
+
+    class Deaf:
+        stdout = stderr = None
+
+        def kill(self) -> None:
+            pass
+
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout is not None:
+                raise subprocess.TimeoutExpired("py-spy", timeout)
+            dead.wait(60)
+            return -9
+
+    stacks._give_up(Deaf(), let_go.set)  # type: ignore[arg-type]
+    assert not let_go.is_set()
+    dead.set()
+    assert let_go.wait(60)
 
 
 def test_what_is_not_python_is_gone_or_dead() -> None:
