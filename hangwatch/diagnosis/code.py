@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..activity import Doing, Within
 from ..records import Certainty, Status
 from . import words
@@ -17,6 +19,7 @@ _NAMELESS = {  # what /proc calls descriptors without a file
     "socket:[": "on a socket",
     "anon_inode:[eventpoll": "in its event loop",
 }
+_NUMBERED = re.compile(r"\d")
 TRICKLE = 1024  # bytes between two samples
 
 
@@ -40,7 +43,10 @@ def user_code_blocked(case: Case) -> Finding | None:
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
         step=first.step,
-        evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
+        evidence=(
+            *(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
+            *_threads_ended(case, stuck),
+        ),
         status=_status(case, stuck),
         awaited=tuple(culprits),
     )
@@ -114,6 +120,26 @@ def _evidence(case: Case, view: RankView) -> list[str]:
     if view.evidence.process is not None and view.evidence.process.system_call:
         found.append(f"its main thread is in the system call {view.evidence.process.system_call}")
     return found
+
+
+def _threads_ended(case: Case, stuck: list[RankView]) -> list[str]:
+    """Threads that all the other ranks have and a stuck one has not: it may wait for what one of them gave it."""
+    blamed = {view.rank for view in stuck}
+    others = [view for view in case if view.rank not in blamed and not view.dead and view.evidence.stacks]
+    everywhere = frozenset.intersection(*map(_threads, others)) if others else frozenset[str]()
+    healthy = case.name([view.rank for view in others])
+    return [
+        f"thread {name!r} runs on {healthy}, and not on rank {view.rank}"
+        for view in stuck[: words.SHOWN]
+        if view.evidence.stacks
+        for name in sorted(everywhere - _threads(view))
+    ]
+
+
+def _threads(view: RankView) -> frozenset[str]:
+    """Names that the program gave its threads; numbered ones are whoever was started first."""
+    names = {stack.name for stack in view.evidence.stacks if not stack.main and stack.source == "py-spy"}
+    return frozenset(name for name in names if name and not _NUMBERED.search(name) and not name.startswith("hangwatch"))
 
 
 # ------------------------------------------------------------------------------------------ special kinds of code

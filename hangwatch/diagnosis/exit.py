@@ -99,7 +99,7 @@ def child_process(case: Case) -> Finding | None:
         ),
         victims=tuple(ranks),
         evidence=(
-            f"the main thread of rank {view.rank} waits in {name_of(_frame_name(view))} for pid {child.facts.pid}",
+            f"the main thread of rank {view.rank} waits for pid {child.facts.pid} to end",
             f"pid {child.facts.pid} is in state {child.facts.state}{_used(child)}",
         ),
         status=_status([rank for rank, _ in held]),
@@ -123,13 +123,6 @@ def _place_of(child: ProcessEvidence) -> Frame | None:
 
 def _used(child: ProcessEvidence) -> str:
     return "" if child.facts.cpu_delta_s is None else f" and used {child.facts.cpu_delta_s:.2f} s of processor time"
-
-
-def _frame_name(view: RankView) -> str:
-    frames = view.evidence.main_stack
-    return next(
-        (frame.function for frame in frames if name_of(frame.function) in ("_exit_function", "join", "wait")), "?"
-    )
 
 
 def queue_feeder(case: Case) -> Finding | None:

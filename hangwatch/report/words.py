@@ -94,7 +94,9 @@ def place(frame: Frame) -> str:
 
 def culprit(who: Culprit) -> str:
     """rank 3, pid 4711 on node-b"""
-    kind = "" if who.process == "rank" else who.process.replace("-", " ")
+    kind = {"rank": "", "other": "process" if who.rank is None else "child process"}.get(
+        who.process, who.process.replace("-", " ")
+    )
     name = "" if who.rank is None else f"rank {who.rank}"
     if kind:
         name = f"{kind} of {name}" if name else kind

@@ -106,9 +106,16 @@ export function place(frame: Frame): string {
   return frame.line ? `${name}:${frame.line}` : name;
 }
 
+/** "", "loader worker", "child process": what a culprit is beside a rank. */
+export function kindOf(who: Culprit): string {
+  if (who.process === "rank") return "";
+  if (who.process === "other") return who.rank === null ? "process" : "child process";
+  return who.process.replaceAll("-", " ");
+}
+
 /** rank 3, pid 4711 on node-b */
 export function culprit(who: Culprit): string {
-  const kind = who.process === "rank" ? "" : who.process.replaceAll("-", " ");
+  const kind = kindOf(who);
   const rank = who.rank === null ? "" : `rank ${who.rank}`;
   const name = kind && rank ? `${kind} of ${rank}` : kind || rank || "a process";
   return name + (who.pid === null ? "" : `, pid ${who.pid}`) + (who.host ? ` on ${who.host}` : "");

@@ -198,6 +198,20 @@ def test_a_background_thread_of_one_mind_is_not_blamed_for_what_the_training_ski
     assert blamed(judgement) == [1]
 
 
+@pytest.mark.parametrize(("name", "told"), [("prefetch", True), ("Thread-7 (run)", False), ("hangwatch-ticker", False)])
+def test_a_thread_that_has_ended_on_the_stuck_rank_alone_is_told(name: str, told: bool) -> None:
+    def with_thread(entry: RankEvidence) -> RankEvidence:
+        return replace(entry, stacks=(*entry.stacks, ThreadStack(9, name, (Frame("/home/ann/feed.py", 8, "run"),))))
+
+    snapshot = stuck("lock")
+    for rank in (0, 2):
+        snapshot = changed(snapshot, rank, with_thread)
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [1])
+    sentence = f"thread {name!r} runs on ranks 0 and 2, and not on rank 1"
+    assert (sentence in verdict.evidence) is told
+
+
 # ------------------------------------------------------------------------------------------ errors and ends
 
 

@@ -7,7 +7,7 @@ import { StateIcon } from "../parts/icon";
 import { Prose, Site } from "../parts/bits";
 import type { Alternative, Certainty, Culprit, Frame, Incident, Status, Verdict } from "../records";
 import { role, type Scene } from "../scene";
-import { certainty, culprit as sayCulprit, NO_VERDICT, ranges, ranks } from "../words";
+import { certainty, culprit as sayCulprit, kindOf, NO_VERDICT, ranges, ranks } from "../words";
 import { Quoted } from "./excerpt";
 
 interface Props {
@@ -57,7 +57,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       </div>
     );
   }
-  const kind = first.process === "rank" ? "" : first.process.replaceAll("-", " ");
+  const kind = kindOf(first);
   const hosts = [...new Set(verdict.culprits.map((who) => who.host).filter(Boolean))];
   const number = ranges(blamed);
   const inside = (
