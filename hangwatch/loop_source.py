@@ -85,9 +85,15 @@ def innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
 
 
 def _loops(scope: ast.AST, line: int) -> list[_Loop]:
-    """The loops of a function around `line`, the innermost first."""
-    around = [node for node in within(scope) if isinstance(node, _Loop) and holds(node.body, line)]
-    return around[::-1]
+    """The loops of a function around `line`, the innermost first.
+
+    Its first line counts too: there a `for` asks for the next item, which is where a rank stands that waits for data.
+    """
+    return [node for node in within(scope) if isinstance(node, _Loop) and _around(node, line)][::-1]
+
+
+def _around(loop: _Loop, line: int) -> bool:
+    return loop.lineno <= line < loop.body[0].lineno or holds(loop.body, line)
 
 
 def _by_condition(loop: _Loop) -> Iterator[int]:

@@ -55,6 +55,12 @@ SOURCE = dedent(
 
     for part in range(len(parts)):
         update()
+
+    def stage():
+        try:
+            update()
+        except Exception as error:
+            log(error)
     """
 )
 TREE = ast.parse(SOURCE)
@@ -88,10 +94,10 @@ def test_the_loop_of_a_caller_and_what_stands_around_it() -> None:
 
 
 def test_a_clause_below_the_loop_skips_the_rest_of_a_turn() -> None:
-    found = loop(22, 6)  # the try of guarded(), called from the loop of train(), were its own loop not there
+    found = loop(42, 6)  # the try of stage(), called from the loop of train()
     assert found is not None
     assert found.where.line == 2
-    assert at(found.skips) == [26, 4, 7]
+    assert at(found.skips) == [43, 4, 7]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +126,13 @@ def test_while_and_suppress() -> None:
     assert at(found.leaves) == [35]
     assert found.swallows is not None
     assert found.swallows.line == 31
+
+
+def test_who_asks_for_the_next_item_stands_in_the_loop() -> None:
+    for line in (2, 22, 32):
+        found = loop(line)
+        assert found is not None
+        assert found.where.line == line
 
 
 def test_a_range_over_data_is_not_counted_and_no_loop_is_none() -> None:
