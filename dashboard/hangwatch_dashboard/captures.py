@@ -125,7 +125,10 @@ class Captures:
             task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, job: LiveJob, capture: LiveCapture) -> None:
-        row = replace(capture.row, state="failed", done_at=self._clock(), changed_at=self._clock())
+        answered = tuple(sorted(capture.answered))
+        row = replace(
+            capture.row, state="failed", done_at=self._clock(), changed_at=self._clock(), nodes_answered=answered
+        )
         judged = None
         try:
             judged = await self._judge(job, capture)
@@ -137,7 +140,7 @@ class Captures:
             await asyncio.wrap_future(self._store.put_capture(row))
         except Exception:
             log.exception("capture %s could not be kept", row.id)
-        row = replace(row, document=None, nodes_answered=tuple(sorted(capture.answered)))
+        row = replace(row, document=None)
         job.last_capture, job.capture = row, None
         self._finishing.discard(row.id)
         self._publish(job, row)

@@ -101,6 +101,7 @@ class LiveJob:
     history: History = field(default_factory=History)
     revision: int = 0  # of the batches
     facts_revision: int = 0  # of everything else
+    beats: int = 0  # in the last batches of all nodes: about the number of ranks, without a look at each
     _ranked: tuple[int, list[tuple[LiveNode, RankBeat]]] | None = None
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
 
@@ -108,6 +109,7 @@ class LiveJob:
         """Takes a node's newest state."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
+        self.beats += len(node.batch.ranks) - (len(before.batch.ranks) if before is not None else 0)
         self.revision += 1
         if before is None or _noteworthy(before) != _noteworthy(node):
             self.facts_revision += 1
@@ -198,7 +200,8 @@ class LiveJob:
             return "silent"
         if self.judgement is not None and (self.incident or self.judgement.status is Status.WAITING):
             return str(self.judgement.status)
-        moving = any(beat.progress.step >= 0 or beat.progress.ticks for _, beat in self.ranked())
+        beats = (beat for node in self.all_nodes for beat in node.batch.ranks)
+        moving = any(beat.progress.step >= 0 or beat.progress.ticks for beat in beats)
         return "running" if moving else "starting"
 
 

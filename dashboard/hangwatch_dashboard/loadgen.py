@@ -165,8 +165,7 @@ async def hang(host: str, port: int, nodes: Sequence[Node], token: str, figures:
             done = [one for one in captures if one["state"] != "asked"]
             if done:
                 last = done[-1]
-                told = (await asyncio.to_thread(_get, f"{base}/jobs/{job['key']}"))["capture"]
-                answered, asked = len(told["nodes_answered"]), len(told["nodes_asked"])
+                answered, asked = len(last["nodes_answered"]), len(last["nodes_asked"])
                 print(
                     f"capture: {last['state']}, {answered} of {asked} nodes answered in time: {job['state_text'][:200]}"
                 )

@@ -35,7 +35,7 @@ def reasons(job: LiveJob, now: float) -> list[Reason]:
     """Every reason at this moment, the most telling first."""
     ranked = job.ranked()
     pairs = [pair for pair in ranked if not pair[0].closed and not pair[1].detached]
-    found = [*_silent(job, now), *_troubled(pairs), *_missing(job, pairs, now)]
+    found = [*_silent(job, now), *_troubled(pairs), *_missing(job, len(ranked), pairs, now)]
     living = [pair for pair in pairs if pair[1].process_state not in ("X", "Z")]
     return found + _still(living, now) + _lingering(living, now)
 
@@ -65,12 +65,13 @@ def _trouble(kind: str, node: LiveNode, beat: RankBeat, what: str) -> Reason:
     return Reason(kind, (beat.pid, node.name), True, f"rank {beat.rank} on {node.host} {what}")
 
 
-def _missing(job: LiveJob, pairs: list[Pair], now: float) -> list[Reason]:
-    size = job.job.world_size
-    starting = [pair for pair in pairs if pair[1].phase in STARTING]
-    if not starting or size is None or len(job.ranked()) >= size or now - job.started_at < START_AFTER_S:
+def _missing(job: LiveJob, came: int, pairs: list[Pair], now: float) -> list[Reason]:
+    if now - job.started_at < START_AFTER_S or not any(beat.phase in STARTING for _, beat in pairs):
         return []
-    return [Reason("missing", (len(job.ranked()),), True, f"{len(job.ranked())} of {size} ranks came")]
+    size = job.job.world_size
+    return (
+        [Reason("missing", (came,), True, f"{came} of {size} ranks came")] if size is not None and came < size else []
+    )
 
 
 def _still(pairs: list[Pair], now: float) -> list[Reason]:

@@ -71,8 +71,7 @@ class Watch:
     async def look(self, job: LiveJob) -> None:
         """One look at one job."""
         now = self._clock()
-        ranked = job.ranked()
-        await _aside(len(ranked), job.note, now)
+        await _aside(job, job.note, now)
         if not job.over and await self._is_judge(job, now):
             await self._judge(job, now)
         await self._show(job, now)
@@ -93,7 +92,7 @@ class Watch:
         await self._incidents.close_if_moving(job, now)
         # Whoever has been away, or too busy to read, must not call others silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
-        found = await _aside(len(job.ranked()), reasons, job, now)
+        found = await _aside(job, reasons, job, now)
         found = [reason for reason in found if rested or reason.kind != "silent"]
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not _proven(job) and (due := schedule.due(found, now)) is not None:
@@ -119,7 +118,7 @@ class Watch:
             self._shown[job.key] = (job.revision, job.facts_revision, state)
             self._ranks_at[job.key] = now
             if self._hub.readers:
-                events = await _aside(len(job.ranked()), self._events, job, now, changed)
+                events = await _aside(job, self._events, job, now, changed)
                 for event, text, only in events:
                     self._hub.publish_text(event, text, only)
 
@@ -145,12 +144,13 @@ class Watch:
         if state == stored_state and (quiet or now - stored_at < SUMMARY_S):
             return
         self._stored[job.key] = (now, state)
+        summary = await _aside(job, lambda: pack(views.job_summary(job, now)))
         self._store.put_run(
             job.key,
             state=state,
             last_seen_at=job.last_seen_at,
             closed_at=job.last_seen_at if job.over else None,
-            summary=pack(views.job_summary(job, now)),
+            summary=summary,
         )
 
 
@@ -159,6 +159,6 @@ def _proven(job: LiveJob) -> bool:
     return bool(job.incident) and job.judgement is not None and job.judgement.verdict.certainty is Certainty.PROVEN
 
 
-async def _aside(ranks: int, work: Callable[..., T], *arguments: Any) -> T:
+async def _aside(job: LiveJob, work: Callable[..., T], *arguments: Any) -> T:
     """Does pure work here for small jobs, and in a thread for large ones, so that batches need not wait for it."""
-    return work(*arguments) if ranks < MANY_RANKS else await asyncio.to_thread(work, *arguments)
+    return work(*arguments) if job.beats < MANY_RANKS else await asyncio.to_thread(work, *arguments)

@@ -219,6 +219,8 @@ def went_past(case: Case) -> Finding | None:
 
     Their collectives meet under one number, but not at one point: the way parted before, where nothing was counted.
     """
+    if len({entry.where for entry in case.blocked.values()}) < 2:
+        return None
     sites, places = Sites(case), {}
     for rank in case.blocked:
         place = sites.now(rank)

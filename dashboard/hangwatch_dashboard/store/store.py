@@ -207,6 +207,7 @@ class Store:
             "state": row.state,
             "nodes_asked": pack(row.nodes_asked),
             "document": row.document,
+            "nodes_answered": pack(row.nodes_answered),
         }
 
         def write(connection: Connection) -> None:
@@ -386,7 +387,9 @@ def _row(kind: type[T], row: Row[Any]) -> T:
 
 def _capture(row: Row[Any]) -> CaptureRow:
     values = dict(row._mapping)
-    return CaptureRow(**values | {"nodes_asked": tuple(unpack(values["nodes_asked"]))})
+    for name in ("nodes_asked", "nodes_answered"):
+        values[name] = tuple(unpack(values[name])) if values[name] else ()  # captures of 0001 have no answers
+    return CaptureRow(**values)
 
 
 def _message(row: MessageRow) -> tuple[Any, Any]:

@@ -61,6 +61,7 @@ captures = Table(
     Column("state", String(16), nullable=False),
     Column("nodes_asked", LargeBinary, nullable=False),
     Column("document", LargeBinary),
+    Column("nodes_answered", LargeBinary),
     Index("captures_by_run", "run", "asked_at"),
     Index("captures_by_changed", "changed_at"),
 )

@@ -67,6 +67,29 @@ def test_every_migration_can_be_applied_and_taken_back(database: str) -> None:
     engine.dispose()
 
 
+def test_captures_of_the_first_version_are_still_read(database: str) -> None:
+    engine = engines.connect(engines.url_of(database))
+    engines.migrate(engine, "0001")
+    old = {"id": "c-1", "run": "r", "reason": "asked", "asked_at": 1.0, "changed_at": 2.0, "state": "done"}
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO captures (id, run, reason, asked_at, changed_at, state, nodes_asked)"
+                " VALUES (:id, :run, :reason, :asked_at, :changed_at, :state, :nodes)"
+            ),
+            {**old, "nodes": pack(("a", "b"))},
+        )
+    engine.dispose()
+    store = Store(database, "p1")
+    try:
+        assert store.capture("c-1") == CaptureRow(**old, nodes_asked=("a", "b"))  # type: ignore[arg-type]
+        new = CaptureRow("c-2", "r", "asked", 3.0, 4.0, "done", ("a", "b"), 4.0, b"", ("b",))
+        store.put_capture(new).result()
+        assert store.capture("c-2") == new
+    finally:
+        store.close()
+
+
 def test_a_database_of_a_newer_version_is_refused_in_words(database: str) -> None:
     engine = engines.connect(engines.url_of(database))
     engines.migrate(engine)
