@@ -64,11 +64,11 @@ def _adverb(case: Case, stuck: list[RankView]) -> str:
 
 
 def _how_all(stuck: list[RankView]) -> str:
-    """`it sleeps`, or of several `the first of them sleeps`, where they differ."""
-    hows = {how_stuck(view) for view in stuck}
-    if len(stuck) == 1:
-        return hows.pop()
-    return f"each: {hows.pop()}" if len(hows) == 1 else f"rank {stuck[0].rank}: {how_stuck(stuck[0])}"
+    """`it sleeps`, of several `each sleeps`, or `rank 3 sleeps` where they differ."""
+    how = how_stuck(stuck[0])
+    alike = all(how_stuck(view) == how for view in stuck)
+    who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"
+    return f"{who} {how.removeprefix('it ')}"
 
 
 def _status(case: Case, stuck: list[RankView]) -> Status:

@@ -88,6 +88,8 @@ def crossed_with_the_main_thread(case: Case) -> Finding | None:
         names = {call.thread_name for calls in found.values() for call in calls.values()}
         if len(names) != 1 or not all(found.values()) or len(found) < 2:
             continue
+        if any(view.now.thread in names for view in case):
+            continue  # that thread is the one that trains
         first, last = max(min(calls) for calls in found.values()), min(group.issued(rank) or 0 for rank in found)
         crossed = sorted({seq for calls in found.values() for seq in calls if first <= seq <= last})
         apart = next((seq for seq in crossed if not all(seq in calls for calls in found.values())), None)

@@ -190,6 +190,19 @@ def test_a_background_thread_that_comes_late_on_one_rank_crosses_with_the_traini
     assert f"and not on rank {late}" in judgement.verdict.evidence[0]
 
 
+def test_a_program_that_trains_in_a_thread_has_no_background() -> None:
+    """What its thread skips is skipped by the training."""
+    usual: Program = [Draw(), GRADIENTS, SAVE, Draw(), GRADIENTS] * 4
+    snapshot = saving_in_background(usual, [*usual[:12], *usual[13:]], usual)
+    assert diagnose(snapshot).verdict.cause == "concurrent-collectives"
+    for rank in range(3):
+        snapshot = changed(
+            snapshot, rank, lambda entry: replace(entry, stacks=tuple(replace(s, name="ckpt") for s in entry.stacks))
+        )
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("skipped-collective", [1])
+
+
 def test_a_background_thread_of_one_mind_is_not_blamed_for_what_the_training_skipped() -> None:
     usual: Program = [Draw(), GRADIENTS, SAVE, Draw(), GRADIENTS] * 4
     short: Program = [*usual[:8], Draw(), *usual[10:]]
