@@ -7,7 +7,7 @@ import re
 from ..activity import Doing, Within
 from ..records import Certainty, Status
 from . import words
-from .case import IDLE_CPU_S, OLD_WORDS_S, Case, RankView
+from .case import IDLE_CPU_S, Case, RankView
 from .finding import Finding, Rule
 
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
@@ -20,6 +20,7 @@ _NAMELESS = {  # what /proc calls descriptors without a file
     "anon_inode:[eventpoll": "in its event loop",
 }
 _NUMBERED = re.compile(r"\d")
+MISSED_S = 3.0  # fifteen ticks in a row that did not come, while the main thread was seen to own the lock
 TRICKLE = 1024  # bytes between two samples
 
 
@@ -213,7 +214,7 @@ def holds_lock(view: RankView) -> bool:
     """The main thread owns the interpreter lock at one place, and the ticker has not run for a while."""
     samples = (*view.evidence.stacks, *view.evidence.earlier_stacks)
     owner = any(stack.main and stack.owns_gil for stack in samples)
-    return owner and view.steady and silence(view) > OLD_WORDS_S
+    return owner and view.steady and silence(view) > MISSED_S
 
 
 def slow_checkpoint(case: Case) -> Finding | None:
