@@ -105,6 +105,8 @@ def _drew_alike(case: Case, short: _Short) -> bool:
 
 def _fewer_calls(case: Case, short: _Short) -> Finding | None:
     """It made fewer calls with the same batches, a turn of them somewhere on the way."""
+    if len(short.left) > len(short.inside):
+        return _more_calls(case, list(short.inside), short.left)
     rank, other = short.left[0], short.inside[0]
     apart = case.ledger.first_apart(rank, other)
     name = StepName() if apart is None else StepName(apart.epoch, apart.batch, apart.step)
@@ -114,7 +116,7 @@ def _fewer_calls(case: Case, short: _Short) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
         f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
-        f" {case.wait_words(short.inside)} in it.{when}",
+        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} in it.{when}",
         culprits=tuple(case.ranks[each].culprit() for each in short.left),
         step=name,
         evidence=(
@@ -125,7 +127,28 @@ def _fewer_calls(case: Case, short: _Short) -> Finding | None:
                 else ()
             ),
         ),
+        status=None if case.blocked else Status.FAILED,
         awaited=short.left,
+    )
+
+
+def _more_calls(case: Case, odd: list[int], others: tuple[int, ...]) -> Finding:
+    """Most are past the place where a few still wait: rather those made a call too many than all others one too few."""
+    first = case.ranks[odd[0]]
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{case.name(odd, capital=True)} made more collectives than the others and"
+        f" {words.verb(len(odd), 'is', 'are')} still in {first.now.call or 'one'}{words.at(first.where)};"
+        f" {case.name(others)} {words.verb(len(others), 'is', 'are')} past it{words.at(case.usual_place(others))}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        victims=tuple(rank for rank in others if rank in case.blocked),
+        step=first.step,
+        evidence=(
+            f"{case.name(others)} wait where all ranks come, and the calls that meet there do not belong together",
+        ),
+        status=None if case.blocked else Status.FAILED,
+        awaited=tuple(odd),
     )
 
 
@@ -233,6 +256,8 @@ def went_past(case: Case) -> Finding | None:
         return None
     if len({places[rank] for rank in past}) > 1 or not all(_is_past(case, sites, rank, behind[0]) for rank in past):
         return None
+    if len(past) > len(behind):
+        return _more_calls(case, behind, past)
     first, there = case.ranks[past[0]], case.usual_place(behind)
     one = len(past) == 1
     return Finding(

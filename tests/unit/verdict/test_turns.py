@@ -12,7 +12,7 @@ from hangwatch.diagnosis import diagnose
 from hangwatch.loop_source import loop_around
 from hangwatch.records import Certainty, Frame, Judgement, LoopFacts, RankEvidence, Snapshot, Status
 from hangwatch.source import annotated
-from tests.unit.simulator import Action, Call, Draw, World
+from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
 
 SCRIPT = "/home/ann/train.py"
 SOURCE = dedent(
@@ -210,6 +210,62 @@ def test_a_call_behind_an_inner_loop_is_told_by_its_guard(guard: str, cause: str
     verdict = diagnose(replace(snapshot, ranks=tuple(map(standing, snapshot.ranks)))).verdict
     assert verdict.cause == cause
     assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+# ------------------------------------------------------------------------------------------ calls that do not match
+
+
+def recursion(calls: int) -> list[Action]:
+    """Calls of a function that calls itself, and then the end, where all come; nothing counts anything."""
+    return [*([Call("all_reduce", line=11)] * calls), *END]
+
+
+def unguarded(snapshot: Snapshot) -> Snapshot:
+    """No condition leads anywhere, and there is no loop."""
+    ranks = tuple(
+        replace(entry, stacks=tuple(replace(stack, in_loop=False, guard="none") for stack in entry.stacks))
+        for entry in snapshot.ranks
+    )
+    return replace(snapshot, ranks=ranks)
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize(("made", "cause"), [(7, "skipped-collective"), (9, "rank-zero-only-collective")])
+def test_without_loops_and_steps_who_is_past_or_behind_the_others_is_named(culprit: int, made: int, cause: str) -> None:
+    programs = [recursion(made if rank == culprit else 8) for rank in range(3)]
+    verdict = diagnose(unguarded(World(programs).run().snapshot())).verdict
+    assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+def synchronised(*at: int) -> list[Action]:
+    """Twenty batches with a synchronisation in some of them, and then the end."""
+    program: list[Action] = []
+    for batch in range(20):
+        program += [Draw(0, batch), *([Call(via="gradients", line=12)] if batch in at else [])]
+    return [*program, LoopEnd(), *END]
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize("cause", ["skipped-collective", "rank-zero-only-collective"])
+def test_with_as_many_batches_who_made_fewer_or_more_calls_is_named(culprit: int, cause: str) -> None:
+    """One synchronises a batch later from batch 7 on, and so once less: the steps even out again and again."""
+    regular, slipped = synchronised(3, 7, 11, 15, 19), synchronised(3, 8, 12, 16)
+    usual, odd = (regular, slipped) if cause == "skipped-collective" else (slipped, regular)
+    snapshot = World([odd if rank == culprit else usual for rank in range(3)]).run().snapshot()
+    past = [rank for rank in range(3) if (rank == culprit) is (cause == "skipped-collective")]
+    facts = LoopFacts(HERE, counted=False)
+    told = {True: {"in_loop": False}, False: {"in_loop": True, "loop": facts}}
+    ranks = tuple(
+        replace(entry, stacks=tuple(replace(s, **told[entry.rank in past]) for s in entry.stacks))  # type: ignore[arg-type]
+        for entry in snapshot.ranks
+    )
+    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+    assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+    if cause == "skipped-collective":
+        assert (verdict.step.epoch, verdict.step.batch) == (0, 7)
+        assert "all ranks have drawn 20 batches in epoch 0" in verdict.evidence
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 2, 3])
