@@ -55,6 +55,13 @@ def end_ranks(
     ranks = [_Process(each.pid, start_ticks(each.path)) for each in standings if each.alive]
     ranks.sort(key=lambda each: each.pid not in blamed)
     targets = [*ranks, *_below(ranks)]  # read before the first signal: orphans lose the way back to their rank
+    return _end(targets, grace_s, clock, sleep)
+
+
+def _end(
+    targets: Sequence[_Process], grace_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> list[int]:
+    """SIGTERM, and SIGKILL for who is left after the grace. Returns the pids that had to be killed."""
     for each in targets:
         each.send(signal.SIGTERM)
         each.send(signal.SIGCONT)
@@ -107,15 +114,7 @@ def end_idle_command(
     if sum(after.values()) - sum(before.values()) > WORKS_S or any(is_launcher(command_line(pid)) for pid in after):
         return False
     table = Table.read()
-    targets = [_Process(pid, table.stats[pid].ticks) for pid in after if pid in table.stats]
-    for each in targets:
-        each.send(signal.SIGTERM)
-        each.send(signal.SIGCONT)
-    deadline = clock() + grace_s
-    while clock() < deadline and any(each.lives for each in targets):
-        sleep(0.1)
-    for each in targets:
-        each.send(signal.SIGKILL)
+    _end([_Process(pid, table.stats[pid].ticks) for pid in after if pid in table.stats], grace_s, clock, sleep)
     return True
 
 
