@@ -122,9 +122,9 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
                 found = watched.suspicion.divergence
                 if not _whole_turns(found, readings):
                     return found
-                watched.base, watched.suspicion, told, watched.doubted = issued, None, watched.doubted, True
-                if not told:
-                    watched.last = step
+                watched.base, watched.suspicion = issued, None
+                if not watched.doubted:
+                    watched.doubted, watched.last = True, step
                     return replace(found, doubtful=True)
         watched.last = step
     return None

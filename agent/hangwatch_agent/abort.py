@@ -109,7 +109,7 @@ def end_idle_command(
     while clock() < deadline:
         if not top.lives or _tree(root).keys() - before.keys():
             return False
-        sleep(0.2)
+        sleep(1.0)
     after = _tree(root)
     if sum(after.values()) - sum(before.values()) > WORKS_S or any(is_launcher(command_line(pid)) for pid in after):
         return False

@@ -12,7 +12,7 @@ from ..records import Certainty, Collective, Frame, Status, StepName
 from . import words
 from .case import FROM_ROOT, TO_ROOT, Blocked, Case, what
 from .finding import Finding, Rule
-from .sites import Sites
+from .sites import sites_of
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
@@ -169,7 +169,7 @@ def _odd_ones(sides: dict[Shape, list[int]]) -> list[int]:
 
 def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
     """Who alone calls from a new place, or brings another size than ever before; nobody where that is not clear."""
-    sites = Sites(case)
+    sites = sites_of(case)
     regular = {rank: sites.used(rank, calls[rank]) for rank in calls}
     new = sorted(rank for rank, before in regular.items() if not before)
     if new:
@@ -213,7 +213,7 @@ def _circle(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
         for entry, other in zip(entries, following, strict=True)
     ]
-    strays = [entry for entry in entries if Sites(case).strays(entry.rank)]
+    strays = [entry for entry in entries if sites_of(case).strays(entry.rank)]
     alone = len(strays) == 1 and cause == "point-to-point-deadlock"
     guilty = strays if alone else [*entries, *_also_in(case, entries)]
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))

@@ -14,7 +14,7 @@ from .finding import Finding, Rule
 from .loops import first_uneven, has_left_inner_loop, has_left_loop
 from .parting import Left, Parting, counted, parting, repeated
 from .processes import end_of, is_consequence
-from .sites import Sites
+from .sites import sites_of
 
 
 def rank_zero_only(case: Case) -> Finding | None:
@@ -30,7 +30,7 @@ def rank_zero_only(case: Case) -> Finding | None:
 
 def _alone_now(case: Case) -> RankView | None:
     """The one rank that waits at a call site that no rank has ever used, in a loop that it has not left."""
-    sites, ranks = Sites(case), list(case.blocked)
+    sites, ranks = sites_of(case), list(case.blocked)
     uneven = first_uneven(case)
     short = uneven.short if uneven is not None else ()
     crowd = Counter(case.blocked[rank].where for rank in ranks)
@@ -112,7 +112,7 @@ def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Findin
     inside = found is None or found.divergence.step == lone.step.step
     call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
     does = "is alone in" if inside else "called"
-    sites = Sites(case)
+    sites = sites_of(case)
     evidence = [] if found is None else [counted(case, found)]
     if inside and lone.rank in case.blocked and not sites.shared(lone.rank, list(others)):
         evidence.append(f"no other rank has ever called a collective at {words.place(lone.where)}")
@@ -167,7 +167,7 @@ def aborted_alone(case: Case) -> Finding | None:
     dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
     if len(dead) != 1 or len(case.ranks) < 2:
         return None
-    view, sites = dead[0], Sites(case)
+    view, sites = dead[0], sites_of(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
     others = [place for rank in case.ranks for place in sites.before(rank)]
     if not others or any(lines[0] == mine for _, lines in others) or _of_every_step(view):

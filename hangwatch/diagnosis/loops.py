@@ -12,7 +12,7 @@ from ..records import LoaderFacts, StepName
 from . import words
 from .case import Case, RankView, once
 from .finding import Finding, Rule
-from .sites import Sites
+from .sites import sites_of
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ def has_left_loop(case: Case, view: RankView) -> bool:
         return True
     if view.loader is not None or view.rank not in case.blocked:
         return False
-    return view.rank != 0 and not Sites(case).regular(view.rank)
+    return view.rank != 0 and not sites_of(case).regular(view.rank)
 
 
 def has_left_inner_loop(case: Case, view: RankView) -> bool:

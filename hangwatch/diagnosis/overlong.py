@@ -14,7 +14,7 @@ from ..records import Certainty, Frame, StepName
 from . import words
 from .case import Case
 from .finding import Finding
-from .sites import Sites
+from .sites import sites_of
 
 MOST_TURNS = 64  # in one step
 
@@ -65,7 +65,7 @@ def left_out_with_its_step(case: Case) -> Finding | None:
 
 def _calls(case: Case, hit: _Overlong, number: int) -> str:
     """`4 calls of all_reduce (train.py:40)`, where all calls of that group come from one line."""
-    inside = Sites(case).inside(hit.rank, hit.group, hit.step.step)
+    inside = sites_of(case).inside(hit.rank, hit.group, hit.step.step)
     places = list(inside[0]) if inside is not None else []
     if len(places) != 1:
         return f"{words.plural(number, 'collective')} of group {hit.group}"

@@ -15,7 +15,7 @@ from ..records import Divergence, Frame, StepName
 from . import words
 from .case import Case, once
 from .loops import first_uneven, has_left_inner_loop
-from .sites import Site, Sites
+from .sites import Site, sites_of
 
 
 class Left(StrEnum):
@@ -91,7 +91,7 @@ def _counted_late(case: Case, divergence: Divergence) -> bool:
     heads = [group.heads.get(rank) for rank in divergence.counts] if group is not None else []
     level = len({(head.issued, head.completed) for head in heads if head is not None}) == 1
     complete = all(head is not None and head.issued == head.completed for head in heads)
-    kinds = Sites(case).inside(divergence.more[0], divergence.group, divergence.step)
+    kinds = sites_of(case).inside(divergence.more[0], divergence.group, divergence.step)
     return (bool(heads) and level and complete) or (kinds is not None and len(kinds[0]) > 1)
 
 
@@ -99,7 +99,7 @@ def _several_turns(case: Case, divergence: Divergence) -> bool:
     """Those with more calls than usual made exactly what the others make in a turn, twice or three times..."""
     if divergence.short or not divergence.more or not divergence.exact:
         return False
-    sites = Sites(case)
+    sites = sites_of(case)
     fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
     usual = sites.inside(fewest, divergence.group, divergence.step)
     for rank in divergence.more:
@@ -133,20 +133,22 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
 
 def repeated(case: Case, found: Parting, rank: int) -> str:
     """What `rank` called too often in that step, where all of it comes from lines that others use as well; else ""."""
-    counts, step, sites = found.divergence.counts, found.divergence.step, Sites(case)
+    counts, sites = found.divergence.counts, sites_of(case)
     other = min(counts, key=lambda each: counts[each])
-    theirs, mine = (sites.inside(each, found.divergence.group, step) for each in (other, rank))
+    mine, theirs = (sites.inside(each, found.divergence.group, found.divergence.step) for each in (rank, other))
     if theirs is None or mine is None or not found.divergence.exact:
         return ""
-    lines = [Counter({}), Counter({})]  # type: list[Counter[Site]]
-    for index, used in enumerate((theirs[0], mine[0])):
-        for (kind, path), times in used.items():
-            lines[index][kind, path[:1]] += times
-    surplus = lines[1] - lines[0]
-    usual = lines[0].keys() | {(kind, path[:1]) for kind, path in theirs[1]}
-    if surplus.total() != counts[rank] - counts[other] or not surplus.keys() <= usual:
-        return ""
-    return _named(Counter(dict.fromkeys(surplus, 1)) if surplus.total() == len(surplus) else surplus)
+    surplus = _by_line(mine[0]) - _by_line(theirs[0])
+    known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
+    return _named(surplus) if surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known else ""
+
+
+def _by_line(places: Counter[Site]) -> Counter[Site]:
+    """The same, by the innermost of the user's lines alone."""
+    found: Counter[Site] = Counter()
+    for (kind, path), times in places.items():
+        found[kind, path[:1]] += times
+    return found
 
 
 def _count(item: tuple[int, int]) -> int:
@@ -155,7 +157,7 @@ def _count(item: tuple[int, int]) -> int:
 
 def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str]:
     """What the call sites of that step say: did one leave out what was always called, or one call what never was?"""
-    sites = Sites(case)
+    sites = sites_of(case)
     theirs = sites.inside(long, divergence.group, divergence.step)
     mine = sites.inside(short, divergence.group, divergence.step)
     if theirs is None or not theirs[0] or not theirs[1]:

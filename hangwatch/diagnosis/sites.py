@@ -14,7 +14,7 @@ from itertools import pairwise
 from ..frames import origin, user_frame
 from ..ledger import family
 from ..records import Collective, Frame
-from .case import Case
+from .case import Case, once
 
 ASKED = 64  # so many other ranks are asked where they have been, evenly spread
 Path = tuple[tuple[str, int], ...]
@@ -177,6 +177,12 @@ class Sites:
             if (there is not None and _same(now, there)) or any(_same(now, site) for site in self.before(other)):
                 return True
         return False
+
+
+@once
+def sites_of(case: Case) -> Sites:
+    """The sites of a case: what they have found out is remembered for all rules."""
+    return Sites(case)
 
 
 def _holds(places: list[Site], place: Site) -> bool:

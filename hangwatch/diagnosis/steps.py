@@ -11,7 +11,7 @@ from .case import Case, RankView
 from .finding import Finding, Rule
 from .overlong import left_out_with_its_step
 from .parting import Left, Parting, counted, parting
-from .sites import ASKED, Site, Sites, site
+from .sites import ASKED, Site, Sites, site, sites_of
 
 # ------------------------------------------------------------------------------------------ cadence of gradients
 
@@ -140,7 +140,7 @@ def _somebody_differs(case: Case, found: Parting) -> Finding | None:
 
 def _skipped_by_site(case: Case) -> Finding | None:
     """All are in the same step with equal numbers, but some stand in a call that comes after the one of the others."""
-    sites = Sites(case)
+    sites = sites_of(case)
     places = {rank: place for rank in case.blocked if (place := sites.now(rank)) is not None}
     if len(places) < 2 or len(set(places.values())) != 2 or len({case.ranks[rank].step.step for rank in places}) != 1:
         return None
@@ -175,7 +175,7 @@ def _who_could(case: Case, places: dict[int, Site], skipped: Site, reached: Site
 
 def _skipped_by_order(case: Case) -> Finding | None:
     """One rank alone came to its call from another one than ever: it has left out the one between."""
-    sites = Sites(case)
+    sites = sites_of(case)
     awaited = {rank for entry in case.blocked.values() if entry.need is not None for rank in entry.need.absent}
     asked = sorted(awaited & case.blocked.keys())[:ASKED]
     found = {rank: jump for rank in asked if (jump := sites.jumped(rank)) is not None}

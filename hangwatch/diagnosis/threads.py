@@ -83,27 +83,26 @@ def crossed_with_the_main_thread(case: Case) -> Finding | None:
 
     DDP's own collectives are not recorded one by one: a number without a record is one of them.
     """
+    background = {rank: calls for rank in case.ranks if (calls := _in_background(case, rank))}
+    names = {call.thread_name for calls in background.values() for call in calls}
+    if len(names) != 1 or any(view.now.thread in names for view in case):
+        return None  # none, or it is the thread that trains
     for group in case.ledger.groups.values():
-        found = {rank: _in_background(case, rank, group) for rank in group.heads}
-        names = {call.thread_name for calls in found.values() for call in calls.values()}
-        if len(names) != 1 or not all(found.values()) or len(found) < 2:
+        found = {rank: _by_number(background.get(rank, []), group) for rank in group.heads}
+        if len(found) < 2 or not all(_mixed(calls) for calls in found.values()):
             continue
-        if any(view.now.thread in names for view in case):
-            continue  # that thread is the one that trains
         first, last = max(min(calls) for calls in found.values()), min(group.issued(rank) or 0 for rank in found)
         crossed = sorted({seq for calls in found.values() for seq in calls if first <= seq <= last})
         apart = next((seq for seq in crossed if not all(seq in calls for calls in found.values())), None)
-        if apart is not None and all(
-            _even_without(case, each) for each in case.divergences if each.group == group.name
-        ):
-            return _crossed(case, group, apart, found, names.pop())
+        mine = [each for each in case.divergences if each.group == group.name]
+        if apart is not None and all(_even_without(case, each) for each in mine):
+            return _crossed(case, group, apart, found, *names)
     return None
 
 
-def _in_background(case: Case, rank: int, group: Group) -> dict[int, Collective]:
-    """The calls of other Python threads than the main one in a group that the training uses too, by number."""
-    found = {call.seq: call for call in _recorded(case, rank) if call.group == group.name and call.thread_name != MAIN}
-    return found if found and len(found) < max(found) - min(found) + 1 else {}
+def _in_background(case: Case, rank: int) -> list[Collective]:
+    """The calls of other Python threads than the main one."""
+    return [call for call in _recorded(case, rank) if call.thread_name != MAIN]
 
 
 def _recorded(case: Case, rank: int) -> Iterator[Collective]:
@@ -112,13 +111,22 @@ def _recorded(case: Case, rank: int) -> Iterator[Collective]:
     yield from (call for call in (reading.calls if reading is not None else ()) if call.thread_name and call.seq > 0)
 
 
+def _by_number(calls: list[Collective], group: Group) -> dict[int, Collective]:
+    return {call.seq: call for call in calls if call.group == group.name}
+
+
+def _mixed(calls: dict[int, Collective]) -> bool:
+    """Numbers of somebody else lie between them: the training uses the group too."""
+    return bool(calls) and len(calls) < max(calls) - min(calls) + 1
+
+
 def _even_without(case: Case, divergence: Divergence) -> bool:
     """Without the background's calls all ranks issued the same number in that step."""
     left = set()
     for rank, count in divergence.counts.items():
         first, last = case.ledger.span(rank, divergence.group, divergence.step) or (0, 0)
-        calls = (call for call in _recorded(case, rank) if call.group == divergence.group and first < call.seq <= last)
-        left.add(count - sum(call.thread_name != MAIN for call in calls))
+        calls = [call for call in _in_background(case, rank) if call.group == divergence.group]
+        left.add(count - sum(first < call.seq <= last for call in calls))
     return len(left) == 1
 
 

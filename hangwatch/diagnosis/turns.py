@@ -13,7 +13,7 @@ from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven, has_left_inner_loop, now_at
 from .processes import is_consequence
-from .sites import Sites
+from .sites import Sites, sites_of
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ def _short(case: Case) -> _Short | None:
         return None
     if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
         return None  # who stands where nobody ever stood may rather be the one too many
-    if not begun and not all(Sites(case).shared(inside[0], [rank]) for rank in left):
+    sites = sites_of(case)
+    if not begun and not all(sites.shared(inside[0], [rank]) for rank in left):
         return None  # whoever has not been in the loop may have yet to come to it
     return _Short(left, inside, begun, _loop(case, inside))
 
@@ -145,7 +146,7 @@ def _more_calls(case: Case, odd: list[int], others: tuple[int, ...]) -> Finding:
         victims=tuple(rank for rank in others if rank in case.blocked),
         step=first.step,
         evidence=(
-            f"{case.name(others)} wait where all ranks come, and the calls that meet there do not belong together",
+            f"{case.name(others)} are where all ranks come, and the calls that meet there do not belong together",
         ),
         status=None if case.blocked else Status.FAILED,
         awaited=tuple(odd),
@@ -167,7 +168,7 @@ def _died_behind_it(view: RankView) -> bool:
 
 def _all_regular(case: Case, ranks: tuple[int, ...]) -> bool:
     """They wait in a call of every step: where steps are counted at their ends, theirs is not counted yet."""
-    sites = Sites(case)
+    sites = sites_of(case)
     return bool(case.blocked) and all(sites.regular(rank) and case.ranks[rank].now.in_loop for rank in ranks)
 
 
@@ -244,7 +245,7 @@ def went_past(case: Case) -> Finding | None:
     """
     if len({entry.where for entry in case.blocked.values()}) < 2:
         return None
-    sites, places = Sites(case), {}
+    sites, places = sites_of(case), {}
     for rank in case.blocked:
         place = sites.now(rank)
         if place is None or case.blocked[rank].to_a_peer:

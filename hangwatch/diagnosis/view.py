@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..activity import Activity, Doing
-from ..frames import stacks_of_trace
 from ..records import Culprit, Frame, LoaderFacts, Phase, RankEvidence, Reading, StepName, ThreadStack
 from ..stacks import activity
 
@@ -48,8 +47,7 @@ class RankView:
 
     @cached_property
     def threads(self) -> tuple[Activity, ...]:
-        stacks = self.evidence.stacks or stacks_of_trace(self.evidence.crash_trace)
-        return tuple(activity(stack) for stack in stacks)
+        return tuple(activity(stack) for stack in self.evidence.stacks)
 
     @cached_property
     def main(self) -> Activity:

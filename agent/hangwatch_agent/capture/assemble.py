@@ -45,7 +45,9 @@ class Seen:
         facts, dump = self._facts(pid, target), self.second.dumps.get(pid)
         own = [each for each in self.members if each.rank == rank and each.role != "orphan"]
         trace = outputs.crash_trace(target.run_dir, pid)
-        found = dump.stacks if dump and dump.stacks else stacks_of_trace(trace) if facts.state in "XZ" else ()
+        found = dump.stacks if dump is not None else ()
+        if not found and facts.state in "XZ":
+            found = stacks_of_trace(trace)  # its last ones
         return RankEvidence(
             rank=rank,
             host=self.node.host,

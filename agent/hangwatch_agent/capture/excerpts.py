@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hangwatch.frames import stacks_of_trace, user_frame
+from hangwatch.frames import user_frame
 from hangwatch.records import Excerpt, Frame, ProcessEvidence, RankEvidence, ThreadStack
 from hangwatch_agent.capture.redact import redact_text
 from hangwatch_agent.capture.sources import Source, Sources
@@ -74,8 +74,7 @@ def _first(rank: RankEvidence) -> Iterator[Frame]:
     exception = rank.reading.exception if rank.reading is not None else None
     if exception is not None:
         yield from _user(exception.frames)
-    stacks = rank.stacks or stacks_of_trace(rank.crash_trace)
-    yield from _stand(stack for stack in stacks if stack.main)
+    yield from _stand(stack for stack in rank.stacks if stack.main)
 
 
 def _further(rank: RankEvidence) -> Iterator[Frame]:

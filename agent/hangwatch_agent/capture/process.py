@@ -95,6 +95,7 @@ class _Look:
         pid, proc, stat = self.pid, self.proc, self.stat
         zombie = stat.state in "ZX"
         call = None if zombie else self._try("system call", self._call)
+        waits = call is not None and system_calls.waits_privately(call)
         io = self._try("io", self._io)
         values = ProcessFacts(
             pid=pid,
@@ -118,8 +119,8 @@ class _Look:
                 blocked_on=self._blocked_on(call) if call else None,
                 waits_for=system_calls.awaited_child(call) if call else None,
                 sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
-                private_wait=call is not None and system_calls.waits_privately(call),
-                deadlocked=call is not None and system_calls.waits_privately(call) and self._all_wait(),
+                private_wait=waits,
+                deadlocked=waits and self._all_wait(),
                 descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),
                 descriptor_limit=self._try("descriptor limit", lambda: descriptors.limit(pid, proc)),
                 sockets=self._try("sockets", lambda: sockets.sockets_of(pid, proc, tables=tcp)) or (),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -108,3 +109,16 @@ class Page:
 
     rows: list[Any]
     total: int
+
+
+def with_parts(rows: Sequence[NodeRow]) -> list[NodeRow]:
+    """The rows, each with the hello and facts of earlier rows of its node in the same group."""
+    seen: dict[tuple[str, str], NodeRow] = {}
+    result = []
+    for row in rows:
+        before = seen.get((row.run, row.node))
+        if before is not None and before.boot == row.boot:
+            row = NodeRow(**asdict(row) | {"hello": row.hello or before.hello, "facts": row.facts or before.facts})
+        seen[row.run, row.node] = row
+        result.append(row)
+    return result

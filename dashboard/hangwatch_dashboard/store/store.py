@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -18,7 +18,17 @@ from sqlalchemy import Connection, Row, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hangwatch_dashboard.store import engine as engines
-from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, LastRun, MessageRow, NodeRow, Page, PartRow, RunRow
+from hangwatch_dashboard.store.rows import (
+    CaptureRow,
+    IncidentRow,
+    LastRun,
+    MessageRow,
+    NodeRow,
+    Page,
+    PartRow,
+    RunRow,
+    with_parts,
+)
 from hangwatch_dashboard.store.tables import captures, incidents, messages, nodes, parts, runs
 from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.store.writer import Writer
@@ -82,7 +92,7 @@ class Store:
         return self.writer.row_soon(row)
 
     def _write_nodes(self, connection: Connection, rows: Sequence[NodeRow]) -> None:
-        newest = {(row.run, row.node): row for row in _with_parts(rows)}
+        newest = {(row.run, row.node): row for row in with_parts(rows)}
         connection.execute(self._node_upsert, [vars(row) for row in newest.values()])
         self._tell(connection)
 
@@ -398,16 +408,3 @@ def _message(row: MessageRow) -> tuple[Any, Any]:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def _with_parts(rows: Sequence[NodeRow]) -> list[NodeRow]:
-    """The rows, each with the hello and facts of earlier rows of its node in the same group."""
-    seen: dict[tuple[str, str], NodeRow] = {}
-    result = []
-    for row in rows:
-        before = seen.get((row.run, row.node))
-        if before is not None and before.boot == row.boot:
-            row = NodeRow(**asdict(row) | {"hello": row.hello or before.hello, "facts": row.facts or before.facts})
-        seen[row.run, row.node] = row
-        result.append(row)
-    return result

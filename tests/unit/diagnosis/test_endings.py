@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hangwatch.frames import stacks_of_trace
 from hangwatch.records import (
     Collective,
     ExceptionFacts,
@@ -227,7 +228,7 @@ def test_a_rank_that_was_aborted_in_two_threads_of_one_group() -> None:
     ring = (Collective("0", 9, "all_reduce", thread_name="ckpt", frames=USER),)
     entry = gone(0, -6, Phase.BACKWARD, issued=9, completed=8)
     assert entry.reading is not None
-    entry = replace(entry, crash_trace=TWO_THREADS, reading=replace(entry.reading, calls=ring))
+    entry = replace(entry, stacks=stacks_of_trace(TWO_THREADS), reading=replace(entry.reading, calls=ring))
     judgement = judge(entry, gone(1, -15, Phase.FINALIZING, issued=8, completed=8))
     assert told(judgement) == ("concurrent-collectives", "likely", "failed")
     assert blamed(judgement) == [(0, 100, "rank")]

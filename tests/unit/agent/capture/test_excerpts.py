@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch.frames import stacks_of_trace
 from hangwatch.records import (
     Collective,
     Collectives,
@@ -106,7 +107,7 @@ def test_every_place_that_a_verdict_may_name_is_taken(script: Path) -> None:
 def test_the_stack_that_a_crash_has_left_counts(script: Path) -> None:
     head = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x01 (most recent call first):"
     trace = f'{head}\n  File "{script}", line 9 in train\n'
-    dead = RankEvidence(0, pid=1, process=ProcessFacts(1, "X"), crash_trace=trace)
+    dead = RankEvidence(0, pid=1, process=ProcessFacts(1, "X"), stacks=stacks_of_trace(trace))
     assert [each.line for each in excerpts.excerpts([dead], (), Sources(), NO_PROC)] == [9]
 
 
