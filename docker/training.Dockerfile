@@ -19,7 +19,7 @@ COPY --from=build /wheels /wheels
 RUN pip install /wheels/hangwatch-*.whl \
     && groupadd --gid 10001 trainer \
     && useradd --uid 10001 --gid 10001 --create-home --shell /usr/sbin/nologin trainer
-COPY --chmod=0555 docker/train.sh /usr/local/bin/train
+COPY docker/train.sh /usr/local/bin/train
 ENV PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
 USER 10001:10001
 WORKDIR /home/trainer

@@ -68,13 +68,15 @@ class Child:
 
         `dismissed` is called when somebody asks the command to end.
         """
+        over = threading.Event()
+        threading.Thread(target=self._orphans.run, args=(over,), name="hangwatch-orphans", daemon=True).start()
+        # Without a timeout: Python's sigtimedwait reports a signal that nobody sent when we are stopped past its end.
         while self.process.poll() is None:
-            received = signal.sigtimedwait(self._signals, 1.0)
-            if received is not None:
-                if received.si_signo in ASK_TO_END:
-                    dismissed()
-                self._deal(received)
-            self._orphans.reap()
+            received = signal.sigwaitinfo(self._signals)
+            if received.si_signo in ASK_TO_END:
+                dismissed()
+            self._deal(received)
+        over.set()
         return self.process.returncode
 
     def _deal(self, received: signal.struct_siginfo) -> None:
@@ -92,12 +94,17 @@ class Orphanage:
     """Collects adopted children that have ended. Children of our own (the command, py-spy) have somebody who waits for
     them at once, so only a zombie that is still there after a while is one that nobody else will collect."""
 
-    PATIENCE = 3.0  # seconds
+    PATIENCE, EVERY = 3.0, 1.0  # seconds
 
     def __init__(self, besides: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._besides = besides
         self._clock = clock
         self._seen: dict[int, float] = {}
+
+    def run(self, over: threading.Event) -> None:
+        """Collect them until `over` is set."""
+        while not over.wait(self.EVERY):
+            self.reap()
 
     def reap(self) -> None:
         """Collect who has been a zombie for longer than `PATIENCE`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hangwatch import members
 from hangwatch.records import (
+    Certainty,
     Divergence,
     GroupMembers,
     HealthWarning,
@@ -178,6 +179,13 @@ class LiveJob:
         ranks = {beat.rank for beat in node.batch.ranks} | {who.rank for who in node.hello.ranks}
         return self.job.nodes_expected == 1 or size is None or len(ranks - {None}) >= size
 
+    @property
+    def settled(self) -> bool:
+        """Whether another look can teach nothing: all nodes together have proven the hang, nobody has moved since."""
+        if not self.incident or self.judgement is None or self.judgement.verdict.certainty is not Certainty.PROVEN:
+            return False
+        return not (self.last_incident or {}).get("judged_by")
+
     def note(self, now: float) -> None:
         """Adds this moment to the history."""
         ranked = self.ranked()
@@ -196,7 +204,8 @@ class LiveJob:
         if self.over:
             codes = [node.batch.exit_code for node in self.all_nodes]
             return "failed" if any(codes) else "finished"
-        if now - self.last_seen_at > LOST_AFTER_S:
+        failed = self.judgement is not None and self.judgement.status is Status.FAILED
+        if now - self.last_seen_at > LOST_AFTER_S and not (failed and self.incident):
             return "silent"
         if self.judgement is not None and (self.incident or self.judgement.status is Status.WAITING):
             return str(self.judgement.status)

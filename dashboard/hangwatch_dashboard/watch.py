@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hangwatch.records import Certainty
 from hangwatch_dashboard import views
-from hangwatch_dashboard.captures import Captures
+from hangwatch_dashboard.captures import Captures, can_answer
 from hangwatch_dashboard.hub import Hub, dumped
 from hangwatch_dashboard.incidents import Incidents
 from hangwatch_dashboard.live import LiveJob
@@ -89,13 +88,15 @@ class Watch:
         await self._captures.tick(job, now)
         if job.on_one_node:
             return  # its watchdog sees all of it, and judges by itself
+        if not any(can_answer(node, now) for node in job.all_nodes):
+            return  # nobody is left to be asked
         await self._incidents.close_if_moving(job, now)
         # Whoever has been away, or too busy to read, must not call others silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
         found = await _aside(job, reasons, job, now)
         found = [reason for reason in found if rested or reason.kind != "silent"]
         schedule = self._schedules.setdefault(job.key, Schedule())
-        if job.capture is None and not _proven(job) and (due := schedule.due(found, now)) is not None:
+        if job.capture is None and not job.settled and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
             schedule.looked(found, now)
         if not found and not job.incident and job.judgement is not None:
@@ -152,11 +153,6 @@ class Watch:
             closed_at=job.last_seen_at if job.over else None,
             summary=summary,
         )
-
-
-def _proven(job: LiveJob) -> bool:
-    """Whether there is nothing to learn from another look: the hang is proven, and nobody has moved since."""
-    return bool(job.incident) and job.judgement is not None and job.judgement.verdict.certainty is Certainty.PROVEN
 
 
 async def _aside(job: LiveJob, work: Callable[..., T], *arguments: Any) -> T:

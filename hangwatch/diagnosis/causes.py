@@ -227,6 +227,14 @@ CATALOGUE: tuple[Cause, ...] = (
         ("user-code-blocked", "rank-frozen"),
     ),
     Cause(
+        "node-lost",
+        STEP,
+        "A node has fallen silent",
+        "Nothing is heard of a node's watchdog any more, and everybody else waits for its ranks or has lost them.",
+        "look at that machine (power, kernel log, network), and start the job again without it if need be",
+        ("rank-died", "rank-frozen", "network-partition"),
+    ),
+    Cause(
         "network-partition",
         STEP,
         "The network between two hosts does not deliver",

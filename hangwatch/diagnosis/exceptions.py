@@ -48,8 +48,7 @@ def _handles(view: RankView) -> bool:
 
 def _recorded(case: Case, view: RankView, error: ExceptionFacts, later: list[int]) -> Finding:
     where = user_frame(error.frames)
-    message = error.message.strip().splitlines()[0][:200] if error.message.strip() else ""
-    text = f"{error.type}: {message}" if message else error.type
+    text = words.error(error)
     waiting = [rank for rank in case.blocked if rank != view.rank]
     living = [other for other in case if not other.dead and other is not view]
     now = "" if view.dead or view.where is None else f" and is now at {words.place(view.where)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from ..frames import user_frame
+from ..frames import origin, user_frame
 from ..records import Certainty, ExceptionFacts, Frame, Phase, ProcessFacts, Status
 from . import words
 from .case import Case, RankView
@@ -16,6 +16,7 @@ CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+PEER = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")  # as gloo names the other end of a connection
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 FROZEN_S = 3.3  # who looks at a stopped process lets it go on after a moment: 2.4 s to our look, and a second for it
 ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})  # what gloo does when the sizes of messages do not fit
@@ -31,7 +32,7 @@ def rank_died(case: Case) -> Finding | None:
     first = _first(dead)
     if first is None or (is_consequence(first) > 1 and any(view.finished for view in case)):
         return None  # nobody died by himself: the peers of one who had ended failed
-    if _all_asked_to_end(case):
+    if _all_asked_to_end(case) or (case.absent and _all_lost_peers(dead)):
         return None
     after = [view.rank for view in dead if view is not first]
     survivors = [view for view in case if not view.dead and not _failing(view)]
@@ -79,15 +80,11 @@ def death_time(view: RankView) -> float:
 
 
 def _failing(view: RankView) -> bool:
-    return view.phase is Phase.FAILED or (view.reading is not None and _fatal(view))
-
-
-def _fatal(view: RankView) -> bool:
-    return view.reading is not None and view.reading.exception is not None and view.reading.exception.fatal
+    return view.phase is Phase.FAILED or view.raised
 
 
 def _own_error(view: RankView) -> bool:
-    error = view.reading.exception if view.reading is not None else None
+    error = error_of(view)
     return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not is_consequence(view)
 
 
@@ -102,6 +99,34 @@ def _all_asked_to_end(case: Case) -> bool:
     """Each of several ranks was ended by SIGTERM, and none had met an error: who asked for it is none of them."""
     ends = [view for view in case if view.dead]
     return len(ends) == len(case.ranks) > 1 and all(is_consequence(view) == 1 and not view.raised for view in ends)
+
+
+def _all_lost_peers(dead: list[RankView]) -> bool:
+    """Each failed in an operation of torch because a connection broke: who broke it is none of them."""
+    errors = [error_of(view) for view in dead if is_consequence(view) == 2]
+    inside = [error for error in errors if error and error.frames and origin(error.frames[0].file) == "torch"]
+    return bool(dead) and len(inside) == len(dead)
+
+
+def lost_peers(case: Case) -> Finding | None:
+    """Ranks that can be seen from here failed because of one that cannot; the others wait."""
+    dead = [view for view in case if view.dead or view.raised]
+    if not case.absent or not _all_lost_peers(dead) or len(dead) + len(case.blocked) < len(case.ranks):
+        return None
+    errors = {view.rank: words.error(error_of(view)) for view in dead}
+    peers = sorted({peer for error in errors.values() for peer in PEER.findall(error)})
+    at = f" at {words.listed(peers)}" if peers else ""
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(errors, capital=True)} lost the connection to another rank{at}, and failed."
+        f" Nothing is known of {words.ranks(case.absent)}: one of them ended first, or the network between broke.",
+        fix="read the reports of the other nodes; with one report directory or a dashboard all are judged together",
+        victims=tuple(case.ranks),
+        step=case.furthest_step(list(errors)),
+        evidence=tuple(f"rank {rank} failed with {error}" for rank, error in list(errors.items())[: words.SHOWN]),
+        status=Status.FAILED,
+    )
 
 
 def ended_by_launcher(case: Case) -> Finding | None:
@@ -154,7 +179,7 @@ def _destroyed(view: RankView) -> bool:
 def _destroyed_before(case: Case, ended: list[int], failed: list[int]) -> Finding:
     """The fewer are to blame; of two halves, nobody is: one side left too early or the other called too much."""
     fewer = min(ended, failed, key=len) if len(ended) != len(failed) else []
-    errors = [(rank, error) for rank in failed if (error := _error(case.ranks[rank])) is not None]
+    errors = [(rank, error) for rank in failed if (error := error_of(case.ranks[rank])) is not None]
     where = words.at(user_frame(errors[0][1].frames)) if errors else ""
     return Finding(
         "exit-destroy-asymmetric",
@@ -172,14 +197,15 @@ def _destroyed_before(case: Case, ended: list[int], failed: list[int]) -> Findin
     )
 
 
-def _error(view: RankView) -> ExceptionFacts | None:
+def error_of(view: RankView) -> ExceptionFacts | None:
+    """The exception that the rank has recorded."""
     return view.reading.exception if view.reading is not None else None
 
 
 def is_consequence(view: RankView) -> int:
     """2: it failed because of another's end; 1: its launcher ended it; 0: neither is known."""
     code = view.exit_code
-    exception = view.reading.exception if view.reading is not None else None
+    exception = error_of(view)
     if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
         return 2
     return int(code in ENDED_BY_LAUNCHER)
@@ -200,9 +226,9 @@ def _out_of_memory(case: Case, view: RankView) -> list[str]:
 
 def _last_place(view: RankView) -> Frame | None:
     """The user's line of its last recorded call, for a process that has no stack any more."""
-    if view.where is not None or view.reading is None:
+    if view.where is not None:
         return view.where
-    exception = view.reading.exception
+    exception = error_of(view)
     return exception.frames[0] if exception is not None and exception.frames else None
 
 
@@ -256,5 +282,5 @@ def _waiting_for(case: Case, culprits: list[int]) -> str:
     return f"; {case.name(victims)} {waits} for it{words.at(case.usual_place(victims))}"
 
 
-GONE = (rank_died, rank_frozen)
+GONE = (rank_died, lost_peers, rank_frozen)
 LAST = (ended_by_peers, ended_by_launcher)

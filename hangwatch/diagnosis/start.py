@@ -88,8 +88,7 @@ def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
         at = view.evidence.ended_at or (exception.at if exception is not None else None)
         ended = _Ended(view.rank, view.pid, view.evidence.host, view.evidence.process, at)
         if exception is not None:
-            message = exception.message.strip().splitlines()[0][:200] if exception.message.strip() else ""
-            ended.error = f"{exception.type}: {message}" if message else exception.type
+            ended.error = words.error(exception)
             ended.where = user_frame(exception.frames)  # type: ignore[assignment]
             ended.follows = bool(CONSEQUENCE.search(ended.error))
         elif view.evidence.crash_trace or view.evidence.last_output:

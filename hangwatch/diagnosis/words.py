@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from ..records import Frame, StepName
+from ..records import ExceptionFacts, Frame, StepName
 from ..report import words as shared
 
 SHOWN = shared.MOST_RUNS  # of a list, before "and N more"
@@ -62,6 +62,14 @@ def duration(seconds: float) -> str:
     if seconds < 7200:
         return f"{int(seconds // 60)} min {int(seconds % 60)} s"
     return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+
+
+def error(facts: ExceptionFacts | None, longest: int = 200) -> str:
+    """`ValueError: the first line of its message`, or the type alone; "" for none."""
+    if facts is None:
+        return ""
+    message = facts.message.strip().partition("\n")[0][:longest]
+    return f"{facts.type}: {message}" if message else facts.type
 
 
 def listed(parts: Iterable[str]) -> str:

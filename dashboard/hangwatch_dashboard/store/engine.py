@@ -40,7 +40,9 @@ def url_of(database: str) -> URL:
 def connect(url: URL) -> Engine:
     """An engine for `url`, with SQLite in WAL mode."""
     if url.drivername != "sqlite":
-        return create_engine(url, pool_size=5, pool_pre_ping=True, connect_args={"connect_timeout": 5})
+        # Without an encoding of its own a client takes the database's, and gets bytes where that is SQL_ASCII.
+        arguments = {"connect_timeout": 5, "client_encoding": "utf8"}
+        return create_engine(url, pool_size=5, pool_pre_ping=True, connect_args=arguments)
     engine = create_engine(url, connect_args={"timeout": 10, "check_same_thread": False})
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
@@ -71,9 +73,12 @@ def lock_file(url: URL) -> IO[str] | None:
 
 
 def migrate(engine: Engine, revision: str = "head") -> None:
-    """Brings the tables to `revision`."""
+    """Brings the tables to `revision`. Raises StoreError for a database that cannot hold them."""
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
+            encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
+            if encoding != "UTF8":  # names and messages come in every script
+                raise StoreError(f"the database has the encoding {encoding}; make one with ENCODING 'UTF8'")
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK})
         try:
             command.upgrade(configuration(connection), revision)

@@ -67,6 +67,24 @@ def test_signals_to_us_alone_reach_the_command_once(tmp_path: Path, number: sign
         assert process.wait(200) == 41
 
 
+def test_being_stopped_for_a_while_is_no_signal_to_the_command(tmp_path: Path) -> None:
+    """GIVEN a command that has had a signal WHEN we are stopped and go on (Ctrl-Z, fg) THEN it hears of nothing."""
+    code = COUNTER.format(number=int(signal.SIGUSR1)).replace("while not got", "while len(got) < 2")
+    with subprocess.Popen([*RUN, *python(code)], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGUSR1)
+        for _ in range(2):
+            time.sleep(0.3)
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(1.5)
+            process.send_signal(signal.SIGCONT)
+        time.sleep(1.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(200) == 42
+
+
 def test_ctrl_c_in_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     code = COUNTER.format(number=int(signal.SIGINT))
     pid, terminal = pty.fork()

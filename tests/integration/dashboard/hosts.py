@@ -65,12 +65,22 @@ class Lab:
 
     def _end_whoever_is_left(self, name: str) -> None:
         """Ranks are in sessions of their own: where their watchdog was killed nobody ends them."""
+        self.signal_all(name, signal.SIGKILL)
+
+    def signal_all(self, name: str, sent: signal.Signals) -> None:
+        """Sends a signal to every process of a host at once, its watchdog and its ranks."""
         listed = subprocess.run(
             ["ip", "netns", "pids", self._namespace(name)], stdout=subprocess.PIPE, text=True, check=False
         )
         for pid in map(int, listed.stdout.split()):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, sent)
+
+    def power_off(self, host: str) -> None:
+        """Nobody is told, and no kernel is left to say that the connections are closed."""
+        for kind in ("train", "manage"):
+            self.pull(host, kind)
+        self.signal_all(host, signal.SIGKILL)
 
     def _in(self, name: str, command: str) -> None:
         sh(f"ip netns exec {self._namespace(name)} {command}")

@@ -88,6 +88,62 @@ def test_a_watchdog_that_is_killed_is_a_silent_node_and_no_incident(closing: Exi
     assert [one["cause"] for one in lab.get("/incidents")["incidents"]] == []
 
 
+FOR_EVER = ("--healthy", "--steps", "300", "--epochs", "100000")
+
+
+def running(closing: ExitStack, folder: Path) -> Lab:
+    """A healthy job on two hosts, in the middle of its training."""
+    lab = lab_of(closing, folder, 2)
+    for host in lab.hosts:
+        lab.train(host, "uneven_steps.py", *FOR_EVER)
+    lab.until(lambda: lab.job["step"] > 20, 120)
+    return lab
+
+
+def test_a_host_that_goes_without_a_word_is_named(closing: ExitStack, tmp_path: Path) -> None:
+    """GIVEN a job on two hosts WHEN one loses its power THEN the other hangs, and hears why from the dashboard."""
+    lab = running(closing, tmp_path)
+    lab.power_off("node-b")
+    incident = lab.until(lambda: (found := lab.get("/incidents")["incidents"]) and found[0], 60)
+    assert (incident["cause"], incident["culprits"], incident["status"]) == ("node-lost", [2, 3], "hung")
+    whole = lab.get(f"/incidents/{incident['id']}")
+    assert {who["host"] for who in whole["verdict"]["culprits"]} == {"node-b"}
+    assert whole["verdict"]["victims"] == [0, 1]
+    assert whole["verdict"]["evidence"][0].startswith("node-b was last heard of")
+
+
+def test_a_host_that_is_killed_is_blamed_for_the_errors_of_the_others(closing: ExitStack, tmp_path: Path) -> None:
+    """GIVEN a job on two hosts WHEN all of one is killed THEN the other's ranks fail, and are not to blame."""
+    lab = running(closing, tmp_path)
+    lab.signal_all("node-b", signal.SIGKILL)
+    incident = lab.until(
+        lambda: (found := lab.get("/incidents")["incidents"]) and found[0]["cause"] == "node-lost" and found[0], 60
+    )
+    assert (incident["culprits"], incident["status"]) == ([2, 3], "failed")
+    assert lab.get("/incidents")["total"] == 1
+    assert "lost the connection to another rank" in lab.said("node-a"), "what can be said from one host alone"
+    assert "rank-died" not in lab.said("node-a")
+    lab.until(lambda: lab.job["nodes_silent"] == 1, 30)
+    assert lab.job["state"] == "failed"
+    known = lab.job["capture"]
+    time.sleep(5.0)
+    assert lab.job["capture"] == known, "nobody is left to be asked"
+
+
+def test_a_host_that_stops_for_some_seconds_is_not_lost(closing: ExitStack, tmp_path: Path) -> None:
+    """GIVEN a job on two hosts WHEN one stands still for 7 s, as when it is moved, THEN nobody says that it hangs."""
+    lab = running(closing, tmp_path)
+    lab.signal_all("node-b", signal.SIGSTOP)
+    judgement = lab.until(lambda: lab.job["judgement"], 7)
+    assert (judgement["status"], judgement["verdict"]["cause"]) == ("waiting", "node-lost")
+    lab.signal_all("node-b", signal.SIGCONT)
+    step = lab.job["step_max"]
+    lab.until(lambda: lab.job["step_max"] > step + 100, 30)
+    lab.until(lambda: lab.job["state"] == "running", 30)
+    assert lab.get("/incidents")["incidents"] == []
+    assert not any("HUNG" in lab.said(host) for host in lab.hosts)
+
+
 def watchdog_of(process: subprocess.Popen[bytes]) -> int:
     """The pid of `hangwatch run`, which the namespace tools have turned into."""
     return process.pid

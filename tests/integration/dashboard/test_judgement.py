@@ -247,6 +247,34 @@ def test_incidents_of_two_nodes_are_one(dashboard: Dashboard, pair: Pair, judge:
     assert dashboard.get("/incidents")["total"] == 1
 
 
+def test_what_one_node_has_proven_is_looked_at_by_all_of_them_once(dashboard: Dashboard, pair: Pair) -> None:
+    for node in pair:
+        dashboard.send(node)
+    assert dashboard.post("incident", pair[0].incident(replace(uneven_steps(), id="aaaa"))).status_code == 200
+    (alone,) = dashboard.get("/incidents")["incidents"]
+    assert (alone["judged_by"], alone["certainty"]) == ("node-a", "proven")
+    hang(pair)
+    answer(dashboard, *pair)
+    dashboard.until(lambda: dashboard.get("/incidents")["incidents"][0]["judged_by"] == "")
+    assert [dashboard.send(node)["commands"] for node in pair] == [[], []]
+
+
+def test_a_node_that_looks_by_itself_makes_all_look(dashboard: Dashboard, pair: Pair, judge: Judge) -> None:
+    for node in pair:
+        dashboard.send(node)
+    assert dashboard.post("capture", pair[1].capture(part_of(pair[1]), "")).status_code == 200
+    answer(dashboard, pair[0])
+    dashboard.until(lambda: judge.seen)
+    assert [rank.rank for rank in judge.seen[0].ranks] == [0, 1, 2, 3]
+
+
+def test_a_node_that_looks_by_itself_at_a_proven_hang_makes_nobody_look(dashboard: Dashboard, pair: Pair) -> None:
+    open_incident(dashboard, pair)
+    known = dashboard.until(lambda: (one := dashboard.job["capture"])["state"] == "done" and one)
+    assert dashboard.post("capture", pair[1].capture(part_of(pair[1]), "")).status_code == 200
+    assert dashboard.job["capture"] == known
+
+
 def test_an_old_incident_of_a_node_is_not_a_second_one(dashboard: Dashboard, pair: Pair) -> None:
     known = open_incident(dashboard, pair)
     for node in pair:

@@ -240,6 +240,17 @@ def test_hostile_names_are_stored_cleaned(store: Store) -> None:
     assert found.name == name
 
 
+def test_a_database_of_another_encoding_is_refused_in_words(postgres: str) -> None:
+    server = sa.create_engine(engines.url_of(postgres), isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(
+            sa.text("CREATE DATABASE plain ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+        )
+    server.dispose()
+    with pytest.raises(engines.StoreError, match="encoding SQL_ASCII; make one with ENCODING 'UTF8'"):
+        Store(postgres.rpartition("/")[0] + "/plain", "p1")
+
+
 @pytest.mark.parametrize("address", ["mysql://x/y", "nonsense://", "://"])
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(engines.StoreError):

@@ -14,7 +14,7 @@ IDS = [
     "rendezvous-missing-ranks", "rendezvous-unreachable-master", "rendezvous-port-conflict",
     "rendezvous-duplicate-rank", "node-not-started", "rank-died-before-init", "new-group-mismatch",
     "stale-file-lock", "uneven-steps", "early-exit", "skipped-collective", "exception-on-one-rank",
-    "rank-died", "rank-frozen", "rank-zero-only-collective", "collective-mismatch", "group-order-cycle",
+    "rank-died", "rank-frozen", "node-lost", "rank-zero-only-collective", "collective-mismatch", "group-order-cycle",
     "concurrent-collectives", "point-to-point-deadlock", "gradient-sync-mismatch", "slow-checkpoint",
     "compile-skew", "signal-handler-deadlock", "gil-held", "network-partition", "user-code-blocked",
     "loader-worker-blocked", "loader-fork-deadlock", "loader-worker-died", "loader-worker-frozen",
