@@ -74,7 +74,7 @@ def stage(case: Case) -> Stage:
     doings = [view.now.doing for view in case]
     if any(doing in (Doing.RENDEZVOUS, Doing.NEW_GROUP) for doing in doings) and not case.blocked:
         return Stage.START
-    if doings and all(view.over for view in case):
+    if doings and all(view.over and not view.raised for view in case):
         return Stage.EXIT
     if any(doing is Doing.LOADER for doing in doings):
         return Stage.DATA

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
@@ -9,6 +10,7 @@ from ..records import ExceptionFacts, Frame, StepName
 from ..report import words as shared
 
 SHOWN = shared.MOST_RUNS  # of a list, before "and N more"
+IN_SOURCE = re.compile(r"^\[\S+\.(cc|cpp|h|hpp):\d+\] ")  # where in torch's own sources an error was made
 ranges = shared.ranges
 
 
@@ -68,7 +70,7 @@ def error(facts: ExceptionFacts | None, longest: int = 200) -> str:
     """`ValueError: the first line of its message`, or the type alone; "" for none."""
     if facts is None:
         return ""
-    message = facts.message.strip().partition("\n")[0][:longest]
+    message = IN_SOURCE.sub("", facts.message.strip().partition("\n")[0])[:longest]
     return f"{facts.type}: {message}" if message else facts.type
 
 

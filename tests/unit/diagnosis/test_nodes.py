@@ -22,9 +22,8 @@ from tests.unit.diagnosis.job import (
     told,
 )
 
-RESET = (
-    "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:26038: Connection reset by peer"
-)
+READ = "Read error [10.0.0.2]:26038: Connection reset by peer"
+RESET = f"[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537] {READ}"
 TORCH_FRAMES = (Frame(f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward"), Frame(SCRIPT, 50, "main"))
 
 
@@ -37,7 +36,7 @@ def waiting(number: int, moved_s_ago: float = 20.0, **parts: Any) -> RankEvidenc
 
 def failed(number: int, *, frames: tuple[Frame, ...] = TORCH_FRAMES, message: str = RESET) -> RankEvidence:
     error = ExceptionFacts("RuntimeError", message, frames, at=NOW - 2)
-    return gone(number, 1, Phase.FAILED, exception=error, world_size=4)
+    return gone(number, 1, Phase.FINALIZING, exception=error, world_size=4)
 
 
 def unheard(number: int) -> RankEvidence:
@@ -69,7 +68,7 @@ def test_a_silent_node_whose_peers_fail_is_to_blame_and_not_they() -> None:
     assert told(judgement) == ("node-lost", "likely", "failed")
     assert [who.rank for who in judgement.verdict.culprits] == [2, 3]
     assert "rank 1 waits for them (train.py:50) and rank 0 has lost the connection to them" in judgement.verdict.summary
-    assert f"rank 0 failed with RuntimeError: {RESET}" in judgement.verdict.evidence
+    assert f"rank 0 failed with RuntimeError: {READ}" in judgement.verdict.evidence
 
 
 def test_a_watchdog_that_went_long_before_explains_nothing() -> None:
@@ -98,6 +97,7 @@ def test_a_rank_that_was_killed_beside_a_silent_node_has_died() -> None:
 def test_ranks_that_lost_one_that_cannot_be_seen_from_here_are_not_blamed() -> None:
     judgement = judge(failed(0), failed(1), world_size=4)
     assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert judgement.stage == "step"
     assert judgement.verdict.culprits == ()
     assert "Ranks 0-1 lost the connection to another rank at 10.0.0.2, and failed" in judgement.verdict.summary
     assert "Nothing is known of ranks 2-3" in judgement.verdict.summary
