@@ -155,7 +155,7 @@ class ProcessFacts:
     started_at: float | None = None
     command: str = ""  # redacted
     cpu_s: float | None = None  # user + system time since its start
-    cpu_delta_s: float | None = None  # CPU time spent between the two samples of a capture
+    cpu_delta_s: float | None = None  # CPU time spent between the two samples, of a rank without what it spent for us
     io_delta_bytes: int | None = None  # bytes read + written between the two samples
     threads: int | None = None
     resident_bytes: int | None = None
@@ -275,6 +275,7 @@ class Collectives:
     recent: tuple[Collective, ...] = ()
     open_calls: tuple[Collective, ...] = ()
     source: str = "board"
+    answer_cpu_s: float = 0.0  # CPU time that the rank spent on telling us
 
 
 # ---------------------------------------------------------------- what a board says

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import sys
 import types
 import typing
@@ -160,14 +161,26 @@ def _enum(kind: type[StrEnum]) -> Decoder:
 
 
 def _scalar(kind: type) -> Decoder:
+    if kind is float:
+        return _number
+
     def read(data: Any, path: str, lenient: bool) -> Any:
-        if kind is float and type(data) is int:
-            return float(data)
         if type(data) is not kind:  # bool is an int to isinstance, and must not be one here
             raise _wrong(path, kind.__name__, data)
         return sys.intern(data) if isinstance(data, str) and len(data) <= LONGEST_NAME else data
 
     return read
+
+
+def _number(data: Any, path: str, lenient: bool) -> float:
+    """JSON's numbers are finite; Python's reader lets others pass, which nobody could write again."""
+    try:
+        number = float(data) if type(data) in (float, int) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _wrong(path, "float", data)
+    return number
 
 
 def _wrong(path: str, expected: str, data: Any) -> WireError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,14 +20,18 @@ LAST = 128  # of each group; those that are not completed always come along
 NOT_RECORDED = ("send", "recv", "monitored_barrier")
 
 
-def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> None:
-    """Write `collectives-PID.json` beside the board at `path`, whole or not at all. Raises OSError or ValueError."""
+def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str], began: float) -> None:
+    """Write `collectives-PID.json` beside the board at `path`, whole or not at all. Raises OSError or ValueError.
+
+    `began` is this thread's CPU time when it set to work: a rank that answers us is not busy with its training.
+    """
     reading = board.read_board(path, steps=0)
+    document = wire.encode(gather(reading, recorder, groups, backends))
     answer = path.with_name(f"collectives-{os.getpid()}.json")
     temporary = answer.with_name(f".{answer.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(wire.dumps(gather(reading, recorder, groups, backends)))
+        file.write(json.dumps(document | {"answer_cpu_s": time.thread_time() - began}, allow_nan=False))
     temporary.replace(answer)
 
 

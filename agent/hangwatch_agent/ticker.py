@@ -130,6 +130,7 @@ class Ticker:
         request = board.words[b.W_REQUEST]
         if request == board.words[b.W_ANSWERED] or board.path is None:
             return
+        began = time.thread_time()
         board.words[b.W_ANSWERED] = request  # before the work: a request that cannot be answered is not tried for ever
         self._on_request()
         # Only now: what reads and writes records costs a rank 30 ms once, and most never need it.
@@ -137,4 +138,4 @@ class Ticker:
 
         groups = list(self._context.groups.slots)
         backends = {name for group in groups for name in group.records} if "torch" in sys.modules else set()
-        write_answer(board.path, self._recording(), groups, backends)
+        write_answer(board.path, self._recording(), groups, backends, began)

@@ -60,6 +60,7 @@ def assert_uneven(played: Played, short: int, ranks: int) -> None:
     assert incident.detected_after_s < 15, "5 s is the goal, measured by the benchmark"
     assert "HUNG, proven" in played.output
     assert all(rank.stacks for rank in incident.ranks)
+    assert all(rank.collectives.answer_cpu_s > 0 for rank in incident.ranks), "what a rank spends for us is told apart"
 
 
 @pytest.mark.parametrize(("launcher", "ranks", "short"), [("torchrun", 2, 1), ("spawn", 4, 2), ("plain", 2, 0)])

@@ -88,6 +88,8 @@ class Seen:
         identity = target.reading.identity
         if facts.state == "X":
             return ProcessFacts(pid, "X", started_at=identity.started_at, command=identity.command)
+        if facts.cpu_delta_s is not None:
+            facts = replace(facts, cpu_delta_s=max(facts.cpu_delta_s - self.rings[pid].answer_cpu_s, 0.0))
         facts = replace(facts, written_delta_bytes=_of_its_own(facts.written_delta_bytes, target))
         return facts if facts.state != "D" else replace(facts, command=identity.command or facts.command)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hangwatch import wire
@@ -90,7 +90,7 @@ def from_board(reading: Reading) -> Collectives:
 
 def _complete(taken: Collectives, reading: Reading) -> Collectives:
     """Open calls stand on the board only; heads too where the recorder has none."""
-    return Collectives(taken.heads or reading.heads, taken.recent, taken.open_calls or reading.open_calls, taken.source)
+    return replace(taken, heads=taken.heads or reading.heads, open_calls=taken.open_calls or reading.open_calls)
 
 
 def _load(path: Path) -> Collectives:

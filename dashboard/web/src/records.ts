@@ -152,6 +152,7 @@ export interface Collectives {
   recent: Collective[];
   open_calls: Collective[];
   source: string;
+  answer_cpu_s: number;
 }
 
 export interface Identity {
