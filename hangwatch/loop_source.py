@@ -14,7 +14,7 @@ from .records import Frame, LoopFacts
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _ENDS_PROCESS = frozenset({"exit", "_exit", "abort"})
 _NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
@@ -44,7 +44,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             outer=tuple(
                 Frame(f.file, each.lineno, f.function)
                 for f, t in frames[index:]
-                for each in _loops(scope_of(t, f.line), f.line)
+                for each in loops_around(scope_of(t, f.line), f.line)
                 if each is not loop
             ),
         )
@@ -74,17 +74,17 @@ def holds(body: Sequence[ast.stmt], line: int) -> bool:
 def within(node: ast.AST) -> Iterator[ast.AST]:
     """Everything below `node` that belongs to the same function."""
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _SCOPES):
+        if not isinstance(child, SCOPES):
             yield child
             yield from within(child)
 
 
 def innermost_loop(scope: ast.AST, line: int) -> _Loop | None:
     """The loop of this very function in whose body `line` stands."""
-    return next(iter(_loops(scope, line)), None)
+    return next(iter(loops_around(scope, line)), None)
 
 
-def _loops(scope: ast.AST, line: int) -> list[_Loop]:
+def loops_around(scope: ast.AST, line: int) -> list[_Loop]:
     """The loops of a function around `line`, the innermost first.
 
     Its first line counts too: there a `for` asks for the next item, which is where a rank stands that waits for data.
@@ -107,7 +107,7 @@ def _own(body: Sequence[ast.stmt], kind: type[ast.stmt], *, nested: bool = False
     for node in body:
         if isinstance(node, kind):
             yield node.lineno
-        elif not isinstance(node, _SCOPES) and (nested or not isinstance(node, _LOOPS)):
+        elif not isinstance(node, SCOPES) and (nested or not isinstance(node, _LOOPS)):
             below = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler)]
             yield from _own(below, kind, nested=nested)  # type: ignore[arg-type]
 
@@ -137,13 +137,24 @@ def _clauses(node: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
     if isinstance(node, ast.Try):
         for handler in node.handlers:
             parts = [part for statement in handler.body for part in (statement, *within(statement))]
-            if not any(_ends(part) for part in parts) and not _names(handler.type) & _NO_ERRORS:
+            if not any(ends(part) for part in parts) and catches_errors(handler):
                 yield handler.lineno, parts
-    elif isinstance(node, ast.With) and any(_called(item.context_expr) == "suppress" for item in node.items):
+    elif isinstance(node, ast.With) and suppresses(node):
         yield node.lineno, []
 
 
-def _ends(node: ast.AST) -> bool:
+def catches_errors(handler: ast.ExceptHandler) -> bool:
+    """It is for errors, and not for the end of something."""
+    return not _names(handler.type) & _NO_ERRORS
+
+
+def suppresses(node: ast.With) -> bool:
+    """`with suppress(...)`."""
+    return any(_called(item.context_expr) == "suppress" for item in node.items)
+
+
+def ends(node: ast.AST) -> bool:
+    """A statement or call after which an error goes further, or the process ends."""
     return isinstance(node, ast.Raise) or _called(node) in _ENDS_PROCESS
 
 

@@ -597,6 +597,27 @@ class Excerpt:
 
 
 @dataclass(frozen=True)
+class Bypass:
+    """One way past a call of the user's in a turn of the loop, as the source shows it: a hint, and never proof.
+
+    `text` is e.g. "if not torch.isfinite(loss): continue" or "except RuntimeError". `inner` is false for a way past the
+    whole loop in which the call stands.
+    """
+
+    where: Frame
+    text: str
+    inner: bool = True
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """The user's own frames that lead to a call, innermost first, and the ways past it."""
+
+    frames: tuple[Frame, ...]
+    bypasses: tuple[Bypass, ...]
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The evidence of all ranks at one moment: the one argument of `diagnose`.
 
@@ -619,6 +640,7 @@ class Snapshot:
     launched: tuple[Launched, ...] = ()
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
+    call_sites: tuple[CallSite, ...] = ()  # of recorded calls, those that a turn of the loop can pass by
 
 
 # ---------------------------------------------------------------- judgement
@@ -776,6 +798,7 @@ class Incident:
     launched: tuple[Launched, ...] = ()
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()
+    call_sites: tuple[CallSite, ...] = ()
 
 
 # ---------------------------------------------------------------- between a node and the dashboard

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from .bypass_source import ways_past
 from .frames import name_of, origin
 from .guard_source import guard_around
 from .loop_source import holds, loop_around, scope_of, within
-from .records import Frame, ThreadStack
+from .records import Bypass, Frame, ThreadStack
 
 _EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
 
@@ -25,6 +26,17 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     own = tuple(frame for frame in stack.frames if not frame.native and origin(frame.file) == "user")
     sources = tuple(source_of(frame.file) for frame in own)
     return replace(stack, **_told(own, sources, _suspends(stack.frames))) if any(sources) else stack
+
+
+def ways_past_call(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> tuple[Bypass, ...]:
+    """How a turn of the loop can go on without the call to which the user's `frames` lead, innermost first."""
+    return _ways_past(frames, tuple(source_of(frame.file) for frame in frames))
+
+
+@lru_cache(maxsize=256)
+def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> tuple[Bypass, ...]:
+    trees = [_tree(source) for source in sources]
+    return ways_past([(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None])
 
 
 def _suspends(frames: Sequence[Frame]) -> bool:

@@ -121,6 +121,7 @@ class Evidence:
             notes=taken.notes,
             sampled_twice=taken.sampled_twice and not woken,
             excerpts=taken.excerpts,
+            call_sites=taken.call_sites,
         )
 
 

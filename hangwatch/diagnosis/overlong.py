@@ -14,7 +14,8 @@ from ..records import Certainty, Frame, StepName
 from . import words
 from .case import Case
 from .finding import Finding
-from .sites import sites_of
+from .sites import Site, sites_of
+from .ways import by_way_of, evidence_of, the_only, ways_past
 
 MOST_TURNS = 64  # in one step
 
@@ -44,13 +45,15 @@ def left_out_with_its_step(case: Case) -> Finding | None:
     name = StepName(None, None, hit.step.step)
     made, due = hit.step.counts.get(hit.group, 0), hit.times * hit.usual
     turns = words.plural(hit.times, "turn")
+    place = _place(case, hit)
+    ways = ways_past(case, place, due - made) if place is not None else ()
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {hit.rank} skipped {_calls(case, hit, due - made)} in {words.step(name)}, and"
-        f" the end of that step with {'it' if due - made == 1 else 'them'}; since then its calls meet the wrong"
-        " partners.",
-        culprits=(view.culprit(),),
+        f"Rank {hit.rank} skipped {_calls(hit, place, due - made)} in {words.step(name)}, and"
+        f" the end of that step with {'it' if due - made == 1 else 'them'}{by_way_of(ways)}; since then its calls meet"
+        " the wrong partners.",
+        culprits=(view.culprit(the_only(ways)),),
         step=name,
         evidence=(
             (
@@ -58,18 +61,24 @@ def left_out_with_its_step(case: Case) -> Finding | None:
                 f" {hit.step.counts[hit.whole]} collectives in group {hit.whole}, {hit.times} times as many as usual"
             ),
             f"in group {hit.group} it issued {made} in that step, and {turns} take {due}",
+            *evidence_of(ways),
         ),
         awaited=(hit.rank,),
     )
 
 
-def _calls(case: Case, hit: _Overlong, number: int) -> str:
-    """`4 calls of all_reduce (train.py:40)`, where all calls of that group come from one line."""
+def _place(case: Case, hit: _Overlong) -> Site | None:
+    """Where all calls of that group come from; None where they come from several lines."""
     inside = sites_of(case).inside(hit.rank, hit.group, hit.step.step)
     places = list(inside[0]) if inside is not None else []
-    if len(places) != 1:
+    return places[0] if len(places) == 1 else None
+
+
+def _calls(hit: _Overlong, place: Site | None, number: int) -> str:
+    """`4 calls of all_reduce (train.py:40)`, or `4 collectives of group dp`."""
+    if place is None:
         return f"{words.plural(number, 'collective')} of group {hit.group}"
-    (kind, lines), *_ = places
+    kind, lines = place
     return f"{words.plural(number, 'call')} of {kind or 'a collective'} ({words.place(Frame(*lines[0], ''))})"
 
 

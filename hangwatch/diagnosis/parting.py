@@ -8,14 +8,16 @@ sites in question had ever been used before.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..records import Divergence, Frame, StepName
+from ..records import Bypass, Divergence, Frame, StepName
 from . import words
 from .case import Case, once
 from .loops import first_uneven, has_left_inner_loop
 from .sites import Site, sites_of
+from .ways import ways_past
 
 
 class Left(StrEnum):
@@ -30,7 +32,8 @@ class Left(StrEnum):
 class Parting:
     """The first step in which the ranks' ledgers part: who left the path there, and how.
 
-    `sure` is true where a majority of the ranks says so. `call` names the calls in question where they are known.
+    `sure` is true where a majority of the ranks says so. `call` names the calls in question where they are known, and
+    `ways` are those past them, by the source.
     """
 
     divergence: Divergence
@@ -38,6 +41,7 @@ class Parting:
     who: tuple[int, ...] = ()
     sure: bool = False
     call: str = ""
+    ways: tuple[Bypass, ...] = ()
 
     @property
     def step(self) -> StepName:
@@ -118,17 +122,17 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
     more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
     ends = (min(divergence.counts.items(), key=_count), max(divergence.counts.items(), key=_count))
-    by_sites, call = Left.UNKNOWN, ""
+    by_sites, call, ways = Left.UNKNOWN, "", tuple[Bypass, ...]()
     if divergence.exact:
-        by_sites, call = _by_sites(case, divergence, ends[0][0], ends[1][0])
+        by_sites, call, ways = _by_sites(case, divergence, ends[0][0], ends[1][0])
     if 2 * times > counts.total():
         how = Left.SKIPPED if short else Left.EXTRA
-        return Parting(divergence, how, short or more, sure=True, call=call)
+        return Parting(divergence, how, short or more, sure=True, call=call, ways=ways)
     if by_sites is Left.UNKNOWN or _several_turns(case, divergence):
         return _by_habit(divergence)
     count = ends[0][1] if by_sites is Left.SKIPPED else ends[1][1]
     who = tuple(sorted(rank for rank, issued in divergence.counts.items() if issued == count))
-    return Parting(divergence, by_sites, who if len(set(counts)) == 2 else (), call=call)
+    return Parting(divergence, by_sites, who if len(set(counts)) == 2 else (), call=call, ways=ways)
 
 
 def repeated(case: Case, found: Parting, rank: int) -> str:
@@ -155,20 +159,26 @@ def _count(item: tuple[int, int]) -> int:
     return item[1]
 
 
-def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str]:
-    """What the call sites of that step say: did one leave out what was always called, or one call what never was?"""
+def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str, tuple[Bypass, ...]]:
+    """What the call sites of that step say: did one leave out what was always called, or one call what never was?
+
+    Then the calls in question, and the ways past them.
+    """
     sites = sites_of(case)
     theirs = sites.inside(long, divergence.group, divergence.step)
     mine = sites.inside(short, divergence.group, divergence.step)
     if theirs is None or not theirs[0] or not theirs[1]:
-        return Left.UNKNOWN, ""
+        return Left.UNKNOWN, "", ()
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
-    call = _named(surplus) if mine is not None and (mine[0] or not divergence.counts[short]) else ""
+    call, ways = "", tuple[Bypass, ...]()
+    if mine is not None and (mine[0] or not divergence.counts[short]):
+        call = _named(surplus, [place for place in surplus if sites.in_backward(long, place)])
+        ways = ways_past(case, *next(iter(surplus.items()))) if len(surplus) == 1 else ()
     used = [place in known for place in surplus]
     if used and all(used):
-        return Left.SKIPPED, call
-    return (Left.EXTRA if used and not any(used) else Left.UNKNOWN), call
+        return Left.SKIPPED, call, ways
+    return (Left.EXTRA if used and not any(used) else Left.UNKNOWN), call, ways
 
 
 def _by_habit(divergence: Divergence) -> Parting:
@@ -180,11 +190,13 @@ def _by_habit(divergence: Divergence) -> Parting:
     return Parting(divergence, Left.UNKNOWN)
 
 
-def _named(places: Counter[Site]) -> str:
-    """`all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`, or "" for a mixture."""
+def _named(places: Counter[Site], in_backward: Collection[Site] = ()) -> str:
+    """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`, "" for a mixture."""
     if len(places) != 1:
         return ""
     (kind, lines), times = next(iter(places.items()))
+    if (kind, lines) in in_backward:  # gradients come in one call or in several, which is not for the user to count
+        kind, times = "backward", 1
     name = f"{kind or 'a collective'} ({words.place(Frame(lines[0][0], lines[0][1], ''))})"
     return name if times == 1 else f"{times} calls of {name}"
 

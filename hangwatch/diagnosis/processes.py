@@ -90,9 +90,15 @@ def _own_error(view: RankView) -> bool:
 
 def _first(dead: list[RankView]) -> RankView | None:
     """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
-    if not dead:
-        return None
-    return min(dead, key=lambda view: (is_consequence(view), death_time(view), view.rank))
+    failed_at = min((_failed_at(view) for view in dead if is_consequence(view) > 1), default=float("inf"))
+    # Who lived on when another had failed for want of a peer was ended after it, and was not that peer.
+    own = [view for view in dead if is_consequence(view) != 1 or death_time(view) <= failed_at]
+    return min(own, key=lambda view: (is_consequence(view), death_time(view), view.rank), default=None)
+
+
+def _failed_at(view: RankView) -> float:
+    error = error_of(view)
+    return error.at if error is not None and error.at else float("inf")
 
 
 def _all_asked_to_end(case: Case) -> bool:

@@ -81,6 +81,12 @@ class Sites:
                 earlier.add(found)
         return within, earlier
 
+    def in_backward(self, rank: int, place: Site) -> bool:
+        """The calls of `rank` at `place` were issued by the engine that computes gradients."""
+        calls = self.case.ledger.calls(rank).values()
+        frames = next((call.frames for call in calls if site(call) == place), ())
+        return any(frame.function == "_engine_run_backward" for frame in frames)
+
     def used(self, rank: int, call: Collective) -> list[Collective]:
         """The earlier calls of `rank` in the group of `call`, from the very place of `call`."""
         here = site(call)

@@ -12,6 +12,7 @@ from .finding import Finding, Rule
 from .overlong import left_out_with_its_step
 from .parting import Left, Parting, counted, parting
 from .sites import ASKED, Site, Sites, site, sites_of
+from .ways import by_way_of, evidence_of, the_only, ways_past
 
 # ------------------------------------------------------------------------------------------ cadence of gradients
 
@@ -95,11 +96,11 @@ def skipped_collective(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         case.certainty() if found.sure or _against_habit(found) else Certainty.LIKELY,
-        f"{case.name(found.who, capital=True)} {what} {found.when}; since then"
+        f"{case.name(found.who, capital=True)} {what} {found.when}{by_way_of(found.ways)}; since then"
         f" {'its' if one else 'their'} calls meet the wrong partners.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in found.who if rank in case.ranks),
+        culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
         step=found.step,
-        evidence=(counted(case, found), *_now(case.ranks.get(found.who[0]))),
+        evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),
         awaited=found.who,
     )
 
@@ -151,15 +152,16 @@ def _skipped_by_site(case: Case) -> Finding | None:
     ahead = _who_could(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
     outvoted = 2 * len(ahead) < len(places) == len(case.ranks)
+    ways = ways_past(case, skipped)
     return Finding(
         "skipped-collective",
         case.certainty() if outvoted else Certainty.LIKELY,
         f"{case.name(ahead, capital=True)} skipped {skipped[0] or 'a call'} ({first}) in"
-        f" {words.step(case.ranks[ahead[0]].step) or 'this step'} and"
+        f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{by_way_of(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
-        culprits=tuple(case.ranks[rank].culprit() for rank in ahead),
+        culprits=tuple(case.ranks[rank].culprit(the_only(ways)) for rank in ahead),
         step=case.ranks[ahead[0]].step,
-        evidence=(f"by the order of all earlier steps, {first} comes before {second} in this one",),
+        evidence=(f"by the order of all earlier steps, {first} comes before {second} in this one", *evidence_of(ways)),
         awaited=ahead,
     )
 
@@ -184,13 +186,15 @@ def _skipped_by_order(case: Case) -> Finding | None:
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
     first, second = words.place(Frame(*left_out[1][0], "")), words.place(Frame(*here[1][0], ""))
     when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    ways = ways_past(case, left_out)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {rank} skipped {left_out[0] or 'a call'} ({first}){when} and is in the next call already ({second}).",
-        culprits=(view.culprit(),),
+        f"Rank {rank} skipped {left_out[0] or 'a call'} ({first}){when}{by_way_of(ways)}, and is in the next call"
+        f" already ({second}).",
+        culprits=(view.culprit(the_only(ways)),),
         step=view.step,
-        evidence=(f"on all ranks, every earlier call at {second} came right after one at {first}",),
+        evidence=(f"on all ranks, every earlier call at {second} came right after one at {first}", *evidence_of(ways)),
         awaited=(rank,),
     )
 

@@ -80,6 +80,12 @@ def listed(parts: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
 
 
+def either(parts: Iterable[str]) -> str:
+    """`a, b or c`."""
+    found = list(parts)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} or {found[-1]}" if found else ""
+
+
 def command(text: str, longest: int = 80) -> str:
     """A command line on one line, cut off with "..."."""
     line = " ".join(text.split())

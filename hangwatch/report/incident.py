@@ -82,6 +82,7 @@ def incident(
         launched=snapshot.launched,
         start_patience_s=snapshot.start_patience_s,
         excerpts=snapshot.excerpts,
+        call_sites=snapshot.call_sites,
     )
 
 
@@ -155,6 +156,7 @@ def snapshot_of(incidents: Sequence[Incident]) -> Snapshot:
         launched=_distinct(incident.launched for incident in kept),
         start_patience_s=max(incident.start_patience_s for incident in kept),
         excerpts=_distinct(incident.excerpts for incident in kept),
+        call_sites=_distinct(incident.call_sites for incident in kept),
     )
 
 

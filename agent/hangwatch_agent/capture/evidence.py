@@ -15,6 +15,7 @@ from dataclasses import replace
 from hangwatch.records import CaptureNote, Collectives, Pipe, Reading
 from hangwatch_agent.capture import collectives, locks, pipes, procfs, sample, tree, workers
 from hangwatch_agent.capture.assemble import Seen
+from hangwatch_agent.capture.call_sites import call_sites
 from hangwatch_agent.capture.excerpts import excerpts
 from hangwatch_agent.capture.means import CaptureResult, Means, Target
 from hangwatch_agent.capture.node import Place, node_facts
@@ -158,7 +159,8 @@ class _Capture:
         loose = [each for each in self.members if each.rank is None or each.role == "orphan"]
         launchers = tuple(seen.process(each) for each in loose if each.role == "launcher")
         others = (*unranked, *(seen.process(each) for each in loose if each.role != "launcher"))
-        quoted = excerpts(ranks, (*others, *launchers), seen.sources, self.means.proc)
+        sites = call_sites(ranks, seen.sources, self.means.proc)
+        quoted = excerpts(ranks, (*others, *launchers), seen.sources, self.means.proc, sites)
         if seen.sources.stuck:
             self.notes.append(CaptureNote("source files", False, "reading one of them did not come to an end"))
         return CaptureResult(
@@ -170,6 +172,7 @@ class _Capture:
             notes=tuple(self.notes),
             sampled_twice=seen.second.at - seen.first.at >= _MOVEMENT_S,
             excerpts=quoted,
+            call_sites=sites,
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hangwatch.frames import user_frame
-from hangwatch.records import Excerpt, Frame, ProcessEvidence, RankEvidence, ThreadStack
+from hangwatch.records import CallSite, Excerpt, Frame, ProcessEvidence, RankEvidence, ThreadStack
 from hangwatch_agent.capture.redact import redact_text
 from hangwatch_agent.capture.sources import Source, Sources
 
@@ -21,9 +21,15 @@ _SLACK_S = 2.0  # clocks of file servers differ a little
 
 
 def excerpts(
-    ranks: Iterable[RankEvidence], others: Iterable[ProcessEvidence], sources: Sources, proc: Path
+    ranks: Iterable[RankEvidence],
+    others: Iterable[ProcessEvidence],
+    sources: Sources,
+    proc: Path,
+    sites: Iterable[CallSite] = (),
 ) -> tuple[Excerpt, ...]:
     """One for every line of the user's code that somebody stands at, those of the ranks' main threads first.
+
+    Then the ways past calls: a verdict may name one of them.
 
     At most `MOST` of at most 7 lines of 160 characters, about 50 kB; usually one or two kilobytes.
     """
@@ -33,6 +39,7 @@ def excerpts(
         *((frame, rank) for rank in known for frame in _further(rank)),
         *((frame, each) for rank in known for each in (*rank.workers, *rank.children) for frame in _stand(each.stacks)),
         *((frame, each) for each in everybody for frame in _stand(each.stacks)),
+        *((way.where, known[0]) for site in sites for way in site.bypasses if known),
     ]
     found: dict[tuple[str, int], Excerpt] = {}
     for frame, whose in places:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.records import CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
+from hangwatch.records import CallSite, CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
 from hangwatch_agent.capture import cgroup, stacks
 from hangwatch_agent.capture.gpu import Gpus
 from hangwatch_agent.capture.procfs import PROC
@@ -93,3 +93,4 @@ class CaptureResult:
     notes: tuple[CaptureNote, ...]
     sampled_twice: bool = True
     excerpts: tuple[Excerpt, ...] = ()
+    call_sites: tuple[CallSite, ...] = ()

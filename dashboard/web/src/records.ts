@@ -377,6 +377,17 @@ export interface Excerpt {
   changed: boolean;
 }
 
+export interface Bypass {
+  where: Frame;
+  text: string;
+  inner: boolean;
+}
+
+export interface CallSite {
+  frames: Frame[];
+  bypasses: Bypass[];
+}
+
 export interface Snapshot {
   job: Job;
   taken_at: number;
@@ -392,6 +403,7 @@ export interface Snapshot {
   launched: Launched[];
   start_patience_s: number;
   excerpts: Excerpt[];
+  call_sites: CallSite[];
 }
 
 export interface Culprit {
@@ -512,6 +524,7 @@ export interface Incident {
   launched: Launched[];
   start_patience_s: number;
   excerpts: Excerpt[];
+  call_sites: CallSite[];
 }
 
 export interface GroupMembers {

@@ -20,6 +20,7 @@ from hangwatch.records import (
     StepEntry,
 )
 from tests.unit.diagnosis.job import (
+    C10D,
     IN_BACKWARD,
     IN_BARRIER,
     IN_CODE,
@@ -67,9 +68,20 @@ def test_ranks_that_were_all_asked_to_end_are_not_at_fault() -> None:
 
 
 def test_one_that_was_killed_so_while_the_other_failed_for_it_has_died() -> None:
-    judgement = judge(gone(0, -15, Phase.STEP), failed(1, (DDP, 1, "forward")))
+    judgement = judge(gone(0, -15, Phase.STEP, ticker_at=NOW - 13), failed(1, (DDP, 1, "forward")))
     assert told(judgement)[0] == "rank-died"
     assert blamed(judgement) == [(0, 100, "rank")]
+
+
+def test_one_that_the_launcher_ended_after_another_had_failed_is_not_the_first_to_die() -> None:
+    """GIVEN a rank that has left, and one that failed for it, WHEN torchrun ends the rest THEN who left is named."""
+    left = gone(3, 0, Phase.FINALIZING, progress=Progress(step=5, calls=9))
+    rest = [gone(rank, -15, Phase.EVAL) for rank in (0, 1)]
+    judgement = judge(*rest, failed(2, (C10D, 3000, "all_reduce")), left, world_size=4)
+    assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
+    assert blamed(judgement) == [(3, 103, "rank")]
+    # AND without anybody who has left, nobody who was ended so is blamed for the one that failed
+    assert (0, 100, "rank") not in blamed(judge(*rest, failed(2, (C10D, 3000, "all_reduce")), world_size=3))
 
 
 def test_all_leave_in_the_middle_and_nobody_suffers() -> None:

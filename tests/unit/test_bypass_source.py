@@ -1,0 +1,157 @@
+"""The ways past a call in a turn of the loop, from its source. The call is marked with `# here`, each frame's line."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from hangwatch.records import Frame
+from hangwatch.source import ways_past_call
+
+FILE = "/home/ann/train.py"
+
+
+def ways(source: str) -> list[tuple[int, str, bool]]:
+    """(line, text, inner) of each way; `# here` marks the frames, the innermost being the first one marked."""
+    text = textwrap.dedent(source).strip("\n")
+    marked = [number for number, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    frames = tuple(Frame(FILE, line, "f") for line in marked)
+    return [(way.where.line, way.text, way.inner) for way in ways_past_call(frames, lambda file: text)]
+
+
+def test_a_continue_before_the_call_with_its_condition() -> None:
+    source = """
+    for batch in loader:
+        loss = model(batch)
+        if not torch.isfinite(loss):
+            print("nan")
+            continue
+        loss.backward()  # here
+        if late: continue
+    """
+    assert ways(source) == [(5, "if not torch.isfinite(loss): continue", True)]
+
+
+def test_a_condition_around_the_call() -> None:
+    source = """
+    while True:
+        if len(batch) > 0:
+            with amp():
+                loss.backward()  # here
+        else:
+            dropped += 1
+    """
+    assert ways(source) == [(2, "if len(batch) > 0", True)]
+
+
+def test_an_except_clause_that_goes_on_and_one_that_does_not() -> None:
+    source = """
+    for batch in loader:
+        try:
+            loss = model(batch)
+            loss.backward()  # here
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+        except ValueError:
+            raise
+        except KeyError:
+            break
+        except StopIteration:
+            pass
+        except TypeError:
+            sys.exit(1)
+        except RuntimeError as error:
+            if "memory" not in str(error):
+                raise
+    """
+    assert ways(source) == [(5, "except torch.OutOfMemoryError", True), (15, "except RuntimeError", True)]
+
+
+def test_a_handler_before_the_call() -> None:
+    source = """
+    for batch in loader:
+        try:
+            batch = move(batch)
+        except RuntimeError:
+            continue
+        all_reduce(batch)  # here
+    """
+    assert ways(source) == [(5, "except RuntimeError: continue", True)]
+
+
+def test_suppressed_errors() -> None:
+    source = """
+    for batch in loader:
+        with suppress(RuntimeError):
+            all_reduce(batch)  # here
+    """
+    assert ways(source) == [(2, "with suppress(RuntimeError)", True)]
+
+
+def test_functions_on_the_way_may_return_before() -> None:
+    source = """
+    def reduce(loss):
+        if loss is None:
+            return
+        for hook in hooks:
+            if hook.off: return
+        all_reduce(loss)  # here
+
+    def train():
+        for batch in loader:
+            if batch is None: continue
+            reduce(model(batch))  # here
+    """
+    assert ways(source) == [
+        (3, "if loss is None: return", True),
+        (5, "if hook.off: return", True),
+        (10, "if batch is None: continue", True),
+    ]
+
+
+def test_what_stands_in_other_loops_or_functions_is_no_way() -> None:
+    source = """
+    for epoch in range(3):
+        if epoch == 1: continue
+        for batch in loader:
+            for part in batch:
+                if not part: continue
+            def later():
+                return 1
+            if stop: break
+            loss.backward()  # here
+    """
+    assert ways(source) == [(2, "if epoch == 1: continue", False)]
+
+
+def test_a_loop_that_is_part_of_a_step_is_passed_as_a_whole() -> None:
+    source = """
+    for batch in loader:
+        if skip(batch): continue
+        loss.backward()
+        for parameter in parameters:
+            all_reduce(parameter.grad)  # here
+    """
+    assert ways(source) == [(2, "if skip(batch): continue", False)]
+
+
+def test_the_otherwise_of_a_condition() -> None:
+    source = """
+    for batch in loader:
+        if good(batch):
+            pass
+        else:
+            continue
+        all_reduce(batch)  # here
+    """
+    assert ways(source) == [(5, "if not good(batch): continue", True)]
+
+
+@pytest.mark.parametrize("source", ["all_reduce(x)  # here", "for x in y:\n    all_reduce(x)  # here", "def (  # here"])
+def test_where_there_is_none(source: str) -> None:
+    assert ways(source) == []
+
+
+def test_a_file_that_cannot_be_read() -> None:
+    assert ways_past_call((Frame(FILE, 3, "f"),), lambda file: None) == ()
