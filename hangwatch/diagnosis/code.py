@@ -99,6 +99,8 @@ def how_stuck(view: RankView) -> str:
         return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
     if view.busy:
         return f"it runs without making progress ({view.cpu:.1f} s of processor time in the last second)"
+    if process is not None and view.writing:
+        return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
     kind = {
         Doing.LOCK: "it waits for a lock or a queue",
         Doing.SOCKET: "it waits for a network peer",

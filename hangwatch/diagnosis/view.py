@@ -12,7 +12,8 @@ from ..records import Culprit, Frame, LoaderFacts, Phase, RankEvidence, Reading,
 from ..stacks import activity
 
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
-QUIET_IO = 1 << 20  # bytes between two samples that the rank may write for us, when it is asked for its collectives
+QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
+QUIET_WRITES = 64 << 10  # bytes written, those for us left out
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
 _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
@@ -130,7 +131,9 @@ class RankView:
     @property
     def writing(self) -> bool:
         process = self.evidence.process
-        return process is not None and (process.io_delta_bytes or 0) > QUIET_IO
+        if process is None:
+            return False
+        return (process.io_delta_bytes or 0) > QUIET_IO or (process.written_delta_bytes or 0) > QUIET_WRITES
 
     @property
     def works(self) -> bool:

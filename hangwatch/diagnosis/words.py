@@ -11,7 +11,7 @@ from ..report import words as shared
 
 SHOWN = shared.MOST_RUNS  # of a list, before "and N more"
 IN_SOURCE = re.compile(r"^\[\S+\.(cc|cpp|h|hpp):\d+\] ")  # where in torch's own sources an error was made
-ranges = shared.ranges
+ranges, size = shared.ranges, shared.size
 
 
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:

@@ -13,6 +13,7 @@ from hangwatch_agent.capture.redact import redact_text
 from hangwatch_agent.capture.sources import Sources
 
 MOST = 64  # call sites of a node; a training loop has a handful
+MOST_WAYS = 16  # past one of them
 LONGEST = 120  # characters of what is said of a way
 
 
@@ -35,7 +36,7 @@ def _site(frames: tuple[Frame, ...], root: Path | None, sources: Sources) -> Cal
         return found.text if found is not None else None
 
     ways = ways_past_call(frames, text)
-    return CallSite(frames, tuple(replace(way, text=_clipped(way.text)) for way in ways))
+    return CallSite(frames, tuple(replace(way, text=_clipped(way.text)) for way in ways[:MOST_WAYS]))
 
 
 def _clipped(text: str) -> str:

@@ -349,13 +349,23 @@ def test_what_it_waits_on_is_said_where_the_system_knows() -> None:
     assert "10.0.0.9:80" in judgement.verdict.summary
 
 
-@pytest.mark.parametrize("sign", ["io", "child", "moved"])
+@pytest.mark.parametrize("sign", ["io", "written", "child", "moved"])
 def test_a_rank_that_shows_work_is_waited_for_however_long(sign: str) -> None:
-    snapshot = stuck("socket", io_delta_bytes=9 << 20 if sign == "io" else 0)
+    flow = {"io": {"io_delta_bytes": 9 << 20}, "written": {"written_delta_bytes": 100 << 10}}
+    snapshot = stuck("socket", **flow.get(sign, {}))
     child = ProcessEvidence("child", ProcessFacts(9, "R", cpu_delta_s=1.0))
     children = (child,) if sign == "child" else ()
     snapshot = changed(snapshot, 1, lambda e: replace(e, children=children, moved=sign == "moved"))
     assert diagnose(snapshot).status is Status.WAITING
+
+
+def test_bytes_that_flow_are_said() -> None:
+    judgement = diagnose(stuck("sleep", io_delta_bytes=900 << 10, written_delta_bytes=850 << 10))
+    assert "it moves data (900 KiB in the last second)" in judgement.verdict.summary
+
+
+def test_a_few_bytes_are_no_work() -> None:
+    assert diagnose(stuck("sleep", io_delta_bytes=200 << 10, written_delta_bytes=9 << 10)).status is Status.HUNG
 
 
 def test_a_checkpoint_that_moves_data_is_waited_for_and_one_that_the_kernel_blocks_hangs() -> None:
