@@ -8,7 +8,6 @@ sites in question had ever been used before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,7 +15,7 @@ from ..records import Bypass, Divergence, Frame, StepName
 from . import words
 from .case import Case, once
 from .loops import first_uneven, has_left_inner_loop
-from .sites import Site, sites_of
+from .sites import Site, Sites, sites_of
 from .ways import ways_past
 
 
@@ -144,7 +143,11 @@ def repeated(case: Case, found: Parting, rank: int) -> str:
         return ""
     surplus = _by_line(mine[0]) - _by_line(theirs[0])
     known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
-    return _named(surplus) if surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known else ""
+    return (
+        _named(surplus, sites, rank)
+        if surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
+        else ""
+    )
 
 
 def _by_line(places: Counter[Site]) -> Counter[Site]:
@@ -173,7 +176,9 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     known = theirs[1] | (mine[1] if mine is not None else set())
     call, ways = "", tuple[Bypass, ...]()
     if mine is not None and (mine[0] or not divergence.counts[short]):
-        call = _named(surplus, [place for place in surplus if sites.in_backward(long, place)])
+        # Gradients come in one call or in several, which is not for the user to count.
+        surplus = Counter({place: 1 if sites.in_backward(long, place) else n for place, n in surplus.items()})
+        call = _named(surplus, sites, long)
         ways = ways_past(case, *next(iter(surplus.items()))) if len(surplus) == 1 else ()
     used = [place in known for place in surplus]
     if used and all(used):
@@ -190,14 +195,13 @@ def _by_habit(divergence: Divergence) -> Parting:
     return Parting(divergence, Left.UNKNOWN)
 
 
-def _named(places: Counter[Site], in_backward: Collection[Site] = ()) -> str:
+def _named(places: Counter[Site], sites: Sites, rank: int) -> str:
     """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`, "" for a mixture."""
     if len(places) != 1:
         return ""
-    (kind, lines), times = next(iter(places.items()))
-    if (kind, lines) in in_backward:  # gradients come in one call or in several, which is not for the user to count
-        kind, times = "backward", 1
-    name = f"{kind or 'a collective'} ({words.place(Frame(lines[0][0], lines[0][1], ''))})"
+    (place, times) = next(iter(places.items()))
+    kind = "backward" if sites.in_backward(rank, place) else place[0] or "a collective"
+    name = f"{kind} ({words.place(Frame(*place[1][0], ''))})"
     return name if times == 1 else f"{times} calls of {name}"
 
 

@@ -22,19 +22,21 @@ def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
 
 
 def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
-    """The line by which the call was passed, where the source has only one."""
-    return ways[0].where if len(ways) == 1 else None
+    """The line by which the call was passed, where the source of that loop has only one."""
+    return ways[0].where if len(ways) == 1 and ways[0].inner else None
 
 
 def by_way_of(ways: tuple[Bypass, ...]) -> str:
     """`, by all appearances at train.py:61 (`if loss.isnan(): continue`)`; "" where there are several ways, or none."""
-    return f", by all appearances at {_way(ways[0])}" if len(ways) == 1 else ""
+    return f", by all appearances at {_way(ways[0])}" if the_only(ways) is not None else ""
 
 
 def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
     """A sentence on the ways; of several all are named, and nobody says which was taken."""
-    if len(ways) < 2:
-        return ("the source shows no other way past that call in a turn of the loop",) if ways else ()
+    if not ways:
+        return ()
+    if the_only(ways) is not None:
+        return ("the source shows no other way past that call in a turn of the loop",)
     shown = words.either(_way(way) for way in ways[: words.SHOWN])
     return (f"a turn of the loop can go on without that call at {shown}",)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.diagnosis import diagnose
-from hangwatch.records import Certainty, Judgement, Phase, Status
-from tests.unit.simulator import Action, Call, Draw, Leave, LoopEnd, Stall, World
+from hangwatch.records import Bypass, CallSite, Certainty, Frame, Judgement, Phase, Status
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 Program = list[Action]
 END: Program = [Call("barrier", line=88)]
@@ -132,6 +134,39 @@ def test_a_rank_stuck_in_its_own_code_is_waited_for_until_patience_has_run_out(r
         assert judgement.verdict.cause == "user-code-blocked"
         assert blamed(judgement) == [culprit]
     assert (early.status, late.status) == (Status.WAITING, Status.HUNG)
+
+
+LOSS = Bypass(Frame(SCRIPT, 9, "main"), "if bad(loss): continue")
+ERROR = Bypass(Frame(SCRIPT, 16, "main"), "except RuntimeError")
+EPOCH = Bypass(Frame(SCRIPT, 3, "main"), "if epoch == 2: continue", inner=False)
+
+
+@pytest.mark.parametrize(
+    ("ways", "place", "told"),
+    [
+        ((LOSS,), 9, "by all appearances at train.py:9 (`if bad(loss): continue`)"),
+        ((LOSS, ERROR), 88, "at train.py:9 (`if bad(loss): continue`) or train.py:16 (`except RuntimeError`)"),
+        ((EPOCH,), 88, ""),
+        ((), 88, ""),
+    ],
+)
+def test_the_way_past_a_skipped_call_is_told_where_there_is_but_one(
+    ways: tuple[Bypass, ...], place: int, told: str
+) -> None:
+    usual: list[Program] = [[Draw(0, batch), Call(line=12), Call(line=14)] for batch in range(12)]
+    odd: list[Program] = [*usual[:6], [Draw(0, 6), Call(line=14)], *usual[7:]]
+    programs = [[*(action for step in steps for action in step), LoopEnd(), *END] for steps in (usual, odd, usual)]
+    snapshot = World(programs).run().snapshot()
+    sites = (CallSite((Frame(SCRIPT, 12, "main"),), ways),)
+    judgement = diagnose(replace(snapshot, call_sites=sites))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [1])
+    (culprit,) = judgement.verdict.culprits
+    assert culprit.where is not None
+    assert culprit.where.line == place
+    text = "\n".join((judgement.verdict.summary, *judgement.verdict.evidence))
+    assert told in text
+    assert ("way" in text or "appearances" in text or "go on without" in text) == bool(told)
+    assert "by all appearances" not in text or len(ways) == 1
 
 
 def test_what_cannot_be_told_is_blamed_on_nobody() -> None:
