@@ -131,14 +131,16 @@ def _heads(
     for (name, description, identifier), entry in last.items():
         own = [entry for entry in entries if str(entry["pg_id"]) == identifier and not entry.get("is_p2p")]
         known = status.get(identifier, {})
-        done = [int(entry["collective_seq_id"]) for entry in own if _retired(entry)]
+        counted = int(known.get("last_completed_collective", -1))
         yield GroupHead(
             name=name,
             members=members.get(name, ()),
             description=description,
             backend=str(entry["profiling_name"]).partition(":")[0],
             issued=int(known.get("last_enqueued_collective", own[-1]["collective_seq_id"] if own else -1)),
-            completed=int(known.get("last_completed_collective", max(done, default=-1))),
+            completed=max(
+                counted, completed_through((int(entry["collective_seq_id"]), _retired(entry)) for entry in own)
+            ),
             sent=sum(_operation(entry)[0] == "send" for entry in entries if str(entry["pg_id"]) == identifier),
             received=sum(_operation(entry)[0] == "recv" for entry in entries if str(entry["pg_id"]) == identifier),
         )
@@ -162,6 +164,17 @@ def _collective(entry: Mapping[str, Any], rank: int, members: Mapping[str, tuple
         ),
         at=int(entry["time_created_ns"]) / 1e9,
     )
+
+
+def completed_through(calls: Iterable[tuple[int, bool]]) -> int:
+    """Up to which number all `calls` (numbers, and whether each is completed) are completed; -1 for none.
+
+    The recorder's status has the one that was completed last. Where gloo's threads complete two at a time that may be
+    the first of them, and it stays so until a third is completed.
+    """
+    known = dict(calls)
+    pending = [number for number, done in known.items() if not done]
+    return (min(pending) - 1 if pending else max(known, default=-1)) or -1
 
 
 def _retired(entry: Mapping[str, Any]) -> bool:

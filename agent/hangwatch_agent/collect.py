@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangwatch import wire
-from hangwatch.records import Collective, Collectives, Reading
+from hangwatch.flight_recorder import completed_through
+from hangwatch.records import Collective, Collectives, GroupHead, Reading
 from hangwatch_agent import board
 from hangwatch_agent.groups import Group
 from hangwatch_agent.recorder import Recorder, collective
@@ -45,7 +46,15 @@ def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backen
     joined = [_joined(each, on_board) for each in recorded]
     joined += [call for call in reading.calls if call.op in NOT_RECORDED]
     joined.sort(key=lambda call: call.at or 0.0)
-    return Collectives(reading.heads, _last(joined), reading.open_calls, "flight-recorder")
+    heads = tuple(_caught_up(head, recorded) for head in reading.heads)
+    return Collectives(heads, _last(joined), reading.open_calls, "flight-recorder")
+
+
+def _caught_up(head: GroupHead, recorded: Iterable[Collective]) -> GroupHead:
+    """The recorder's status, from which the heads on the board are made, may be one behind its entries."""
+    own = [call for call in recorded if call.group == head.name and call.op not in NOT_RECORDED]
+    through = completed_through((call.seq, call.retired is not False) for call in own)
+    return replace(head, completed=max(head.completed, min(through, head.issued)))
 
 
 def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:

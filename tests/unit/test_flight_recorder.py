@@ -172,3 +172,11 @@ def test_documents_of_another_shape_are_an_error_and_no_crash(changes: dict[str,
     if isinstance(document["entries"], list):
         with contextlib.suppress(DumpError):
             evidence({0: document}, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("calls", "through"),
+    [((), -1), (((1, True), (2, True)), 2), (((1, True), (2, False), (3, True)), 1), (((1, False), (2, True)), -1)],
+)
+def test_all_is_completed_up_to_the_first_that_is_not(calls: tuple[tuple[int, bool], ...], through: int) -> None:
+    assert flight_recorder.completed_through(calls) == through

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,6 +126,18 @@ def test_recorder_and_board_are_joined(group: Group) -> None:
     ]
     assert found.recent[0].frames == (Frame("train.py", 7, "main"),)
     assert found.recent[0].sizes == ((4, 2),)
+
+
+@pytest.mark.parametrize(("open_at", "on_board", "completed"), [(4, 2, 3), (2, 3, 3), (None, 2, 4), (1, -1, -1)])
+def test_the_entries_tell_what_the_status_has_passed_over(
+    group: Group, open_at: int | None, on_board: int, completed: int
+) -> None:
+    """gloo's threads complete two calls at a time, and the status has the one that came last, not the higher one."""
+    entries = [entry(number, retired=open_at is None or number < open_at) for number in range(1, 5)]
+    board = reading(completed=on_board)
+    board = replace(board, heads=(replace(board.heads[0], issued=4),))
+    (head,) = collect.gather(board, Recorded(*entries), [group], {"gloo"}).heads
+    assert (head.issued, head.completed) == (4, completed)
 
 
 def test_with_the_recorder_off_the_board_has_to_do(group: Group) -> None:
