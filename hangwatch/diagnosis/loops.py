@@ -61,6 +61,11 @@ def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False) -> dict[int,
 
 
 KEPT_EPOCHS = 64
+_JOIN = "torch/distributed/algorithms/join.py"
+_FIX_IN_JOIN = (
+    "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
+    " number of batches: DistributedSampler(..., drop_last=True)"
+)
 
 
 def _lost(loader: LoaderFacts) -> int:
@@ -122,11 +127,17 @@ def uneven_steps(case: Case) -> Finding | None:
         case.certainty(),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
         f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
+        fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
         culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=_evidence(case, uneven),
         awaited=culprits,
     )
+
+
+def _in_join(view: RankView) -> bool:
+    """It has left the loop, and does in `Join` what DDP would do."""
+    return any(frame.file.endswith(_JOIN) for stack in view.evidence.stacks if stack.main for frame in stack.frames)
 
 
 def _matters(case: Case, uneven: Uneven) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.diagnosis import diagnose
 from hangwatch.records import Bypass, CallSite, Certainty, Frame, Judgement, Phase, Status
-from tests.unit.simulator import SCRIPT, Action, Call, Draw, Leave, LoopEnd, Stall, World
+from tests.unit.simulator import SCRIPT, TORCH, Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 Program = list[Action]
 END: Program = [Call("barrier", line=88)]
@@ -134,6 +134,21 @@ def test_a_rank_stuck_in_its_own_code_is_waited_for_until_patience_has_run_out(r
         assert judgement.verdict.cause == "user-code-blocked"
         assert blamed(judgement) == [culprit]
     assert (early.status, late.status) == (Status.WAITING, Status.HUNG)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_join_is_not_recommended_to_who_has_it(joins: bool) -> None:
+    programs = [[*epoch(0, 8 if rank == 1 else 9), *END] for rank in range(3)]
+    snapshot = World(programs).run().snapshot()
+    join = Frame(f"{TORCH}/distributed/algorithms/join.py", 283, "__exit__")
+    stacks = {
+        e.rank: tuple(replace(s, frames=(*s.frames[:-1], join, s.frames[-1])) for s in e.stacks) for e in snapshot.ranks
+    }
+    ranks = tuple(replace(e, stacks=stacks[1]) if joins and e.rank == 1 else e for e in snapshot.ranks)
+    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
+    assert ("with Join([model])" in verdict.fix) != joins
+    assert ("Join stands in for" in verdict.fix) == joins
 
 
 LOSS = Bypass(Frame(SCRIPT, 9, "main"), "if bad(loss): continue")
