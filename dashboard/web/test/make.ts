@@ -22,7 +22,7 @@ export function call(seq: number, op: string, more: Partial<Collective> = {}): C
 export function report(rank: number, more: Partial<RankReport> = {}): RankReport {
   return {
     rank, host: "node-a", pid: 100 + rank, phase: "backward", progress: null, waiting_for: "",
-    collectives: { heads: [], recent: [], open_calls: [], source: "flight-recorder" },
+    collectives: { heads: [], recent: [], open_calls: [], source: "flight-recorder", answer_cpu_s: 0 },
     loader: [], exception: null, process: null, stacks: [], earlier_stacks: [], workers: [], children: [], gpu: null, reading: null,
     still_s: 3, patience_s: 120, moved: false, last_output: "", crash_trace: "", lock_files: [], ended_at: null, phases: [], ...more,
   };
@@ -41,7 +41,7 @@ export function incident(ranks: RankReport[], more: Partial<Incident> = {}): Inc
     job: { id: "job", name: "vision", world_size: ranks.length, launcher: "", command: "", started_at: 0, nodes_expected: null },
     verdict: verdict(), ranks, stack_tree: [], nodes: [], launchers: [], others: [], divergences: [], warnings: [], capture: [],
     closed_at: null, updated_at: 104, schema: "hangwatch.incident/1", hangwatch_version: "", taken_at: 104, last_progress_at: 100, sampled_twice: true,
-    launched: [], start_patience_s: 30, excerpts: [], ...more,
+    launched: [], start_patience_s: 30, excerpts: [], call_sites: [], ...more,
   };
 }
 
