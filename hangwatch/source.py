@@ -35,8 +35,13 @@ def ways_past_call(frames: tuple[Frame, ...], source_of: Callable[[str], str | N
 
 @lru_cache(maxsize=256)
 def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> tuple[Bypass, ...]:
-    trees = [_tree(source) for source in sources]
-    return ways_past([(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None])
+    return ways_past(_places(frames, sources))
+
+
+def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:
+    """The frames whose source could be read, each with its module."""
+    trees = map(_tree, sources)
+    return [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
 
 
 def _suspends(frames: Sequence[Frame]) -> bool:
@@ -47,8 +52,7 @@ def _suspends(frames: Sequence[Frame]) -> bool:
 @lru_cache(maxsize=256)
 def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...], suspends: bool) -> dict[str, Any]:
     """Fields of a stack with these frames of the user's. Remembered, for most ranks of a hung job wait in one place."""
-    trees = [_tree(source) for source in sources]
-    places = [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
+    places = _places(frames, sources)
     if not places:
         return {}
     handlers = frozenset[str]().union(*(handlers_of(tree) for _, tree in places))

@@ -46,15 +46,19 @@ def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backen
     joined = [_joined(each, on_board) for each in recorded]
     joined += [call for call in reading.calls if call.op in NOT_RECORDED]
     joined.sort(key=lambda call: call.at or 0.0)
-    heads = tuple(_caught_up(head, recorded) for head in reading.heads)
-    return Collectives(heads, _last(joined), reading.open_calls, "flight-recorder")
+    return Collectives(_caught_up(reading.heads, recorded), _last(joined), reading.open_calls, "flight-recorder")
 
 
-def _caught_up(head: GroupHead, recorded: Iterable[Collective]) -> GroupHead:
+def _caught_up(heads: Iterable[GroupHead], recorded: Iterable[Collective]) -> tuple[GroupHead, ...]:
     """The recorder's status, from which the heads on the board are made, may be one behind its entries."""
-    own = [call for call in recorded if call.group == head.name and call.op not in NOT_RECORDED]
-    through = completed_through((call.seq, call.retired is not False) for call in own)
-    return replace(head, completed=max(head.completed, min(through, head.issued)))
+    calls: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for call in recorded:
+        if call.op not in NOT_RECORDED:
+            calls[call.group].append((call.seq, call.retired is not False))
+    through = {name: completed_through(own) for name, own in calls.items()}
+    return tuple(
+        replace(head, completed=max(head.completed, min(through.get(head.name, -1), head.issued))) for head in heads
+    )
 
 
 def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:

@@ -18,7 +18,7 @@ from hangwatch.records import NodeCapture, NodeCommand
 from hangwatch.report.incident import new_id
 from hangwatch_dashboard import judge, merge
 from hangwatch_dashboard.hub import Hub
-from hangwatch_dashboard.live import SILENT_AFTER_S, LiveCapture, LiveJob, LiveNode
+from hangwatch_dashboard.live import LiveCapture, LiveJob
 from hangwatch_dashboard.store.rows import CaptureRow, PartRow
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import clean
@@ -27,7 +27,6 @@ from hangwatch_dashboard.views import capture_view
 DEADLINE_S = 8.0  # for the nodes to answer
 LONGEST_S, COMING_S = 11.0, 1.0  # the same as long as the last answer is no older than that
 RETELL_S = 3.0  # the answer that told a node may have been lost
-SILENT_S = SILENT_AFTER_S  # a node is waited for until its silence is evidence itself
 SHOW_S = 0.25  # between two events of one capture: a thousand nodes answer in a second or two
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class Captures:
         """Asks all nodes that can be heard for their evidence; the capture that is under way if there is one."""
         if job.capture is not None:
             return job.capture.row
-        asked = tuple(sorted(node.name for node in job.nodes.values() if can_answer(node, now)))
+        asked = tuple(sorted(node.name for node in job.nodes.values() if node.can_answer(now)))
         row = CaptureRow(new_capture_id(now), job.key, clean(reason, 300), now, now, "asked", asked)
         job.capture = LiveCapture(row)
         self._publish(job, row)
@@ -115,7 +114,7 @@ class Captures:
         awaited = [job.nodes[name] for name in capture.waiting if name in job.nodes]
         coming = now - capture.heard_at < COMING_S
         # A node sends its evidence in the place of its batches: while answers come it may be ours that are slow.
-        hopeful = [node for node in awaited if can_answer(node, now) or (coming and not node.closed)]
+        hopeful = [node for node in awaited if node.can_answer(now) or (coming and not node.closed)]
         if not hopeful or now - capture.row.asked_at > (LONGEST_S if coming else DEADLINE_S):
             self._finishing.add(capture.row.id)
             task = asyncio.create_task(self._finish(job, capture))
@@ -164,11 +163,6 @@ class Captures:
     def _publish(self, job: LiveJob, row: CaptureRow) -> None:
         if self._hub.wanted(job.key):
             self._hub.publish("capture", capture_view(row, job.capture), job.key)
-
-
-def can_answer(node: LiveNode, now: float) -> bool:
-    """Whether a node may be asked for its evidence."""
-    return not node.closed and node.silent_s(now) < SILENT_S
 
 
 def _rest(job: LiveJob, answered: set[str], now: float) -> str:

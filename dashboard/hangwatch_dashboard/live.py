@@ -59,6 +59,14 @@ class LiveNode:
         """Since when nothing has been heard; 0 for a node that has said goodbye."""
         return 0.0 if self.closed else max(0.0, now - self.received_at)
 
+    def is_silent(self, now: float) -> bool:
+        """Whether so much has been missed that its silence is evidence."""
+        return self.silent_s(now) > SILENT_AFTER_S
+
+    def can_answer(self, now: float) -> bool:
+        """Whether it may be asked for its evidence, and waited for."""
+        return not self.closed and not self.is_silent(now)
+
     def still_s(self, beat: RankBeat, now: float) -> float:
         """For how long a rank has stood still by now, also where its node has fallen silent."""
         return beat.still_s + max(0.0, now - self.received_at)
@@ -204,11 +212,11 @@ class LiveJob:
         if self.over:
             codes = [node.batch.exit_code for node in self.all_nodes]
             return "failed" if any(codes) else "finished"
-        failed = self.judgement is not None and self.judgement.status is Status.FAILED
-        if now - self.last_seen_at > LOST_AFTER_S and not (failed and self.incident):
+        status = self.judgement.status if self.judgement is not None else None
+        if now - self.last_seen_at > LOST_AFTER_S and not (self.incident and status is Status.FAILED):
             return "silent"
-        if self.judgement is not None and (self.incident or self.judgement.status is Status.WAITING):
-            return str(self.judgement.status)
+        if status is not None and (self.incident or status is Status.WAITING):
+            return str(status)
         beats = (beat for node in self.all_nodes for beat in node.batch.ranks)
         moving = any(beat.progress.step >= 0 or beat.progress.ticks for beat in beats)
         return "running" if moving else "starting"

@@ -19,7 +19,7 @@ from hangwatch.records import (
     Snapshot,
     ThreadStack,
 )
-from hangwatch_dashboard.live import SILENT_AFTER_S, LiveJob, LiveNode, members_of
+from hangwatch_dashboard.live import LiveJob, LiveNode, members_of
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def remainder(job: LiveJob, answered: set[str], now: float) -> Snapshot:
 def _facts(node: LiveNode, now: float) -> NodeFacts:
     facts = node.facts or NodeFacts(host=node.host)
     ranks = tuple(sorted(beat.rank for beat in node.batch.ranks))
-    silent_s = node.silent_s(now) if node.silent_s(now) > SILENT_AFTER_S else 0.0
+    silent_s = node.silent_s(now) if node.is_silent(now) else 0.0
     return replace(facts, ranks=ranks, silent_s=silent_s, clock_offset_s=node.clock.offset)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch.records import Phase, RankBeat
-from hangwatch_dashboard.live import LEAVING, SILENT_AFTER_S, LiveJob, LiveNode
+from hangwatch_dashboard.live import LEAVING, LiveJob, LiveNode
 
 QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at
 START_AFTER_S = 30.0
@@ -41,7 +41,7 @@ def reasons(job: LiveJob, now: float) -> list[Reason]:
 
 
 def _silent(job: LiveJob, now: float) -> list[Reason]:
-    quiet = [node for node in job.all_nodes if node.silent_s(now) > SILENT_AFTER_S]
+    quiet = [node for node in job.all_nodes if node.is_silent(now)]
     if not quiet or len(quiet) == len(job.nodes):  # all silent: it is rather us who were away
         return []
     key = tuple(sorted((node.name, node.boot) for node in quiet))

@@ -9,7 +9,7 @@ from hangwatch import members
 from hangwatch.records import Incident, Phase
 from hangwatch.wire import encode
 from hangwatch_dashboard.history import PHASE_INDEX
-from hangwatch_dashboard.live import SILENT_AFTER_S, LiveCapture, LiveJob, LiveNode, members_of
+from hangwatch_dashboard.live import LiveCapture, LiveJob, LiveNode, members_of
 from hangwatch_dashboard.store.rows import CaptureRow
 from hangwatch_dashboard.store.text import clean
 
@@ -33,7 +33,7 @@ def job_summary(job: LiveJob, now: float) -> Document:
         "last_seen_at": job.last_seen_at,
         "nodes": len(job.nodes),
         "nodes_expected": described.nodes_expected,
-        "nodes_silent": sum(node.silent_s(now) > SILENT_AFTER_S for node in job.all_nodes),
+        "nodes_silent": sum(node.is_silent(now) for node in job.all_nodes),
         "ranks": len(steps),
         "state": state,
         "state_text": state_text(job, state),

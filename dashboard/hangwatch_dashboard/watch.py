@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hangwatch_dashboard import views
-from hangwatch_dashboard.captures import Captures, can_answer
+from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.hub import Hub, dumped
 from hangwatch_dashboard.incidents import Incidents
 from hangwatch_dashboard.live import LiveJob
@@ -88,7 +88,7 @@ class Watch:
         await self._captures.tick(job, now)
         if job.on_one_node:
             return  # its watchdog sees all of it, and judges by itself
-        if not any(can_answer(node, now) for node in job.all_nodes):
+        if not any(node.can_answer(now) for node in job.all_nodes):
             return  # nobody is left to be asked
         await self._incidents.close_if_moving(job, now)
         # Whoever has been away, or too busy to read, must not call others silent.

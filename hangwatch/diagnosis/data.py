@@ -124,7 +124,7 @@ def loader_worker_died(case: Case) -> Finding | None:
 
 def _broke_off(view: RankView) -> bool:
     """Its error says that the other end is gone, and that end is a loader worker."""
-    error = view.reading.exception if view.reading is not None else None
+    error = view.exception
     if error is None or error.type not in BROKEN_OFF or not _error(view):
         return False
     functions = {name_of(frame.function) for frame in error.frames if origin(frame.file) == "torch"}
@@ -195,7 +195,7 @@ def _long_dead(case: Case, view: RankView) -> bool:
 def _error(view: RankView) -> str:
     """The error that ended it, or after which it has begun no step any more."""
     reading = view.reading
-    exception = reading.exception if reading is not None else None
+    exception = view.exception
     if reading is None or exception is None:
         return ""
     went_on = any(step.at > exception.at + SAME_MOMENT_S for step in reading.steps[-1:])

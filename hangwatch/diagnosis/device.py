@@ -159,7 +159,7 @@ def _nothing_completed(case: Case) -> bool:
 
 
 def _error(view: RankView) -> str:
-    exception = view.reading.exception if view.reading is not None else None
+    exception = view.exception
     return f"{exception.type}: {exception.message}" if exception is not None else ""
 
 

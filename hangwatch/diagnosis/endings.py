@@ -78,7 +78,7 @@ def _short_of_habit(case: Case, rank: int, step: Step, group: str, usual: int) -
 
 
 def _ended_in_collectives(view: RankView) -> bool:
-    error = view.reading.exception if view.reading is not None else None
+    error = view.exception
     if error is not None and error.fatal:
         inside = (
             bool(error.frames) and "/distributed/" in error.frames[0].file and origin(error.frames[0].file) == "torch"

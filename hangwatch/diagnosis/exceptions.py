@@ -25,7 +25,7 @@ def exception_on_one_rank(case: Case) -> Finding | None:
 
 def own_error(view: RankView) -> ExceptionFacts | None:
     """The exception that keeps this rank from taking part; None for one that follows from another rank's end."""
-    error = view.reading.exception if view.reading is not None else None
+    error = view.exception
     if error is None or error.type in STOPPED_BY_A_PERSON or CONSEQUENCE.search(f"{error.type} {error.message}"):
         return None
     return error if error.fatal or _is_pending(view, error) else None

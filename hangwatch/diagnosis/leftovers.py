@@ -148,5 +148,5 @@ def _of_order(case: Case, awaited: RankView, failed: list[RankView]) -> Status |
 
 
 def _raised_at(view: RankView) -> Frame | None:
-    exception = view.reading.exception if view.reading is not None else None
+    exception = view.exception
     return user_frame(exception.frames) if exception is not None else None

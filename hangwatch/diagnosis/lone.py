@@ -13,7 +13,7 @@ from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven, has_left_inner_loop, has_left_loop
 from .parting import Left, Parting, counted, parting, repeated
-from .processes import end_of, is_consequence
+from .processes import EndedFor, end_of, ended_for
 from .sites import sites_of
 
 
@@ -202,8 +202,8 @@ def evaluated_alone(case: Case) -> Finding | None:
     if len(failed) != 1 or len(case.ranks) < 2 or not all(view.finished for view in case if view is not failed[0]):
         return None
     view = failed[0]
-    error, more = view.reading.exception if view.reading is not None else None, _more_forwards(case, view)
-    if error is None or not more or is_consequence(view) < 2:
+    error, more = view.exception, _more_forwards(case, view)
+    if error is None or not more or ended_for(view) is not EndedFor.PEER:
         return None
     where = user_frame(error.frames)
     others = case.name([other.rank for other in case if other is not view])
@@ -228,7 +228,7 @@ def evaluated_alone(case: Case) -> Finding | None:
 def _more_forwards(case: Case, view: RankView) -> int:
     """How many more forwards it has made than any other rank, all in the same step and it in one; else 0."""
     made = {other.rank: other.reading.progress for other in case if other.reading is not None}
-    error = view.reading.exception if view.reading is not None else None
+    error = view.exception
     if error is None or len({progress.step for progress in made.values()}) != 1:
         return 0
     if Within.BUFFERS not in activity(ThreadStack(0, "", error.frames, main=True)).within:

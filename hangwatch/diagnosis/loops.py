@@ -14,6 +14,12 @@ from .case import Case, RankView, once
 from .finding import Finding, Rule
 from .sites import sites_of
 
+_JOIN = "torch/distributed/algorithms/join.py"
+_FIX_IN_JOIN = (
+    "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
+    " number of batches: DistributedSampler(..., drop_last=True)"
+)
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -61,11 +67,6 @@ def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False) -> dict[int,
 
 
 KEPT_EPOCHS = 64
-_JOIN = "torch/distributed/algorithms/join.py"
-_FIX_IN_JOIN = (
-    "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
-    " number of batches: DistributedSampler(..., drop_last=True)"
-)
 
 
 def _lost(loader: LoaderFacts) -> int:

@@ -45,7 +45,7 @@ def port_conflict(case: Case) -> Finding | None:
 
 
 def _was_refused(view: RankView) -> bool:
-    exception = view.reading.exception if view.reading is not None else None
+    exception = view.exception
     return exception is not None and TAKEN.search(f"{exception.type} {exception.message}") is not None
 
 
@@ -85,9 +85,7 @@ def _conflict_evidence(refused: list[RankView], stranger: ProcessFacts | None, p
     if stranger is not None:
         yield f"port {port} is held by {_words_of(stranger)}, which is no process of this job"
     for view in refused[: words.SHOWN]:
-        exception = view.reading.exception if view.reading is not None else None
-        message = exception.message.strip().splitlines()[0][:160] if exception is not None else ""
-        yield f"rank {view.rank} (pid {view.pid}) failed to listen: {message}"
+        yield f"rank {view.rank} (pid {view.pid}) failed to listen: {words.error(view.exception)}"
 
 
 def _host(case: Case) -> str:

@@ -8,7 +8,7 @@ from ..records import Certainty, NodeFacts, Status
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .processes import error_of, is_consequence
+from .processes import EndedFor, ended_for
 
 LOST_S = 10.0  # of silence, after which a node is taken for lost: one that only stops for breath is back by then
 NOTICED_S = 5.0  # the others may end the step in which it went, and a second or two pass between a node's batches
@@ -43,7 +43,7 @@ def node_lost(case: Case) -> Finding | None:
         step=case.furthest_step(waiting or failed),
         evidence=(
             *(_last_word(case, node) for node in silent[: words.SHOWN]),
-            *(f"rank {rank} failed with {words.error(error_of(case.ranks[rank]))}" for rank in failed[: words.SHOWN]),
+            *(f"rank {rank} failed with {words.error(case.ranks[rank].exception)}" for rank in failed[: words.SHOWN]),
         ),
         details=("Its watchdog and its ranks went together: ranks that only lose their watchdog go on.",),
         status=Status.FAILED if failed else Status.HUNG if silent_s >= LOST_S else Status.WAITING,
@@ -51,7 +51,7 @@ def node_lost(case: Case) -> Finding | None:
 
 
 def _lost_a_peer(view: RankView) -> bool:
-    return (view.dead or view.raised) and is_consequence(view) == 2
+    return (view.dead or view.raised) and ended_for(view) is EndedFor.PEER
 
 
 def _went_on(case: Case, silent: Sequence[NodeFacts], seen: Sequence[RankView]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ledger import Step
-from ..records import Certainty, Frame, StepName
+from ..records import Certainty, StepName
 from . import words
 from .case import Case
 from .finding import Finding
@@ -50,7 +50,7 @@ def left_out_with_its_step(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {hit.rank} skipped {_calls(hit, place, due - made)} in {words.step(name)}, and"
+        f"Rank {hit.rank} skipped {_calls(case, hit, place, due - made)} in {words.step(name)}, and"
         f" the end of that step with {'it' if due - made == 1 else 'them'}{by_way_of(ways)}; since then its calls meet"
         " the wrong partners.",
         culprits=(view.culprit(the_only(ways)),),
@@ -74,12 +74,11 @@ def _place(case: Case, hit: _Overlong) -> Site | None:
     return places[0] if len(places) == 1 else None
 
 
-def _calls(hit: _Overlong, place: Site | None, number: int) -> str:
+def _calls(case: Case, hit: _Overlong, place: Site | None, number: int) -> str:
     """`4 calls of all_reduce (train.py:40)`, or `4 collectives of group dp`."""
     if place is None:
         return f"{words.plural(number, 'collective')} of group {hit.group}"
-    kind, lines = place
-    return f"{words.plural(number, 'call')} of {kind or 'a collective'} ({words.place(Frame(*lines[0], ''))})"
+    return sites_of(case).named(hit.rank, place, number)
 
 
 def _overlong(case: Case, rank: int, group: str) -> _Overlong | None:

@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..records import Bypass, Divergence, Frame, StepName
+from ..records import Bypass, Divergence, StepName
 from . import words
 from .case import Case, once
 from .loops import first_uneven, has_left_inner_loop
-from .sites import Site, Sites, sites_of
+from .sites import Site, sites_of
 from .ways import ways_past
 
 
@@ -143,11 +143,10 @@ def repeated(case: Case, found: Parting, rank: int) -> str:
         return ""
     surplus = _by_line(mine[0]) - _by_line(theirs[0])
     known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
-    return (
-        _named(surplus, sites, rank)
-        if surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
-        else ""
-    )
+    alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
+    if len(surplus) != 1 or not alike:
+        return ""
+    return sites.named(rank, *next(iter(surplus.items())))
 
 
 def _by_line(places: Counter[Site]) -> Counter[Site]:
@@ -175,11 +174,10 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
     call, ways = "", tuple[Bypass, ...]()
-    if mine is not None and (mine[0] or not divergence.counts[short]):
-        # Gradients come in one call or in several, which is not for the user to count.
-        surplus = Counter({place: 1 if sites.in_backward(long, place) else n for place, n in surplus.items()})
-        call = _named(surplus, sites, long)
-        ways = ways_past(case, *next(iter(surplus.items()))) if len(surplus) == 1 else ()
+    if len(surplus) == 1 and mine is not None and (mine[0] or not divergence.counts[short]):
+        (place, times), *_ = surplus.items()
+        call = sites.named(long, place, times)
+        ways = ways_past(case, place, 1 if sites.in_backward(long, place) else times)
     used = [place in known for place in surplus]
     if used and all(used):
         return Left.SKIPPED, call, ways
@@ -193,16 +191,6 @@ def _by_habit(divergence: Divergence) -> Parting:
     if divergence.more and not divergence.short:
         return Parting(divergence, Left.EXTRA, divergence.more)
     return Parting(divergence, Left.UNKNOWN)
-
-
-def _named(places: Counter[Site], sites: Sites, rank: int) -> str:
-    """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`, "" for a mixture."""
-    if len(places) != 1:
-        return ""
-    (place, times) = next(iter(places.items()))
-    kind = "backward" if sites.in_backward(rank, place) else place[0] or "a collective"
-    name = f"{kind} ({words.place(Frame(*place[1][0], ''))})"
-    return name if times == 1 else f"{times} calls of {name}"
 
 
 def counted(case: Case, found: Parting) -> str:

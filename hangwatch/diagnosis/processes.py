@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import signal
+from enum import IntEnum
 
 from ..frames import origin, user_frame
-from ..records import Certainty, ExceptionFacts, Frame, Phase, ProcessFacts, Status
+from ..records import Certainty, Frame, Phase, ProcessFacts, Status
 from . import words
 from .case import Case, RankView
 from .finding import Finding
@@ -30,9 +31,9 @@ def rank_died(case: Case) -> Finding | None:
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
-    if first is None or (is_consequence(first) > 1 and any(view.finished for view in case)):
+    if first is None or (ended_for(first) is EndedFor.PEER and any(view.finished for view in case)):
         return None  # nobody died by himself: the peers of one who had ended failed
-    if _all_asked_to_end(case) or (case.absent and _all_lost_peers(dead)):
+    if _all_asked_to_end(case):
         return None
     after = [view.rank for view in dead if view is not first]
     survivors = [view for view in case if not view.dead and not _failing(view)]
@@ -84,42 +85,45 @@ def _failing(view: RankView) -> bool:
 
 
 def _own_error(view: RankView) -> bool:
-    error = error_of(view)
-    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not is_consequence(view)
+    error = view.exception
+    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not ended_for(view)
 
 
 def _first(dead: list[RankView]) -> RankView | None:
     """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
-    failed_at = min((_failed_at(view) for view in dead if is_consequence(view) > 1), default=float("inf"))
+    failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
     # Who lived on when another had failed for want of a peer was ended after it, and was not that peer.
-    own = [view for view in dead if is_consequence(view) != 1 or death_time(view) <= failed_at]
-    return min(own, key=lambda view: (is_consequence(view), death_time(view), view.rank), default=None)
+    own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
+    return min(own, key=lambda view: (ended_for(view), death_time(view), view.rank), default=None)
 
 
 def _failed_at(view: RankView) -> float:
-    error = error_of(view)
+    error = view.exception
     return error.at if error is not None and error.at else float("inf")
 
 
 def _all_asked_to_end(case: Case) -> bool:
     """Each of several ranks was ended by SIGTERM, and none had met an error: who asked for it is none of them."""
     ends = [view for view in case if view.dead]
-    return len(ends) == len(case.ranks) > 1 and all(is_consequence(view) == 1 and not view.raised for view in ends)
+    return len(ends) == len(case.ranks) > 1 and all(
+        ended_for(view) is EndedFor.LAUNCHER and not view.raised for view in ends
+    )
 
 
 def _all_lost_peers(dead: list[RankView]) -> bool:
     """Each failed in an operation of torch because a connection broke: who broke it is none of them."""
-    errors = [error_of(view) for view in dead if is_consequence(view) == 2]
-    inside = [error for error in errors if error and error.frames and origin(error.frames[0].file) == "torch"]
-    return bool(dead) and len(inside) == len(dead)
+    errors = [view.exception if ended_for(view) is EndedFor.PEER else None for view in dead]
+    return bool(errors) and all(
+        error is not None and error.frames and origin(error.frames[0].file) == "torch" for error in errors
+    )
 
 
 def lost_peers(case: Case) -> Finding | None:
-    """Ranks that can be seen from here failed because of one that cannot; the others wait."""
+    """Ranks that can be seen from here failed because of one that cannot."""
     dead = [view for view in case if view.dead or view.raised]
-    if not case.absent or not _all_lost_peers(dead) or len(dead) + len(case.blocked) < len(case.ranks):
+    if not case.absent or not _all_lost_peers(dead):
         return None
-    errors = {view.rank: words.error(error_of(view)) for view in dead}
+    errors = {view.rank: words.error(view.exception) for view in dead}
     peers = sorted({peer for error in errors.values() for peer in PEER.findall(error)})
     at = f" at {words.listed(peers)}" if peers else ""
     return Finding(
@@ -185,7 +189,7 @@ def _destroyed(view: RankView) -> bool:
 def _destroyed_before(case: Case, ended: list[int], failed: list[int]) -> Finding:
     """The fewer are to blame; of two halves, nobody is: one side left too early or the other called too much."""
     fewer = min(ended, failed, key=len) if len(ended) != len(failed) else []
-    errors = [(rank, error) for rank in failed if (error := error_of(case.ranks[rank])) is not None]
+    errors = [(rank, error) for rank in failed if (error := case.ranks[rank].exception) is not None]
     where = words.at(user_frame(errors[0][1].frames)) if errors else ""
     return Finding(
         "exit-destroy-asymmetric",
@@ -203,23 +207,25 @@ def _destroyed_before(case: Case, ended: list[int], failed: list[int]) -> Findin
     )
 
 
-def error_of(view: RankView) -> ExceptionFacts | None:
-    """The exception that the rank has recorded."""
-    return view.reading.exception if view.reading is not None else None
+class EndedFor(IntEnum):
+    """Whose end it was that a rank's own end follows from, as far as is known; false for its own."""
+
+    ITSELF = 0
+    LAUNCHER = 1  # which ended it
+    PEER = 2  # for want of which it failed
 
 
-def is_consequence(view: RankView) -> int:
-    """2: it failed because of another's end; 1: its launcher ended it; 0: neither is known."""
-    code = view.exit_code
-    exception = error_of(view)
+def ended_for(view: RankView) -> EndedFor:
+    """Why a rank has ended, or is about to."""
+    exception = view.exception
     if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
-        return 2
-    return int(code in ENDED_BY_LAUNCHER)
+        return EndedFor.PEER
+    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER else EndedFor.ITSELF
 
 
 def _clearly_first(first: RankView, dead: list[RankView]) -> bool:
     others = [view for view in dead if view is not first]
-    return all(is_consequence(view) > is_consequence(first) for view in others)
+    return all(ended_for(view) > ended_for(first) for view in others)
 
 
 def _out_of_memory(case: Case, view: RankView) -> list[str]:
@@ -234,7 +240,7 @@ def _last_place(view: RankView) -> Frame | None:
     """The user's line of its last recorded call, for a process that has no stack any more."""
     if view.where is not None:
         return view.where
-    exception = error_of(view)
+    exception = view.exception
     return exception.frames[0] if exception is not None and exception.frames else None
 
 
@@ -288,5 +294,5 @@ def _waiting_for(case: Case, culprits: list[int]) -> str:
     return f"; {case.name(victims)} {waits} for it{words.at(case.usual_place(victims))}"
 
 
-GONE = (rank_died, lost_peers, rank_frozen)
+GONE = (lost_peers, rank_died, rank_frozen)
 LAST = (ended_by_peers, ended_by_launcher)

@@ -14,6 +14,7 @@ from itertools import pairwise
 from ..frames import origin, user_frame
 from ..ledger import family
 from ..records import Collective, Frame
+from . import words
 from .case import Case, once
 
 ASKED = 64  # so many other ranks are asked where they have been, evenly spread
@@ -81,8 +82,17 @@ class Sites:
                 earlier.add(found)
         return within, earlier
 
+    def named(self, rank: int, place: Site, times: int = 1) -> str:
+        """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
+        backward = self.in_backward(rank, place)
+        name = f"{'backward' if backward else place[0] or 'a collective'} ({words.place(Frame(*place[1][0], ''))})"
+        return name if backward or times == 1 else f"{times} calls of {name}"
+
     def in_backward(self, rank: int, place: Site) -> bool:
-        """The calls of `rank` at `place` were issued by the engine that computes gradients."""
+        """The calls of `rank` at `place` were issued by the engine that computes gradients.
+
+        They come in one call or in several, which is not for the user to count.
+        """
         calls = self.case.ledger.calls(rank).values()
         frames = next((call.frames for call in calls if site(call) == place), ())
         return any(frame.function == "_engine_run_backward" for frame in frames)

@@ -84,7 +84,7 @@ class _Ended:
 
 def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
     for view in dead:
-        exception = view.reading.exception if view.reading is not None else None
+        exception = view.exception
         at = view.evidence.ended_at or (exception.at if exception is not None else None)
         ended = _Ended(view.rank, view.pid, view.evidence.host, view.evidence.process, at)
         if exception is not None:

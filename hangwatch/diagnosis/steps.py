@@ -152,11 +152,12 @@ def _skipped_by_site(case: Case) -> Finding | None:
     ahead = _who_could(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
     outvoted = 2 * len(ahead) < len(places) == len(case.ranks)
+    behind = next(rank for rank, place in places.items() if place == skipped)
     ways = ways_past(case, skipped)
     return Finding(
         "skipped-collective",
         case.certainty() if outvoted else Certainty.LIKELY,
-        f"{case.name(ahead, capital=True)} skipped {skipped[0] or 'a call'} ({first}) in"
+        f"{case.name(ahead, capital=True)} skipped {sites.named(behind, skipped)} in"
         f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{by_way_of(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
         culprits=tuple(case.ranks[rank].culprit(the_only(ways)) for rank in ahead),
@@ -190,7 +191,7 @@ def _skipped_by_order(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {rank} skipped {left_out[0] or 'a call'} ({first}){when}{by_way_of(ways)}, and is in the next call"
+        f"Rank {rank} skipped {sites.named(rank, left_out)}{when}{by_way_of(ways)}, and is in the next call"
         f" already ({second}).",
         culprits=(view.culprit(the_only(ways)),),
         step=view.step,

@@ -12,7 +12,7 @@ from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven, has_left_inner_loop, now_at
-from .processes import is_consequence
+from .processes import ended_for
 from .sites import Sites, sites_of
 
 
@@ -85,7 +85,7 @@ def _short(case: Case) -> _Short | None:
         inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
     else:
         left = tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
-        inside = tuple(r for r, count in begun.items() if count == most and is_consequence(case.ranks[r]))
+        inside = tuple(r for r, count in begun.items() if count == most and ended_for(case.ranks[r]))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
@@ -191,7 +191,11 @@ def _how(case: Case, short: _Short) -> tuple[str, str, tuple[tuple[str, str], ..
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
         return "early-exit", f": the loader of {who} had more batches", ()
     if loop is not None and loop.skips:
-        return "skipped-collective", f": {who} may have skipped a step at {_either(loop.skips)}", ()
+        return (
+            "skipped-collective",
+            f": {who} may have skipped a step at {_either(loop.skips)}",
+            (),
+        )
     if loop is not None and loop.counted and loop.swallows is not None:
         at = words.place(loop.swallows)
         return (
@@ -231,7 +235,7 @@ def _ways(loop: LoopFacts | None) -> tuple[str, ...]:
 
 
 def _either(frames: tuple[Frame, ...]) -> str:
-    return " or ".join(words.place(frame) for frame in frames[:3])
+    return words.either(words.place(frame) for frame in frames[:3])
 
 
 def _places(frames: tuple[Frame, ...]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..activity import Activity, Doing
-from ..records import Culprit, Frame, LoaderFacts, Phase, RankEvidence, Reading, StepName, ThreadStack
+from ..records import Culprit, ExceptionFacts, Frame, LoaderFacts, Phase, RankEvidence, Reading, StepName, ThreadStack
 from ..stacks import activity
 
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
@@ -100,8 +100,7 @@ class RankView:
         failed meanwhile: that does no harm any more.
         """
         code = self.exit_code
-        exception = self.reading.exception if self.reading is not None else None
-        if not self.dead or self.phase is Phase.FAILED or (exception is not None and exception.fatal):
+        if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
         return self.over if code in _AFTER_THE_END else code == 0
 
@@ -111,9 +110,14 @@ class RankView:
         return self.finished and not self.over and self.reading is not None and self.phase is not Phase.START
 
     @property
+    def exception(self) -> ExceptionFacts | None:
+        """The last exception that it has recorded."""
+        return self.reading.exception if self.reading is not None else None
+
+    @property
     def raised(self) -> bool:
         """An uncaught exception is on its way out, or has ended it."""
-        return self.reading is not None and self.reading.exception is not None and self.reading.exception.fatal
+        return self.exception is not None and self.exception.fatal
 
     @property
     def cpu(self) -> float | None:

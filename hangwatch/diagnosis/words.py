@@ -76,14 +76,17 @@ def error(facts: ExceptionFacts | None, longest: int = 200) -> str:
 
 def listed(parts: Iterable[str]) -> str:
     """`a, b and c`."""
-    found = list(parts)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}" if found else ""
+    return _joined(parts, "and")
 
 
 def either(parts: Iterable[str]) -> str:
     """`a, b or c`."""
+    return _joined(parts, "or")
+
+
+def _joined(parts: Iterable[str], last: str) -> str:
     found = list(parts)
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} or {found[-1]}" if found else ""
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} {last} {found[-1]}" if found else ""
 
 
 def command(text: str, longest: int = 80) -> str:

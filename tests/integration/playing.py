@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
-from hangwatch.records import Certainty, Incident, Status
+from hangwatch.records import Incident, Status
 
 STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
-SHARPER_S = 4.0  # for the second look
 PATIENT = 60.0  # the same for jobs that do not hang: half of a user's default, for a busy machine stalls them too
 
 
 @dataclass(frozen=True)
 class Played:
-    """What came of a case. `incident` is the first that was written, as sharp as a second look has made it.
-
-    `exit_code` is None if the job had to be ended.
-    """
+    """What came of a case. `incident` is the first that was written; `exit_code` is None if the job had to be ended."""
 
     incident: Incident | None
     exit_code: int | None
@@ -70,25 +65,10 @@ def play_command(
     with log.open("wb") as output:
         passed = {**os.environ, **settings, **(environment or {})}
         with Trial(words, reports, given, output.fileno(), passed, watched=not attaches) as trial:
-            incident = _sharper(trial, trial.incident(seconds))
+            incident = trial.incident(seconds)
             exit_code = trial.exit_code
     pids = {rank.rank: rank.pid for rank in incident.ranks if rank.pid} if incident else {}
     return Played(incident, exit_code, log.read_text(errors="replace"), pids)
-
-
-def _sharper(trial: Trial, found: Incident | None) -> Incident | None:
-    """The incident once it is proven, or after some seconds.
-
-    A rank that stands still saves what coverage has measured (tests/save_coverage.py). It may do so during the first
-    look, on a busy machine, and a rank that uses the processor is not yet proven to be stuck.
-    """
-    deadline = time.monotonic() + SHARPER_S
-    while found is not None and found.status is Status.HUNG and found.verdict.certainty is not Certainty.PROVEN:
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.1)
-        found = trial.incident(0.1)
-    return found
 
 
 def blamed(incident: Incident) -> list[int]:

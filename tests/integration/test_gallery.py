@@ -19,9 +19,11 @@ from tests.integration.playing import PATIENT, assert_not_hung, blamed, play
 ALWAYS = {
     "died-before-init",
     "uneven-steps",
+    "uneven-steps-late",
     "skipped-backward-nan",
     "rank-frozen",
     "rank-killed",
+    "blocked-on-lock",
     "worker-stopped",
     "exit-heartbeat-thread",
 }

@@ -9,12 +9,11 @@ from pathlib import Path
 from hangwatch.frames import origin
 from hangwatch.records import CallSite, Frame, RankEvidence
 from hangwatch.source import ways_past_call
-from hangwatch_agent.capture.redact import redact_text
+from hangwatch_agent.capture.excerpts import clipped
 from hangwatch_agent.capture.sources import Sources
 
 MOST = 64  # call sites of a node; a training loop has a handful
 MOST_WAYS = 16  # past one of them
-LONGEST = 120  # characters of what is said of a way
 
 
 def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tuple[CallSite, ...]:
@@ -23,22 +22,18 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
         root = proc / str(rank.pid) / "root" if lives else None
-        for call in rank.collectives.recent:
-            own = tuple(frame for frame in call.frames if not frame.native and origin(frame.file) == "user")
+        for frames in {call.frames for call in rank.collectives.recent}:
+            own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
                 places.setdefault(own, root)
     return tuple(site for own, root in places.items() if (site := _site(own, root, sources)).bypasses)
 
 
+def _is_source(file: str) -> bool:
+    """A rank can put any path into a frame: only Python files are read, and none relative to a folder of ours."""
+    return origin(file) == "user" and file.startswith("/") and file.endswith(".py")
+
+
 def _site(frames: tuple[Frame, ...], root: Path | None, sources: Sources) -> CallSite:
-    def text(file: str) -> str | None:
-        found = sources.of(file, root) if file.startswith("/") and file.endswith(".py") else None
-        return found.text if found is not None else None
-
-    ways = ways_past_call(frames, text)
-    return CallSite(frames, tuple(replace(way, text=_clipped(way.text)) for way in ways[:MOST_WAYS]))
-
-
-def _clipped(text: str) -> str:
-    shown = " ".join(redact_text(text).split())
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 4]} ..."
+    ways = ways_past_call(frames, sources.reader(root))[:MOST_WAYS]
+    return CallSite(frames, tuple(replace(way, text=clipped(" ".join(way.text.split()))) for way in ways))

@@ -59,14 +59,15 @@ def excerpt(source: Source, frame: Frame, started_at: float = 0.0) -> Excerpt | 
     if not 0 < frame.line <= len(lines):
         return None
     first = max(frame.line - AROUND, 1)
-    shown = [_clipped(line) for line in lines[first - 1 : frame.line + AROUND]]
+    shown = [clipped(line) for line in lines[first - 1 : frame.line + AROUND]]
     while not shown[-1] and len(shown) > frame.line - first + 1:
         shown.pop()  # an empty line at the end tells nothing
     changed = started_at > 0.0 and source.changed_at > started_at + _SLACK_S
     return Excerpt(frame.file, frame.line, first, tuple(shown), changed)
 
 
-def _clipped(line: str) -> str:
+def clipped(line: str) -> str:
+    """A line of source as a report may show it: redacted, and not too long."""
     shown = redact_text(line[:LONGEST_READ]).rstrip()
     return shown if len(shown) <= LONGEST_LINE else f"{shown[: LONGEST_LINE - 4]} ..."
 

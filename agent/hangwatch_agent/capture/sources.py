@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,15 @@ class Sources:
     def of(self, file: str, root: Path | None = None) -> Source | None:
         """The file, or the one of that name below `root`: a rank may live in another mount namespace."""
         return self._one(file) or (self._one(f"{root}{file}") if root is not None else None)
+
+    def reader(self, root: Path | None) -> Callable[[str], str | None]:
+        """What gives the text of a file of one process, or None."""
+
+        def text(file: str) -> str | None:
+            found = self.of(file, root)
+            return found.text if found is not None else None
+
+        return text
 
     def _one(self, file: str) -> Source | None:
         if file not in self._known and not self.stuck:
@@ -71,9 +80,5 @@ def _sane(found: os.stat_result) -> bool:
 
 def with_source(stacks: Sequence[ThreadStack], sources: Sources, root: Path | None) -> tuple[ThreadStack, ...]:
     """The stacks of a process, with what the source of the user's own frames says of them, where it can be read."""
-
-    def text(file: str) -> str | None:
-        found = sources.of(file, root)
-        return found.text if found is not None else None
-
+    text = sources.reader(root)
     return tuple(annotated(stack, text) for stack in stacks)

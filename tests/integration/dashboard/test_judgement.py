@@ -435,7 +435,8 @@ def test_while_answers_come_the_others_are_waited_for(
     monkeypatch.setattr(captures, "COMING_S", 120.0)
     requests = [asked(dashboard, node) for node in pair]
     dashboard.post("capture", first.capture(part_of(first), requests[0]))
-    monkeypatch.setattr(captures, "SILENT_S", 0.0)  # not before the answer is there: until then nobody would be awaited
+    # Not before the answer is there: until then nobody would be awaited.
+    monkeypatch.setattr(live, "SILENT_AFTER_S", 0.0)
     judged = len(judge.seen)
     dashboard.until(lambda: dashboard.job["capture"]["nodes_answered"] == ["node-a"])
     time.sleep(0.5)  # several looks
