@@ -12,6 +12,10 @@ NPM    := cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm --no-audit --no-fund -
 
 export COVERAGE_ROOT := $(CURDIR)
 
+# Tests that need not be alone on the machine run beside each other; jobs and browsers would wait for one another.
+SHARED := tests/unit tests/integration/dashboard
+PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
+
 # Options of `hangwatch demo` and `hangwatch bench`.
 DEMO_ARGS ?=
 BENCH_ARGS ?=
@@ -27,9 +31,12 @@ demo: env page ## hang a small job on this machine and let hangwatch explain it
 	@$(BIN)/hangwatch demo $(DEMO_ARGS)
 
 test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
-	@rm -rf .coverage .coverage.* && mkdir -p $(BUILD)
+	@rm -rf .coverage .coverage.* $(BUILD)/junit
 	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
-	@$(BIN)/coverage run -m pytest -m "not gallery" --junit-xml=$(BUILD)/junit.xml
+	@failed=0; \
+	$(PYTEST) $(SHARED) --numprocesses=logical --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml || failed=1; \
+	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --junit-xml=$(BUILD)/junit/alone.xml || failed=1; \
+	exit $$failed
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 

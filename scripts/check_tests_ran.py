@@ -1,11 +1,12 @@
-"""Fails unless the JUnit file named as the argument holds a test that really ran, and none that failed."""
+"""Fails unless each of the JUnit files that are named holds a test that really ran, and none that failed."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
 
-def main(path: str) -> str | None:
+def complaint(path: str) -> str | None:
+    """What is wrong with one of the files."""
     suites = ElementTree.parse(path).getroot().iter("testsuite")
     total = Counter[str]()
     for suite in suites:
@@ -17,5 +18,11 @@ def main(path: str) -> str | None:
     return None
 
 
+def main(*paths: str) -> str | None:
+    if not paths:
+        return "no JUnit file is named"
+    return "\n".join(filter(None, map(complaint, paths))) or None
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

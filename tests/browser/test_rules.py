@@ -140,7 +140,7 @@ class Large:
 
 @pytest.fixture
 def large() -> Iterator[Large]:
-    made, port = app(STATIC), free_port()
+    made, port = app(STATIC, hangs_after=4), free_port()
     server = uvicorn.Server(uvicorn.Config(made, port=port, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

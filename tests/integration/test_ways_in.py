@@ -63,13 +63,22 @@ def assert_uneven(played: Played, short: int, ranks: int) -> None:
     assert all(rank.collectives.answer_cpu_s > 0 for rank in incident.ranks), "what a rank spends for us is told apart"
 
 
-@pytest.mark.parametrize(("launcher", "ranks", "short"), [("torchrun", 2, 1), ("spawn", 4, 2), ("plain", 2, 0)])
+LONG = pytest.mark.gallery  # each launcher and each way in is among the others
+
+
+@pytest.mark.parametrize(
+    ("launcher", "ranks", "short"),
+    [("torchrun", 2, 1), ("spawn", 4, 2), pytest.param("plain", 2, 0, marks=LONG)],
+)
 def test_hangwatch_run_needs_no_change_to_the_script(tmp_path: Path, launcher: str, ranks: int, short: int) -> None:
     words = LAUNCHERS[launcher](ranks, f"--short={short}")
     assert_uneven(play_command(words, tmp_path), short, ranks)
 
 
-@pytest.mark.parametrize(("launcher", "ranks", "short"), [("torchrun", 4, 3), ("spawn", 2, 1), ("plain", 4, 0)])
+@pytest.mark.parametrize(
+    ("launcher", "ranks", "short"),
+    [("torchrun", 4, 3), pytest.param("spawn", 2, 1, marks=LONG), ("plain", 4, 0)],
+)
 def test_attach_needs_no_wrapper(tmp_path: Path, launcher: str, ranks: int, short: int) -> None:
     words = LAUNCHERS[launcher](ranks, f"--short={short}", "--attach")
     assert_uneven(play_command(words, tmp_path, attaches=True), short, ranks)
@@ -132,9 +141,10 @@ def test_a_launcher_that_restarts_gets_its_chance(tmp_path: Path) -> None:
     assert done.stderr.count("HUNG, proven") == 1
 
 
-def test_a_ctrl_c_during_a_hang_ends_everything(tmp_path: Path) -> None:
+@pytest.mark.parametrize("launcher", ["plain", pytest.param("torchrun", marks=LONG)])  # which gives its ranks 30 s
+def test_a_ctrl_c_during_a_hang_ends_everything(tmp_path: Path, launcher: str) -> None:
     log = tmp_path / "log"
-    run = [sys.executable, "-m", "hangwatch", "run", "--", *torchrun(2, "--short=1")]
+    run = [sys.executable, "-m", "hangwatch", "run", "--", *LAUNCHERS[launcher](2, "--short=1")]
     with log.open("wb") as output:
         process = subprocess.Popen(run, cwd=tmp_path, stdout=output, stderr=output)
         deadline = time.monotonic() + 200

@@ -139,6 +139,13 @@ def test_ci_complains(tmp_path: Path, counts: dict[str, int], complaint: str) ->
     assert complaint in said
 
 
+def test_ci_looks_at_every_part(tmp_path: Path) -> None:
+    good = junit(tmp_path / "good.xml", tests=3, skipped=1, failures=0, errors=0)
+    said = check_tests_ran(good, junit(tmp_path / "empty.xml", tests=0), good)
+    assert said == f"{tmp_path}/empty.xml: no test ran"
+    assert check_tests_ran() == "no JUnit file is named"
+
+
 def test_a_missing_program_skips_here_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no-such-program"):

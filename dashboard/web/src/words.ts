@@ -20,8 +20,11 @@ function hex(code: number, width: number): string {
   return code.toString(16).padStart(width, "0");
 }
 
+const MAY_NEED_CLEANING = /[^\x20-\x7e\n\t]|\\[bfru]/; // JSON of ASCII without such escapes has nothing unprintable
+
 /** JSON from a rank or about one, with every string cleaned. */
 export function parseClean<T>(text: string): T {
+  if (!MAY_NEED_CLEANING.test(text)) return JSON.parse(text) as T;
   return JSON.parse(text, (_key, value) => (typeof value === "string" ? clean(value) : value)) as T;
 }
 

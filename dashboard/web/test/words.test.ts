@@ -38,6 +38,8 @@ describe("hostile strings", () => {
   });
   it("cleans every string of a document", () => {
     expect(parseClean('{"a": ["x\\u200by"], "b": 1}')).toEqual({ a: ["x\\u200by"], b: 1 });
+    expect(parseClean('["\u202e", "\u007f", "\\b", "\\r", "\\u001b[31m"]')).toEqual(["\\u202e", "\\x7f", "\\x08", "\\x0d", "\\x1b[31m"]);
+    expect(parseClean('{"a": ["all\\nin \\\\order"], "b": 1.5}')).toEqual({ a: ["all\nin \\order"], b: 1.5 });
   });
 });
 

@@ -67,7 +67,8 @@ def judge() -> Judge:
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a PostgreSQL server for this test session."""
     needs.program("initdb")
-    folder = Path("/tmp") / f"hangwatch-postgres-{tmp_path_factory.getbasetemp().name}"  # a user's own may be closed
+    session = tmp_path_factory.getbasetemp()  # pytest-0, or popen-gw1 in pytest-0 where sessions share the work
+    folder = Path("/tmp") / f"hangwatch-postgres-{session.parent.name}-{session.name}"  # a user's own may be closed
     started = subprocess.run([SCRIPT, "start", folder], capture_output=True, text=True, check=False)
     assert started.returncode == 0, started.stderr
     yield started.stdout.strip()

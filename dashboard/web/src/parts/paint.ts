@@ -35,8 +35,11 @@ export function themeChanged(): void {
 
 const known = new WeakSet<HTMLCanvasElement>();
 
-/** The canvas's context, sized in CSS pixels. Sizing clears it, so it happens only where the size differs. */
-export function sharp(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+/**
+ * The canvas's context, sized in CSS pixels. Sizing clears it, so it happens only where the size differs.
+ * `inPixels` is for a canvas whose pixels are read or set: the browser keeps those where that is quick.
+ */
+export function sharp(canvas: HTMLCanvasElement, width: number, height: number, inPixels = false): CanvasRenderingContext2D {
   if (!known.has(canvas)) {
     known.add(canvas);
     canvas.addEventListener("contextrestored", themeChanged); // a lost picture comes back empty: paint everything again
@@ -49,7 +52,7 @@ export function sharp(canvas: HTMLCanvasElement, width: number, height: number):
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
   }
-  const context = canvas.getContext("2d")!;
+  const context = canvas.getContext("2d", { willReadFrequently: inPixels })!;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
 }
