@@ -487,6 +487,7 @@ class LockFile:
     owner_pid: int | None
     owner_alive: bool
     age_s: float
+    inferred: bool = False  # the rank sleeps with it open while another has locked it, as databases try again and again
 
 
 @dataclass(frozen=True)

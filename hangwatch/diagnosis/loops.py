@@ -83,7 +83,7 @@ def first_uneven(case: Case) -> Uneven | None:
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         short = tuple(sorted(rank for rank, entry in drawn.items() if _is_short(entry, drawn.values())))
-        if short and not _joined(case, epoch, drawn):
+        if short and not _joined(case, epoch, drawn) and not have_met_again(case, {r: r in short for r in drawn}):
             return Uneven(epoch, drawn, short)
     return None
 
@@ -105,6 +105,23 @@ def _joined(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
         if entry is not None:
             begun[rank] = tuple(sorted(entry.issued.items()))
     return len(begun) > 1 and len(begun) == len(list(drawn)) and len(set(begun.values())) == 1
+
+
+def have_met_again(case: Case, sides: Mapping[int, int]) -> bool:
+    """Ranks of several sides stand in one and the same call, and wait for somebody who stands in none.
+
+    What one side has left out or done too often is made up for. `Join` does so: who has no more data makes the calls of
+    those who have, all of them in its last step.
+    """
+    if all(view.rank in case.blocked for view in case if not view.dead):
+        return False
+    places: dict[object, set[int]] = {}
+    for rank, side in sides.items():
+        inside = case.blocked.get(rank)
+        if inside is not None and inside.group is not None and inside.seq is not None and inside.where is not None:
+            place = (inside.group.name, inside.seq, inside.where.file, inside.where.line)
+            places.setdefault(place, set()).add(side)
+    return any(len(found) > 1 for found in places.values())
 
 
 # ------------------------------------------------------------------------------------------ the rules

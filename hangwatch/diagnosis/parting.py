@@ -14,7 +14,7 @@ from enum import StrEnum
 from ..records import Bypass, Divergence, StepName
 from . import words
 from .case import Case, once
-from .loops import first_uneven, has_left_inner_loop
+from .loops import first_uneven, has_left_inner_loop, have_met_again
 from .sites import Site, sites_of
 from .ways import ways_past
 
@@ -58,6 +58,8 @@ def parting(case: Case) -> Parting | None:
     uneven = first_uneven(case)
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
+        if have_met_again(case, divergence.counts):
+            continue
         if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
             continue
         if _counted_late(case, divergence):

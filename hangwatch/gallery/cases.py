@@ -345,6 +345,13 @@ COLLECTIVES = (
         where="append_row",
     ),
     Case(
+        name="blocked-on-database",
+        cause="user-code-blocked",
+        script="user_code_database.py",
+        ranks=3,
+        where="main",
+    ),
+    Case(
         name="busy-loop",
         cause="user-code-blocked",
         script="user_code_loop.py",

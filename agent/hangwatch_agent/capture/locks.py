@@ -3,12 +3,14 @@
 Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are
 polled (torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own
 frame, and the owner is who has the file open. Only those two variables are kept of what py-spy gives.
+Locks that anything else polls (a database): the process naps with a file open that another one has locked for writing.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,9 +20,12 @@ from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import PROC
 from hangwatch_agent.capture.stacks import Dump, bare_name
 
-_LOCK_LINE = re.compile(r"\d+: \w+ +\w+ +\w+ +(?P<pid>-?\d+) (?P<device>[0-9a-f]+:[0-9a-f]+):(?P<inode>\d+) ")
+_LOCK_LINE = re.compile(
+    r"\d+: \w+ +\w+ +(?P<access>\w+) +(?P<pid>-?\d+) (?P<device>[0-9a-f]+:[0-9a-f]+):(?P<inode>\d+) "
+)
 _POLLERS = (("torch/utils/file_baton.py", "wait"), ("filelock/_api.py", "acquire"))
 _KERNEL_CALLS = ("flock", "fcntl")
+_NAP_S = 2.0  # who polls sleeps no longer between two tries: SQLite 0.1 s
 
 
 def polls_a_lock(stacks: Sequence[ThreadStack]) -> bool:
@@ -48,7 +53,10 @@ def lock_files(
     polls = dump is not None and polls_a_lock(dump.stacks)
     told = [_told(run_dir / f"lock-{facts.pid}.txt")] if run_dir is not None and polls else []
     paths = [*_waited_in_kernel(facts), *(_polled(dump) if dump else ()), *(path for path in told if path)]
-    return tuple(_lock_file(path, facts.pid, proc, clock) for path in dict.fromkeys(paths))
+    named = [_lock_file(path, facts.pid, proc, clock) for path in dict.fromkeys(paths)]
+    if not named and 0 < (facts.sleeps_s or 0.0) <= _NAP_S:
+        return tuple(_locked_by_others(facts.pid, proc, clock))
+    return tuple(named)
 
 
 def _waited_in_kernel(facts: ProcessFacts) -> Iterator[str]:
@@ -87,6 +95,23 @@ def _path(text: str) -> str:
     return path if path.startswith("/") and not path.endswith("...") else ""
 
 
+def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> Iterator[LockFile]:
+    """The files that a process has open while another one, and not it, has locked them for writing."""
+    owners: dict[int, list[int]] = {}
+    for entry in _kernel_locks(proc):
+        if entry["access"] == "WRITE":
+            owners.setdefault(int(entry["inode"]), []).append(int(entry["pid"]))
+    if not owners:
+        return
+    seen = set()
+    for path, found in _open_files(proc / str(waiter) / "fd"):
+        pids = _kernel_owners(found, proc, access="WRITE") if found.st_ino in owners else ()
+        owner = next((pid for pid in pids if _lives(pid, proc)), None)
+        if owner is not None and waiter not in pids and path not in seen:
+            seen.add(path)
+            yield LockFile(path, owner, True, max(clock() - found.st_mtime, 0.0), inferred=True)
+
+
 def _lock_file(path: str, waiter: int, proc: Path, clock: Callable[[], float]) -> LockFile:
     seen = proc / str(waiter) / "root" / path.lstrip("/")  # as the waiter sees it, in its own mount namespace
     try:
@@ -99,16 +124,33 @@ def _lock_file(path: str, waiter: int, proc: Path, clock: Callable[[], float]) -
     return LockFile(path, alive, alive is not None or unknown, max(clock() - found.st_mtime, 0.0))
 
 
-def _kernel_owners(found: os.stat_result, proc: Path) -> tuple[int, ...]:
-    """Who holds a kernel lock on a file; lines with "->" wait for it. Source: proc_locks(5)."""
-    try:
-        lines = procfs.read_text(proc / "locks").splitlines()
-    except OSError:
-        return ()
-    entries = [match for line in lines if (match := _LOCK_LINE.match(line)) and int(match["inode"]) == found.st_ino]
+def _kernel_owners(found: os.stat_result, proc: Path, access: str = "") -> tuple[int, ...]:
+    """Who holds a kernel lock on a file, of any kind or for one `access` only."""
+    entries = [entry for entry in _kernel_locks(proc) if int(entry["inode"]) == found.st_ino]
+    entries = [entry for entry in entries if access in ("", entry["access"])]
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     same_device = [entry for entry in entries if entry["device"] == device]  # overlay file systems show another one
     return tuple(int(entry["pid"]) for entry in same_device or entries)
+
+
+def _kernel_locks(proc: Path) -> list[re.Match[str]]:
+    """The locks that are held; lines with "->" wait for one. Source: proc_locks(5)."""
+    try:
+        lines = procfs.read_text(proc / "locks").splitlines()
+    except OSError:
+        return []
+    return [match for line in lines if (match := _LOCK_LINE.match(line))]
+
+
+def _open_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files in a folder of descriptors, by the path under which they were opened."""
+    for name in _names(folder):
+        try:
+            found = (folder / name).stat()
+            if stat.S_ISREG(found.st_mode):
+                yield os.readlink(folder / name), found
+        except OSError:
+            continue
 
 
 def _holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
@@ -118,11 +160,7 @@ def _holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
 
 
 def _has_open(folder: Path, found: os.stat_result) -> bool:
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return False
-    for name in names:
+    for name in _names(folder):
         try:
             if os.path.samestat((folder / name).stat(), found):
                 return True
@@ -131,6 +169,13 @@ def _has_open(folder: Path, found: os.stat_result) -> bool:
     return False
 
 
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def _lives(pid: int, proc: Path) -> bool:
-    stat = procfs.stat_of(pid, proc) if pid > 0 else None
-    return stat is not None and stat.state not in "ZX"
+    found = procfs.stat_of(pid, proc) if pid > 0 else None
+    return found is not None and found.state not in "ZX"

@@ -300,6 +300,7 @@ export interface LockFile {
   owner_pid: number | null;
   owner_alive: boolean;
   age_s: number;
+  inferred: boolean;
 }
 
 export interface Divergence {

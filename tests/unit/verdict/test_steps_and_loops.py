@@ -151,6 +151,17 @@ def test_join_is_not_recommended_to_who_has_it(joins: bool) -> None:
     assert ("Join stands in for" in verdict.fix) == joins
 
 
+def test_calls_that_have_been_made_up_for_are_no_parting() -> None:
+    """GIVEN rank 1 with fewer batches, which makes the calls of the others' batches within `Join`
+    WHEN ranks 1 and 2 wait in one barrier for rank 0, which writes a checkpoint THEN nobody but rank 0 is spoken of."""
+    long = epoch(0, 9, log=False)
+    short = [*epoch(0, 6, log=False), *GRADIENTS * 3]
+    world = World([[*long, Stall(kind="checkpoint", line=55), *END], [*short, *END], [*long, *END]]).run()
+    judgement = diagnose(world.snapshot(still_s=8, patience_s=6))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("slow-checkpoint", [0])
+    assert judgement.status is not Status.FAILED
+
+
 LOSS = Bypass(Frame(SCRIPT, 9, "main"), "if bad(loss): continue")
 ERROR = Bypass(Frame(SCRIPT, 16, "main"), "except RuntimeError")
 EPOCH = Bypass(Frame(SCRIPT, 3, "main"), "if epoch == 2: continue", inner=False)

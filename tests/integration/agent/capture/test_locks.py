@@ -39,6 +39,17 @@ FILELOCK = """
     """
 
 
+DATABASE = """
+    import sqlite3, sys, time
+    book = sqlite3.connect(sys.argv[1], timeout=100, isolation_level=None)
+    if sys.argv[2] == "waits":
+        print("ready", flush=True)
+    book.execute("begin immediate")
+    print("ready", flush=True)
+    time.sleep(float(sys.argv[2]))
+    """
+
+
 def eventually(look: Callable[[], T]) -> T:
     """What a look gives as soon as it gives anything, or after a minute."""
     deadline = time.monotonic() + 60
@@ -59,6 +70,27 @@ def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) 
     (lock,) = locks_of(waits.pid)
     assert (lock.path, lock.owner_pid, lock.owner_alive) == (str(path), owner.pid, True)
     assert 0 <= lock.age_s < 60
+
+
+def test_a_database_polls(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    owner = script(DATABASE, str(path), "100")
+    waits = script(DATABASE, str(path), "waits", rests=False)
+    # Between two naps it tries the lock: on a busy machine a look can fall just then.
+    (lock,) = eventually(lambda: lock_files(process_facts(waits.pid)))
+    assert (lock.path, lock.owner_pid, lock.owner_alive, lock.inferred) == (str(path), owner.pid, True, True)
+    assert lock_files(process_facts(owner.pid)) == (), "it holds the lock itself, and sleeps for long"
+
+
+def test_who_sleeps_with_an_open_file_polls_no_lock_that_nobody_holds(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    nap = (
+        "import sqlite3, sys, time\nbook = sqlite3.connect(sys.argv[1])\nprint('ready', flush=True)\ntime.sleep(1.5)\n"
+        * 40
+    )
+    waits = script(nap, str(path), rests=False)
+    assert eventually(lambda: 0 < (process_facts(waits.pid).sleeps_s or 0) <= 2)
+    assert lock_files(process_facts(waits.pid)) == ()
 
 
 @pytest.mark.parametrize("kind", ["FileLock", "SoftFileLock"])
