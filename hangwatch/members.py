@@ -10,25 +10,32 @@ MOST_MEMBERS = 1 << 20  # "0-999999999" must not fill the memory of whoever read
 
 def text(ranks: Iterable[int]) -> str:
     """Ranks in their order, runs as ranges: (0, 1, 2, 8, 7) is "0-2,8,7"."""
-    runs: list[list[int]] = []
+    found: list[list[int]] = []
     for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
+        if found and rank == found[-1][1] + 1:
+            found[-1][1] = rank
         else:
-            runs.append([rank, rank])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+            found.append([rank, rank])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
 
 
 def parse(ranges: str) -> tuple[int, ...]:
     """The ranks that `text` was made from. Raises ValueError for other texts and for more than `MOST_MEMBERS` ranks."""
-    ranks: list[int] = []
+    return tuple(rank for run in runs(ranges) for rank in run)
+
+
+def runs(ranges: str) -> list[range]:
+    """The same as ranges, which takes no memory. Raises ValueError as `parse` does."""
+    found: list[range] = []
+    left = MOST_MEMBERS
     for part in filter(None, ranges.split(",")):
         first, dash, last = part.partition("-")
         low, high = _number(first), _number(last if dash else first)
-        if not 0 <= high - low < MOST_MEMBERS - len(ranks):
+        if not 0 <= high - low < left:
             raise ValueError(f"not a range of ranks: {part[:40]!r}")
-        ranks.extend(range(low, high + 1))
-    return tuple(ranks)
+        found.append(range(low, high + 1))
+        left -= high - low + 1
+    return found
 
 
 def identifier(name: str, members: Sequence[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 from collections.abc import Mapping
@@ -80,6 +81,11 @@ def host_is_ours(config: Config, host: str) -> bool:
     """
     if config.tokens_required or not config.loopback:
         return True
+    return _names_loopback(host)
+
+
+@functools.lru_cache(maxsize=64)  # every batch asks for the same name or two
+def _names_loopback(host: str) -> bool:
     return is_loopback(_split(f"//{host}").hostname or "")
 
 

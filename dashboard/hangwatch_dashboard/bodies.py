@@ -7,10 +7,12 @@ test holds the two to the same answers.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
+from starlette.types import Receive
 
 T = TypeVar("T")
 
@@ -59,14 +61,14 @@ def _refusal(error: ValidationError) -> BodyError:
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The body in the clear. Raises BodyError for one that is too large, in either form."""
-    return (await read_packed(request, limit))[0]
+    return (await read_packed(request.headers, request.receive, limit))[0]
 
 
-async def read_packed(request: Request, limit: int) -> tuple[bytes, bytes | None]:
+async def read_packed(headers: Mapping[str, str], receive: Receive, limit: int) -> tuple[bytes, bytes | None]:
     """The body in the clear, and as it came if it came compressed. Raises BodyError."""
-    _check_headers(request, limit)
-    raw = await _read_limited(request, limit)
-    encoding = request.headers.get("content-encoding", "identity").lower()
+    _check_headers(headers, limit)
+    raw = await _read_limited(receive, limit)
+    encoding = headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
         return raw, None
     if encoding != "gzip":
@@ -74,26 +76,28 @@ async def read_packed(request: Request, limit: int) -> tuple[bytes, bytes | None
     return gunzip(raw, limit), raw
 
 
-def _check_headers(request: Request, limit: int) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _check_headers(headers: Mapping[str, str], limit: int) -> None:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         # Not only tidiness: a form of a strange page can send text/plain to loopback, but not this.
         raise BodyError(415, "Content-Type must be application/json")
-    length = request.headers.get("content-length", "")
+    length = headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > limit:
         raise BodyError(413, f"larger than {limit} bytes")
 
 
-async def _read_limited(request: Request, limit: int) -> bytes:
-    pieces, size = [], 0
-    try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > limit:
-                raise BodyError(413, f"larger than {limit} bytes")
-            pieces.append(piece)
-    except ClientDisconnect:  # a watchdog that ends in the middle of a body is no trouble of ours
-        raise BodyError(400, "cut off") from None
+async def _read_limited(receive: Receive, limit: int) -> bytes:
+    pieces, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":  # a watchdog that ends in the middle of a body is no trouble of ours
+            raise BodyError(400, "cut off")
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise BodyError(413, f"larger than {limit} bytes")
+        pieces.append(piece)
+        more = message.get("more_body", False)
     return b"".join(pieces)
 
 

@@ -6,8 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import replace
 
 from starlette.concurrency import run_in_threadpool
@@ -81,8 +80,8 @@ class Captures:
         capture.told[node] = now
         return (NodeCommand("capture", capture.row.id, capture.row.reason),)
 
-    async def take(self, job: LiveJob, part: NodeCapture, body: bytes, now: float) -> None:
-        """Keeps a node's part. A part that nobody asked for begins a capture, unless all is known."""
+    async def take(self, job: LiveJob, part: NodeCapture, packed: bytes, now: float) -> None:
+        """Keeps a node's part, as it came. A part that nobody asked for begins a capture, unless all is known."""
         capture = job.capture
         if capture is None and not part.request and not job.settled:
             await self.ask(job, f"{part.node} took evidence by itself", now)
@@ -90,7 +89,7 @@ class Captures:
         if capture is None or part.request not in ("", capture.row.id) or part.node not in capture.asked:
             return  # too late: that capture, or the whole case, is judged; or nobody has asked this node
         offset = job.nodes[part.node].clock.offset if part.node in job.nodes else 0.0
-        row = PartRow(capture.row.id, part.node, now, offset, zlib.compress(body, 1))
+        row = PartRow(capture.row.id, part.node, now, offset, packed)
         await asyncio.wrap_future(self._store.put_part(row))
         capture.answered.add(part.node)
         capture.heard_at = self._clock()
@@ -150,7 +149,8 @@ class Captures:
 
     async def _judge(self, job: LiveJob, capture: LiveCapture) -> judge.Judged:
         parts = await self._store.ask(self._store.parts_of, capture.row.id)
-        rest = await run_in_threadpool(_rest, job, {part.node for part in parts}, self._clock())
+        answered = {part.node for part in parts}
+        rest = await run_in_threadpool(_rest, job, answered, self._clock(), frozenset(capture.told))
         case = judge.Case(new_id(), self._clock(), tuple(parts), rest)
         started = time.monotonic()
         if self._diagnose is None and case.size > judge.LARGE_BYTES:
@@ -165,9 +165,9 @@ class Captures:
             self._hub.publish("capture", capture_view(row, job.capture), job.key)
 
 
-def _rest(job: LiveJob, answered: set[str], now: float) -> str:
+def _rest(job: LiveJob, answered: Set[str], now: float, told: Set[str] = frozenset()) -> str:
     """What is known of the job besides the parts, as compact as a part: each rank's groups list all their members."""
-    small, groups = compacted(merge.remainder(job, answered, now))
+    small, groups = compacted(merge.remainder(job, answered, now, told))
     return wire.dumps(NodeCapture(job.id, "", "", small, groups=groups))
 
 

@@ -34,8 +34,8 @@ def check_batch(batch: NodeBatch, limits: Limits) -> None:
         _within("rank", beat.rank, 0, MOST_RANKS)
         progress = beat.progress
         numbers = (beat.pid, progress.step, progress.batch or 0, progress.epoch or 0, progress.calls, beat.times.steps)
-        for number in numbers:
-            _within(f"rank {beat.rank}", number, -1, BIGGEST)
+        if min(numbers) < -1 or max(numbers) > BIGGEST:
+            raise BodyError(422, f"rank {beat.rank}: a number is out of range")
     if batch.hello is not None:
         _check_hello(batch)
 
@@ -49,7 +49,7 @@ def _check_hello(batch: NodeBatch) -> None:
     _within("hello.job.nodes_expected", hello.job.nodes_expected or 0, 0, MOST_RANKS)
     for group in hello.groups:
         try:
-            members.parse(group.members)
+            members.runs(group.members)
         except ValueError as error:
             raise BodyError(422, f"hello.groups.members: {error}") from None
 

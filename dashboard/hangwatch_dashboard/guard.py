@@ -1,11 +1,8 @@
-"""The gate before every route: names, tokens, origins, rates, and the headers that browsers are told.
-
-Plain ASGI: it stands before a thousand batches a second.
-"""
+"""The gate before every route: names, tokens, origins, rates, and the headers that browsers are told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -34,11 +31,11 @@ HEADERS = {
 }
 
 
-class Guard:
-    """Wraps the application. Refuses, or passes on with the role in `scope["state"]["role"]`."""
+class Gate:
+    """Who is let in, and what browsers are told. One for all layers, which share its rates."""
 
-    def __init__(self, app: ASGIApp, config: Config, clock: Callable[[], float]) -> None:
-        self._app, self._config, self._clock = app, config, clock
+    def __init__(self, config: Config, clock: Callable[[], float]) -> None:
+        self._config, self._clock = config, clock
         per_s = config.limits.requests_per_s
         self._rate = Rate(per_s, burst=4 * per_s)
         self._wrong = Rate(1.0, burst=20)  # wrong tokens of one address
@@ -46,20 +43,8 @@ class Guard:
         if config.certificate:
             self._headers["strict-transport-security"] = "max-age=31536000"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        try:
-            role = self._admitted(scope, headers)
-        except BodyError as error:
-            await refusal(error)(scope, receive, self._with_headers(scope, send))
-            return
-        scope.setdefault("state", {})["role"] = role
-        await self._app(scope, receive, self._with_headers(scope, send))
-
-    def _admitted(self, scope: Scope, headers: Headers) -> Role:
+    def admit(self, scope: Scope, headers: Mapping[str, str]) -> Role:
+        """The role of a request. Raises BodyError for one that is refused."""
         path, config, now = scope["path"], self._config, self._clock()
         client = (scope.get("client") or ("?",))[0]
         if not host_is_ours(config, headers.get("host", "")):
@@ -77,6 +62,22 @@ class Guard:
                 self._check(role, allowed, client, now)
         return role
 
+    def headers(self, path: str) -> dict[str, str]:
+        """What every answer to `path` says besides its own headers."""
+        return self._headers | ({"cache-control": "no-store"} if path.startswith("/api/") else {})
+
+    def telling(self, scope: Scope, send: Send) -> Send:
+        """`send`, with those headers where the answer does not say otherwise."""
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self.headers(scope["path"]).items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        return sending
+
     def _check(self, role: Role, allowed: tuple[Role, ...], client: str, now: float) -> None:
         if role in allowed or not self._config.tokens_required:
             return
@@ -85,17 +86,25 @@ class Guard:
             raise BodyError(401, "a token is needed: Authorization: Bearer ...")
         raise BodyError(403, f"this token may {role}; {' or '.join(allowed)} is needed")
 
-    def _with_headers(self, scope: Scope, send: Send) -> Send:
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
-                if scope["path"].startswith("/api/"):
-                    headers.setdefault("cache-control", "no-store")
-            await send(message)
 
-        return sending
+class Guard:
+    """Wraps the application. Refuses, or passes on with the role in `scope["state"]["role"]`."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app, self._gate = app, gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        telling = self._gate.telling(scope, send)
+        try:
+            role = self._gate.admit(scope, Headers(scope=scope))
+        except BodyError as error:
+            await refusal(error)(scope, receive, telling)
+            return
+        scope.setdefault("state", {})["role"] = role
+        await self._app(scope, receive, telling)
 
 
 def refusal(error: BodyError) -> JSONResponse:
@@ -108,7 +117,7 @@ def refusal(error: BodyError) -> JSONResponse:
     return JSONResponse({"error": str(error)}, error.status, headers)
 
 
-def _cookie(headers: Headers) -> str:
+def _cookie(headers: Mapping[str, str]) -> str:
     text = headers.get("cookie", "")
     if not text:
         return ""

@@ -139,7 +139,7 @@ class Incidents:
         pairs = job.ranked()
         moved = any(_moved(then[beat.rank], beat.progress) for _, beat in pairs if beat.rank in then)
         sound = all(
-            beat.process_state not in ("X", "Z", "T", "t") and not beat.exception and node.silent_s(now) < 3.0
+            beat.process_state not in ("X", "Z", "T", "t") and not beat.exception and not node.is_silent(now)
             for node, beat in pairs
         )
         if moved and sound:

@@ -79,11 +79,11 @@ class Ingest:
         self._meters.took(time.perf_counter() - started)
         return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))
 
-    async def capture(self, part: NodeCapture, body: bytes) -> None:
-        """Takes a node's part of a capture. Raises BodyError."""
+    async def capture(self, part: NodeCapture, packed: bytes) -> None:
+        """Takes a node's part of a capture, and `packed`, what it was read from, compressed. Raises BodyError."""
         check_sender(part)
         job = await self._job_of(part)
-        await self._captures.take(job, part, body, self._clock())
+        await self._captures.take(job, part, packed, self._clock())
 
     async def incident(self, sent: NodeIncident) -> str:
         """Takes an incident that a node has judged. Returns the id under which it is kept. Raises BodyError."""

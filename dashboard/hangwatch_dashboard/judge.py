@@ -24,6 +24,7 @@ from hangwatch.report.incident import incident
 from hangwatch_dashboard.bodies import Reader
 from hangwatch_dashboard.merge import Interner, Part, merged
 from hangwatch_dashboard.store.rows import PartRow
+from hangwatch_dashboard.store.text import unzipped
 from hangwatch_dashboard.thin import thinned
 
 Diagnose = Callable[[Snapshot], Judgement]
@@ -66,7 +67,7 @@ def judge(case: Case, diagnose: Diagnose | None = None) -> Judged:
 
 
 def _snapshot(reader: Reader[NodeCapture], interner: Interner, row: PartRow) -> Snapshot:
-    part = reader.read(zlib.decompress(row.body))
+    part = reader.read(unzipped(row.body))
     return interner.snapshot(expanded(part.snapshot, part.groups))
 
 

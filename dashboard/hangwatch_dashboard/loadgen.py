@@ -38,6 +38,7 @@ class Figures:
     errors: Counter[str] = field(default_factory=Counter)
     acknowledged: dict[str, int] = field(default_factory=dict)
     most_resident: int = 0  # of the dashboard while batches come
+    processor_s: float = 0.0  # of the dashboard for these batches
     during: Figures | None = None  # the same of the batches that came during the capture
     most_judging: int = 0  # of it and the process that judges, during the capture
 
@@ -119,6 +120,15 @@ def resident(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def processor_s(pid: int) -> float:
+    """Processor time that a process has used; 0 for one that has gone."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def children(pid: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -132,7 +142,7 @@ async def measure(
     """Drives all nodes for so many seconds; then, with `capture`, hangs them all and waits for the judgement."""
     figures, token = Figures(), os.environ.get("HANGWATCH_INGEST_TOKEN", "")
     memory = asyncio.create_task(watch_memory(pid, figures, nodes))
-    begin = time.time() + 2.0
+    begin, used = time.time() + 2.0, processor_s(pid)
     end = begin + seconds
     # Batches are spread over the second, as those of nodes that started at different times are.
     tasks = [
@@ -140,6 +150,7 @@ async def measure(
         for index, node in enumerate(nodes)
     ]
     await asyncio.gather(*tasks)
+    figures.processor_s = processor_s(pid) - used
     judged_s = await hang(host, port, nodes, token, figures) if capture else float("nan")
     memory.cancel()
     return figures, judged_s
@@ -196,9 +207,8 @@ def lost(database: str, acknowledged: dict[str, int]) -> int:
 async def run(arguments: argparse.Namespace) -> int:
     print(WORDS)
     nodes = [Node(number, arguments.ranks, arguments.nodes * arguments.ranks) for number in range(arguments.nodes)]
-    if arguments.capture:
-        for node in nodes:
-            node.prepare()
+    for node in nodes:
+        node.prepare(capture=arguments.capture)
     with tempfile.TemporaryDirectory() as folder:
         database = arguments.database or str(Path(folder) / "load.db")
         process = await asyncio.create_subprocess_exec(
@@ -229,6 +239,7 @@ def report(figures: Figures, missing: int, judged_s: float, arguments: argparse.
         f"p99.9 {figures.quantile(0.999) * 1e3:.1f} ms, longest {figures.quantile(1) * 1e3:.0f} ms"
     )
     print(f"sent late by at most {max(figures.late_s, default=0.0):.2f} s")
+    print(f"processor time of the dashboard {figures.processor_s / max(sent, 1) * 1e3:.2f} ms a batch")
     print(f"memory of the dashboard at most {figures.most_resident / 1e6:.0f} MB")
     if figures.during is not None:
         print(f"capture of all nodes, from the request to the judgement: {judged_s:.1f} s")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -80,17 +80,22 @@ def _distinct(items: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def remainder(job: LiveJob, answered: set[str], now: float) -> Snapshot:
-    """What is known of a job from its batches alone: all of it for nodes that did not answer."""
+def remainder(job: LiveJob, answered: Set[str], now: float, told: Collection[str] = ()) -> Snapshot:
+    """What is known of a job from its batches alone: all of it for nodes that did not answer.
+
+    Nodes that were `told` to answer are not called silent: they send their evidence in the place of their batches, and
+    it may be this dashboard that is slow to take it. One that has gone is silent in the next capture.
+    """
     nodes = job.all_nodes
     silent = [node for node in nodes if node.name not in answered]
     ranks = [shifted(evidence(node, beat, now), node.clock.offset) for node in silent for beat in node.batch.ranks]
+    gone = {node.name for node in nodes if node.is_silent(now) and node.name not in told}
     moved_at = [beat.progress.at - node.clock.offset for node, beat in job.ranked() if beat.progress.at]
     return Snapshot(
         job=job.job,
         taken_at=now,
         ranks=tuple(ranks),
-        nodes=tuple(_facts(node, now) for node in nodes),
+        nodes=tuple(_facts(node, node.silent_s(now) if node.name in gone else 0.0) for node in nodes),
         divergences=tuple(job.divergences),
         warnings=tuple(job.warnings),
         notes=tuple(_note(node, now) for node in silent if not node.closed),
@@ -98,10 +103,9 @@ def remainder(job: LiveJob, answered: set[str], now: float) -> Snapshot:
     )
 
 
-def _facts(node: LiveNode, now: float) -> NodeFacts:
+def _facts(node: LiveNode, silent_s: float) -> NodeFacts:
     facts = node.facts or NodeFacts(host=node.host)
     ranks = tuple(sorted(beat.rank for beat in node.batch.ranks))
-    silent_s = node.silent_s(now) if node.is_silent(now) else 0.0
     return replace(facts, ranks=ranks, silent_s=silent_s, clock_offset_s=node.clock.offset)
 
 

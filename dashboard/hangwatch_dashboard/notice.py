@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hangwatch.records import Phase, RankBeat
 from hangwatch_dashboard.live import LEAVING, LiveJob, LiveNode
+from hangwatch_dashboard.unhurried import unhurried
 
 QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at
 START_AFTER_S = 30.0
@@ -17,6 +18,8 @@ LONGEST_PAUSE_S = 60.0
 REST_S = 10.0  # between captures while nothing is wrong for certain
 
 STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
+GONE_STATES, STOPPED_STATES = ("X", "Z"), ("T", "t")
+ODD_STATES = (*GONE_STATES, *STOPPED_STATES)
 
 Pair = tuple[LiveNode, RankBeat]
 
@@ -34,10 +37,38 @@ class Reason:
 def reasons(job: LiveJob, now: float) -> list[Reason]:
     """Every reason at this moment, the most telling first."""
     ranked = job.ranked()
-    pairs = [pair for pair in ranked if not pair[0].closed and not pair[1].detached]
-    found = [*_silent(job, now), *_troubled(pairs), *_missing(job, len(ranked), pairs, now)]
-    living = [pair for pair in pairs if pair[1].process_state not in ("X", "Z")]
-    return found + _still(living, now) + _lingering(living, now)
+    troubled: list[Pair] = []
+    living: list[Pair] = []
+    impatient: list[Pair] = []
+    waiting: list[Pair] = []
+    leaving: list[Pair] = []
+    starting = False
+    for pair in unhurried(ranked):  # once: each rank is looked at again every second, and there may be 10,000
+        node, beat = pair
+        if node.batch.closing or beat.detached:
+            continue
+        phase, state = beat.phase, beat.process_state
+        starting = starting or phase in STARTING
+        if beat.exception or phase is Phase.FAILED or state in ODD_STATES:
+            troubled.append(pair)
+            if state in GONE_STATES:
+                continue
+        living.append(pair)
+        if 0 < beat.patience_s < beat.still_s:
+            impatient.append(pair)
+        if beat.blocked and beat.still_s > _slow(beat):
+            waiting.append(pair)
+        if phase in LEAVING:
+            leaving.append(pair)
+    found = [*_silent(job, now), *_troubled(troubled)]
+    if starting:
+        found += _missing(job, len(ranked), now)
+    found += _deadlock(living)
+    if impatient:
+        found.append(Reason("patience", _episode(impatient), True, f"no progress for {impatient[0][1].still_s:.0f} s"))
+    if waiting:
+        found.append(Reason("awaited", _episode(waiting), False, f"rank {waiting[0][1].rank} waits for others"))
+    return found + _lingering(leaving, now)
 
 
 def _silent(job: LiveJob, now: float) -> list[Reason]:
@@ -54,9 +85,9 @@ def _troubled(pairs: list[Pair]) -> list[Reason]:
         if beat.exception or beat.phase is Phase.FAILED:
             found.append(_trouble("failed", node, beat, "raised"))
         state = beat.process_state
-        if state in ("X", "Z") and beat.phase not in LEAVING:
+        if state in GONE_STATES and beat.phase not in LEAVING:
             found.append(_trouble("ended", node, beat, "has ended"))
-        elif state in ("T", "t") and beat.still_s >= QUICK_S:
+        elif state in STOPPED_STATES and beat.still_s >= QUICK_S:
             found.append(_trouble("stopped", node, beat, "is stopped"))
     return found
 
@@ -65,38 +96,22 @@ def _trouble(kind: str, node: LiveNode, beat: RankBeat, what: str) -> Reason:
     return Reason(kind, (beat.pid, node.name), True, f"rank {beat.rank} on {node.host} {what}")
 
 
-def _missing(job: LiveJob, came: int, pairs: list[Pair], now: float) -> list[Reason]:
-    if now - job.started_at < START_AFTER_S or not any(beat.phase in STARTING for _, beat in pairs):
-        return []
+def _missing(job: LiveJob, came: int, now: float) -> list[Reason]:
     size = job.job.world_size
-    return (
-        [Reason("missing", (came,), True, f"{came} of {size} ranks came")] if size is not None and came < size else []
-    )
-
-
-def _still(pairs: list[Pair], now: float) -> list[Reason]:
-    if not pairs:
+    if now - job.started_at < START_AFTER_S or size is None or came >= size:
         return []
-    found = []
+    return [Reason("missing", (came,), True, f"{came} of {size} ranks came")]
+
+
+def _deadlock(pairs: list[Pair]) -> list[Reason]:
     # Stillness as of the batch, not of now: a batch that is on its way may tell of movement.
-    still_s = min(beat.still_s for _, beat in pairs)
-    if still_s >= QUICK_S and all(beat.blocked or beat.phase in LEAVING for _, beat in pairs):
-        found.append(Reason("deadlock", _episode(pairs), True, "no rank moves, and all wait"))
-    impatient = [pair for pair in pairs if 0 < pair[1].patience_s < pair[1].still_s]
-    if impatient:
-        found.append(Reason("patience", _episode(impatient), True, f"no progress for {impatient[0][1].still_s:.0f} s"))
-    waiting = [pair for pair in pairs if pair[1].blocked and pair[1].still_s > _slow(pair[1])]
-    if waiting:
-        found.append(Reason("awaited", _episode(waiting), False, f"rank {waiting[0][1].rank} waits for others"))
-    return found
+    if not pairs or not all(beat.still_s >= QUICK_S and (beat.blocked or beat.phase in LEAVING) for _, beat in pairs):
+        return []
+    return [Reason("deadlock", _episode(pairs), True, "no rank moves, and all wait")]
 
 
-def _lingering(pairs: list[Pair], now: float) -> list[Reason]:
-    left = [
-        (node, beat)
-        for node, beat in pairs
-        if beat.phase in LEAVING and now + node.clock.offset - beat.phase_at > LINGER_AFTER_S
-    ]
+def _lingering(leaving: list[Pair], now: float) -> list[Reason]:
+    left = [pair for pair in leaving if now + pair[0].clock.offset - pair[1].phase_at > LINGER_AFTER_S]
     return [Reason("lingering", _episode(left), False, f"rank {left[0][1].rank} does not end")] if left else []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import zlib
 
 from hangwatch import wire
 from hangwatch.records import Judgement, NodeBatch, NodeFacts, NodeHello
@@ -15,13 +14,11 @@ from hangwatch_dashboard.config import Limits
 from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob, LiveNode
 from hangwatch_dashboard.store.rows import LastRun, NodeRow, RunRow
 from hangwatch_dashboard.store.store import Store
-from hangwatch_dashboard.store.text import clean, unpack
+from hangwatch_dashboard.store.text import clean, unpack, unzipped
 
 JOINABLE_S = 4 * LOST_AFTER_S  # a run of which nothing was heard for so long is not joined
 RECENT_S = 600.0  # runs seen within are loaded when the dashboard starts
 NEW_RUNS_PER_MINUTE = 60  # what a stolen ingest token can make
-
-GZIP_OR_ZLIB = 47  # a batch is kept as it came
 
 Boot = tuple[str, str, str]  # job, node, boot
 
@@ -172,7 +169,7 @@ class Registry:
         self._boots[job.id, row.node, row.boot] = job.key
 
     def _batch(self, packed: bytes) -> NodeBatch:
-        return self._reader.read(zlib.decompress(packed, GZIP_OR_ZLIB))
+        return self._reader.read(unzipped(packed))
 
     def forget(self, key: str) -> None:
         """Takes a run out of memory."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import random
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import cache, cached_property
+from typing import TypeVar
 
 from hangwatch import members, wire
 from hangwatch.compact import compacted
@@ -34,9 +36,18 @@ from hangwatch.records import (
     ThreadStack,
 )
 
-FORM_SEQUENCE, FORM_STEP, FORM_NOW = 7000000000001, 800000003, 9000000000.25  # places in a form, found nowhere else
-FORM_HUNG_AT, FORM_REQUEST = 9000000007.25, "the-request"
+# Places in a form, found nowhere else in it.
+FORM_SEQUENCE, FORM_STEP, FORM_NOW = 7000000000001, 800000003, 9000000000.25
+FORM_HUNG_AT, FORM_STILL, FORM_REQUEST = 9000000007.25, 77777.125, "the-request"
 HUNG_STEP = 100_000  # where all ranks stand at the end: evidence is made before, and must fit
+
+T = TypeVar("T")
+
+
+@cache
+def _default_group(world_size: int) -> GroupMembers:
+    everybody = range(world_size)
+    return GroupMembers(members.identifier("0", everybody), "0", members.text(everybody), "default_pg", "nccl")
 
 
 class Node:
@@ -46,39 +57,56 @@ class Node:
         self.name, self.sequence = f"node-{number:05d}", -1
         self.ranks = range(number * ranks, (number + 1) * ranks)
         self.world_size, self.hung_at = world_size, 0.0
-        everybody = range(world_size)
-        self.group = GroupMembers(
-            members.identifier("0", everybody), "0", members.text(everybody), "default_pg", "nccl"
-        )
+        self.group = _default_group(world_size)
         self.step = 100
-        self._form = ""
-        self._evidence_form = b""
 
-    def prepare(self) -> None:
-        """Makes the evidence, which takes longer than judging it: a real node makes only its own."""
-        step, self.step, self.hung_at = self.step, HUNG_STEP, FORM_HUNG_AT
-        self._evidence_form = gzip.compress(wire.dumps(self._capture(FORM_REQUEST, FORM_NOW)).encode(), 1)
-        self.step, self.hung_at = step, 0.0
+    def prepare(self, *, capture: bool) -> None:
+        """Makes the forms, which takes longer than judging them: a real node makes only its own."""
+        _ = self._first_form, self._form, capture and (self._hung_form, self._evidence_form)
+
+    @cached_property
+    def _first_form(self) -> str:
+        return wire.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW, first=True))
+
+    @cached_property
+    def _form(self) -> str:
+        return wire.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW))
+
+    @cached_property
+    def _hung_form(self) -> str:
+        return self._as_if_hung(lambda: wire.dumps(self._batch(FORM_SEQUENCE, HUNG_STEP, FORM_NOW)))
+
+    @cached_property
+    def _evidence_form(self) -> bytes:
+        return self._as_if_hung(lambda: gzip.compress(wire.dumps(self._capture(FORM_REQUEST, FORM_NOW)).encode(), 1))
+
+    def _as_if_hung(self, make: Callable[[], T]) -> T:
+        before = self.step, self.hung_at
+        self.step, self.hung_at = HUNG_STEP, FORM_HUNG_AT
+        try:
+            return make()
+        finally:
+            self.step, self.hung_at = before
 
     def hang(self, moment: float) -> None:
         """No rank of this node moves any more."""
         self.hung_at, self.step = moment, HUNG_STEP
 
     def batch(self, now: float) -> bytes:
-        """The next batch. All but the first are filled into a form: both sides of the measurement share the machine."""
+        """The next batch, filled into a form: both sides of the measurement share the machine."""
         self.sequence += 1
         if not self.hung_at:
             self.step += 2
-        if self.sequence == 0 or self.hung_at:
-            return _packed(self._batch(self.sequence, self.step, now))
-        if not self._form:
-            self._form = wire.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW))
-        text = self._form.replace(str(FORM_SEQUENCE), str(self.sequence)).replace(str(FORM_NOW), f"{now:.6f}")
+        form = self._hung_form if self.hung_at else self._form if self.sequence else self._first_form
+        text = form.replace(str(FORM_SEQUENCE), str(self.sequence)).replace(str(FORM_NOW), f"{now:.6f}")
+        if self.hung_at:
+            text = text.replace(str(FORM_HUNG_AT), f"{self.hung_at:.6f}")
+            text = text.replace(str(FORM_STILL), f"{now - self.hung_at:.6f}")
         for factor in (10, 1):
             text = text.replace(str(factor * FORM_STEP), str(factor * self.step))
         return gzip.compress(text.encode(), 1)
 
-    def _batch(self, sequence: int, step: int, now: float) -> NodeBatch:
+    def _batch(self, sequence: int, step: int, now: float, *, first: bool = False) -> NodeBatch:
         return NodeBatch(
             job="loadgen",
             node=self.name,
@@ -86,7 +114,7 @@ class Node:
             sequence=sequence,
             taken_at=now,
             ranks=tuple(self._beat(rank, step, now) for rank in self.ranks),
-            hello=self._hello(now) if sequence == 0 else None,
+            hello=self._hello(now) if first else None,
         )
 
     def _progress(self, step: int, now: float) -> Progress:
@@ -105,7 +133,7 @@ class Node:
             phase_at=now,
             progress=self._progress(step, now),
             ticker_at=now,
-            still_s=now - self.hung_at if hung else random.random() / 2,
+            still_s=FORM_STILL if hung else random.random() / 2,
             patience_s=120.0,
             heads=heads,
             loaders=loaders,
@@ -184,7 +212,3 @@ class Node:
             still_s=3.0,
             patience_s=120.0,
         )
-
-
-def _packed(record: Any) -> bytes:
-    return gzip.compress(wire.dumps(record).encode(), 1)

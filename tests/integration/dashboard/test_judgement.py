@@ -461,3 +461,47 @@ def test_what_is_known_of_silent_nodes_grows_with_the_ranks_and_not_with_their_s
     assert whole == remainder(job, set(), now)
     assert whole.ranks[599].reading is not None
     assert whole.ranks[599].reading.heads[0].members == tuple(range(size))
+
+
+def test_a_node_whose_evidence_is_on_its_way_is_not_called_silent() -> None:
+    """GIVEN two nodes that were last heard of long ago, one of which was asked for its evidence since
+    THEN only the other is silent: the evidence may wait for this very dashboard."""
+    job = live.LiveJob("key", "10.0.0.1:29500", 1000.0)
+    for number in range(2):
+        node = FakeNode(f"node-{number}", (number,), 2)
+        batch = node.batch(1000.0)
+        assert batch.hello is not None
+        job.apply(live.LiveNode(node.name, "boot-1", batch, batch.hello, 1000.0, ClockEstimate()))
+    later = 1000.0 + 3 * live.SILENT_AFTER_S
+    facts = {node.host: node.silent_s for node in remainder(job, set(), later, told={"node-0"}).nodes}
+    assert facts == {"node-0": 0.0, "node-1": 3 * live.SILENT_AFTER_S}
+
+
+def test_ranks_are_found_where_they_are_now() -> None:
+    """GIVEN nodes whose ranks move, appear and are claimed twice THEN each rank's newest beat is found, in order."""
+    job = live.LiveJob("key", "10.0.0.1:29500", 1000.0)
+    nodes = [FakeNode("node-b", (3, 2), 4), FakeNode("node-a", (0, 1), 4)]
+
+    def beat(node: FakeNode, now: float) -> None:
+        batch = node.batch(now)
+        hello = batch.hello or job.nodes[node.name].hello
+        job.apply(live.LiveNode(node.name, "boot-1", batch, hello, now, ClockEstimate()))
+
+    def found() -> list[tuple[str, int]]:
+        pairs = job.ranked()
+        assert all(beat in node.batch.ranks and job.nodes[node.name] is node for node, beat in pairs)
+        return [(node.name, beat.rank) for node, beat in pairs]
+
+    expected = [("node-a", 0), ("node-a", 1), ("node-b", 2), ("node-b", 3)]
+    for now in (1000.0, 1001.0):
+        for node in nodes:
+            beat(node, now)
+        assert found() == expected
+    nodes[0].ranks = (2,)
+    beat(nodes[0], 1002.0)
+    assert found() == expected[:3]
+    nodes.append(FakeNode("node-c", (2, 3), 4))
+    beat(nodes[2], 1003.0)
+    beat(nodes[1], 1003.0)
+    assert [rank for _, rank in found()] == [0, 1, 2, 3]
+    assert found()[3] == ("node-c", 3)
