@@ -108,17 +108,20 @@ def _joined(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
 
 
 def have_met_again(case: Case, sides: Mapping[int, int]) -> bool:
-    """Ranks of several sides stand in one and the same call, and wait for somebody who stands in none.
+    """Ranks of several sides stand in one and the same call behind their loops, and wait for somebody at work.
 
     What one side has left out or done too often is made up for. `Join` does so: who has no more data makes the calls of
-    those who have, all of them in its last step.
+    those who have, all of them in its last step. Within a loop it means nothing: there steps may meet crosswise.
     """
-    if all(view.rank in case.blocked for view in case if not view.dead):
+    if not any(view.rank not in case.blocked and not view.dead and not view.over for view in case):
         return False
     places: dict[object, set[int]] = {}
     for rank, side in sides.items():
         inside = case.blocked.get(rank)
-        if inside is not None and inside.group is not None and inside.seq is not None and inside.where is not None:
+        loader = case.ranks[rank].loader if rank in case.ranks else None
+        if inside is None or inside.group is None or inside.seq is None or inside.where is None:
+            continue
+        if loader is not None and (loader.exhausted or loader.left):
             place = (inside.group.name, inside.seq, inside.where.file, inside.where.line)
             places.setdefault(place, set()).add(side)
     return any(len(found) > 1 for found in places.values())

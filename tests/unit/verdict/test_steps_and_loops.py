@@ -162,6 +162,17 @@ def test_calls_that_have_been_made_up_for_are_no_parting() -> None:
     assert judgement.status is not Status.FAILED
 
 
+@pytest.mark.parametrize("after", [[], [Stall(kind="checkpoint", line=55)]], ids=["ends", "saves"])
+def test_steps_that_meet_crosswise_have_not_met_again(after: Program) -> None:
+    """GIVEN 7, 8 and 9 batches an epoch: rank 0 is through with both epochs when ranks 1 and 2 stand in the same line
+    of different steps THEN the uneven epochs are what is told."""
+    programs = [[*epoch(0, n, log=False), *epoch(1, n, log=False)] for n in (7, 8, 9)]
+    programs[0] += after or [Leave()]
+    verdict = diagnose(World(programs).run().snapshot()).verdict
+    assert verdict.cause == "uneven-steps", verdict.summary
+    assert {who.rank for who in verdict.culprits} >= {0}
+
+
 LOSS = Bypass(Frame(SCRIPT, 9, "main"), "if bad(loss): continue")
 ERROR = Bypass(Frame(SCRIPT, 16, "main"), "except RuntimeError")
 EPOCH = Bypass(Frame(SCRIPT, 3, "main"), "if epoch == 2: continue", inner=False)
