@@ -10,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hangwatch.gallery import HERE
 from hangwatch.records import Certainty, Status
+from hangwatch.report import files
 from tests.integration.playing import Played, assert_not_hung, blamed, play_command
 
 pytestmark = pytest.mark.timeout(600)  # some start two jobs, one after the other
@@ -142,7 +144,8 @@ def test_a_launcher_that_restarts_gets_its_chance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["plain", pytest.param("torchrun", marks=LONG)])  # which gives its ranks 30 s
-def test_a_ctrl_c_during_a_hang_ends_everything(tmp_path: Path, launcher: str) -> None:
+def test_a_ctrl_c_during_a_hang_ends_what_the_launcher_ends(tmp_path: Path, launcher: str) -> None:
+    """torchrun ends its ranks. A launcher that does not leaves them behind in their collective, with us as without."""
     log = tmp_path / "log"
     run = [sys.executable, "-m", "hangwatch", "run", "--", *LAUNCHERS[launcher](2, "--short=1")]
     with log.open("wb") as output:
@@ -153,3 +156,10 @@ def test_a_ctrl_c_during_a_hang_ends_everything(tmp_path: Path, launcher: str) -
         process.send_signal(signal.SIGINT)
         assert process.wait(200) != 0
     assert b"HUNG, proven" in log.read_bytes()
+    report = next((tmp_path / "hangwatch-reports").glob("incident-*.json"))
+    pids = [rank.pid for rank in files.read(report).ranks if rank.pid is not None]
+    assert len(pids) == 2
+    left = [pid for pid in pids if psutil.pid_exists(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert launcher == "plain" or left == []
