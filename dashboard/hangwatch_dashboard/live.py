@@ -112,9 +112,9 @@ class LiveJob:
     history: History = field(default_factory=History)
     revision: int = 0  # of the batches
     facts_revision: int = 0  # of everything else
-    last_seen_at: float = 0.0  # when the last batch came, of any node; before the first the start
+    last_seen_at: float = 0.0  # when the last batch came, kept for every node that joins asks; before, the start
     beats: int = 0  # in the last batches of all nodes: about the number of ranks, without a look at each
-    _runs: tuple[int, list[tuple[str, int, int]]] | None = None
+    _runs: tuple[int, list[tuple[str, int, int]]] | None = None  # of that layout: where each rank is, in order
     _layout: int = 0  # which nodes there are, and which ranks each has
     _lock: threading.Lock = field(default_factory=threading.Lock)  # of the nodes and their layout
     _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
@@ -171,7 +171,7 @@ class LiveJob:
                     found[beat.rank] = (name, index, beat)
         places = [found[rank] for rank in sorted(found)]
         one_each = sum(len(node.batch.ranks) for node in nodes.values()) == len(found)
-        self._runs = (layout, _runs(places)) if one_each else None
+        self._runs = (layout, _in_runs(places)) if one_each else None
         return [(nodes[name], beat) for name, _, beat in places]
 
     @property
@@ -254,7 +254,7 @@ def _ranks_of(node: LiveNode) -> list[int]:
     return [beat.rank for beat in node.batch.ranks]
 
 
-def _runs(places: list[tuple[str, int, RankBeat]]) -> list[tuple[str, int, int]]:
+def _in_runs(places: list[tuple[str, int, RankBeat]]) -> list[tuple[str, int, int]]:
     """The same as nodes, each with the first and the end of what comes next of its beats."""
     runs: list[tuple[str, int, int]] = []
     for name, index, _ in places:

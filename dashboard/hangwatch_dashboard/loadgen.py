@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from hangwatch_dashboard.simulated import Node
 from hangwatch_dashboard.store.store import Store
 
@@ -121,12 +123,9 @@ def resident(pid: int) -> int:
 
 
 def processor_s(pid: int) -> float:
-    """Processor time that a process has used; 0 for one that has gone."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time that a process has used. Raises psutil.Error for one that has gone."""
+    used = psutil.Process(pid).cpu_times()
+    return float(used.user + used.system)
 
 
 def children(pid: int) -> list[int]:

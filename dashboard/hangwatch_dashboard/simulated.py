@@ -62,7 +62,8 @@ class Node:
 
     def prepare(self, *, capture: bool) -> None:
         """Makes the forms, which takes longer than judging them: a real node makes only its own."""
-        _ = self._first_form, self._form, capture and (self._hung_form, self._evidence_form)
+        for form in ("_first_form", "_form", *(("_hung_form", "_evidence_form") if capture else ())):
+            getattr(self, form)
 
     @cached_property
     def _first_form(self) -> str:

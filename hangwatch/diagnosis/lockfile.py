@@ -59,17 +59,15 @@ def lock_across_collective(case: Case) -> Finding | None:
 def _held(case: Case, holder: RankView, lock: LockFile, waiting: tuple[int, ...]) -> Finding:
     inside = case.blocked[holder.rank]
     view = case.ranks[waiting[0]]
-    one = len(waiting) == 1
-    waits = "waits for that very lock" if one else "wait for that very lock"
+    wait, asks = words.verb(len(waiting), "waits for", "wait for"), "waits for it"
     if lock.inferred:
-        waits = "tries to get that very lock" if one else "try to get that very lock"
-    asks = "sleeps with that file open" if lock.inferred else "waits for it"
+        wait, asks = words.verb(len(waiting), "tries to get", "try to get"), "sleeps with that file open"
     certain = inside.certain and not lock.inferred and all(case.ranks[rank].steady for rank in waiting)
     return Finding(
         "user-code-blocked",
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"Rank {holder.rank} holds the file lock {lock.path} and waits in {what(inside)}{words.at(inside.where)} for"
-        f" {case.name(waiting)}, who {waits}{words.at(view.where)}.",
+        f" {case.name(waiting)}, who {wait} that very lock{words.at(view.where)}.",
         fix="let go of the lock before the collective: what is inside of a lock must not wait for those outside of it",
         culprits=(holder.culprit(),),
         victims=tuple(rank for rank in case.ranks if rank != holder.rank),

@@ -118,9 +118,9 @@ def have_met_again(case: Case, sides: Mapping[int, int]) -> bool:
     places: dict[object, set[int]] = {}
     for rank, side in sides.items():
         inside = case.blocked.get(rank)
-        loader = case.ranks[rank].loader if rank in case.ranks else None
         if inside is None or inside.group is None or inside.seq is None or inside.where is None:
             continue
+        loader = case.ranks[rank].loader
         if loader is not None and (loader.exhausted or loader.left):
             place = (inside.group.name, inside.seq, inside.where.file, inside.where.line)
             places.setdefault(place, set()).add(side)

@@ -191,11 +191,7 @@ def _how(case: Case, short: _Short) -> tuple[str, str, tuple[tuple[str, str], ..
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
         return "early-exit", f": the loader of {who} had more batches", ()
     if loop is not None and loop.skips:
-        return (
-            "skipped-collective",
-            f": {who} may have skipped a step at {_either(loop.skips)}",
-            (),
-        )
+        return "skipped-collective", f": {who} may have skipped a step at {_either(loop.skips)}", ()
     if loop is not None and loop.counted and loop.swallows is not None:
         at = words.place(loop.swallows)
         return (

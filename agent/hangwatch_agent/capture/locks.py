@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 from hangwatch.records import LockFile, ProcessFacts, ThreadStack
@@ -23,6 +22,7 @@ from hangwatch_agent.capture.stacks import Dump, bare_name
 _LOCK_LINE = re.compile(
     r"\d+: \w+ +\w+ +(?P<access>\w+) +(?P<pid>-?\d+) (?P<device>[0-9a-f]+:[0-9a-f]+):(?P<inode>\d+) "
 )
+_INODE = re.compile(r"^ino:\s+(\d+)", re.MULTILINE)
 _POLLERS = (("torch/utils/file_baton.py", "wait"), ("filelock/_api.py", "acquire"))
 _KERNEL_CALLS = ("flock", "fcntl")
 _NAP_S = 2.0  # who polls sleeps no longer between two tries: SQLite 0.1 s
@@ -97,18 +97,12 @@ def _path(text: str) -> str:
 
 def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> Iterator[LockFile]:
     """The files that a process has open while another one, and not it, has locked them for writing."""
-    owners: dict[int, list[int]] = {}
-    for entry in _kernel_locks(proc):
-        if entry["access"] == "WRITE":
-            owners.setdefault(int(entry["inode"]), []).append(int(entry["pid"]))
-    if not owners:
-        return
-    seen = set()
-    for path, found in _open_files(proc / str(waiter) / "fd"):
-        pids = _kernel_owners(found, proc, access="WRITE") if found.st_ino in owners else ()
+    locks = [lock for lock in _kernel_locks(proc) if lock["access"] == "WRITE"]
+    files = _open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}
+    for path, found in files.items():
+        pids = _kernel_owners(found, locks)
         owner = next((pid for pid in pids if _lives(pid, proc)), None)
-        if owner is not None and waiter not in pids and path not in seen:
-            seen.add(path)
+        if owner is not None and waiter not in pids:
             yield LockFile(path, owner, True, max(clock() - found.st_mtime, 0.0), inferred=True)
 
 
@@ -118,16 +112,15 @@ def _lock_file(path: str, waiter: int, proc: Path, clock: Callable[[], float]) -
         found = seen.stat()
     except OSError:
         return LockFile(path, None, False, 0.0)
-    owners = _kernel_owners(found, proc) or _holders(found, waiter, proc)
+    owners = _kernel_owners(found, _kernel_locks(proc)) or _holders(found, waiter, proc)
     alive = next((pid for pid in owners if pid != waiter and _lives(pid, proc)), None)
     unknown = any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
     return LockFile(path, alive, alive is not None or unknown, max(clock() - found.st_mtime, 0.0))
 
 
-def _kernel_owners(found: os.stat_result, proc: Path, access: str = "") -> tuple[int, ...]:
-    """Who holds a kernel lock on a file, of any kind or for one `access` only."""
-    entries = [entry for entry in _kernel_locks(proc) if int(entry["inode"]) == found.st_ino]
-    entries = [entry for entry in entries if access in ("", entry["access"])]
+def _kernel_owners(found: os.stat_result, locks: Sequence[re.Match[str]]) -> tuple[int, ...]:
+    """Who holds one of these kernel locks on a file."""
+    entries = [lock for lock in locks if int(lock["inode"]) == found.st_ino]
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     same_device = [entry for entry in entries if entry["device"] == device]  # overlay file systems show another one
     return tuple(int(entry["pid"]) for entry in same_device or entries)
@@ -142,15 +135,22 @@ def _kernel_locks(proc: Path) -> list[re.Match[str]]:
     return [match for line in lines if (match := _LOCK_LINE.match(line))]
 
 
-def _open_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files in a folder of descriptors, by the path under which they were opened."""
-    for name in _names(folder):
+def _open_files(pid: int, inodes: Set[int], proc: Path) -> dict[str, os.stat_result]:
+    """The files of these inodes that a process has open, by the path under which it opened them.
+
+    No other file is touched: its server may be dead, and whoever asks for it would wait. Source: fdinfo, proc(5), which
+    has the inode since Linux 5.14.
+    """
+    found = {}
+    for name in _names(proc / str(pid) / "fd"):
         try:
-            found = (folder / name).stat()
-            if stat.S_ISREG(found.st_mode):
-                yield os.readlink(folder / name), found
+            told = _INODE.search(procfs.read_text(proc / str(pid) / "fdinfo" / name))
+            if told and int(told[1]) in inodes:
+                link = proc / str(pid) / "fd" / name
+                found[os.readlink(link)] = link.stat()
         except OSError:
             continue
+    return found
 
 
 def _holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
