@@ -22,7 +22,7 @@ BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test gallery lint types bench docs screenshots clean env page apt
+.PHONY: help demo test gallery harmless lint types bench docs screenshots clean env page apt
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,9 @@ test: env page apt ## all tests with coverage; fails below the fail_under of pyp
 
 gallery: env ## (part) every script of the gallery and its look-alike under watch; long
 	@$(BIN)/python -m pytest -m gallery tests/integration
+
+harmless: env ## compare training programs plain and watched, and write docs/harmless.md; long
+	@$(BIN)/python -m tests.harmless --write
 
 lint: env ## ruff, the rules of who may import whom, the changelog
 	@$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-# A training node with PyTorch for CPUs and hangwatch, for the demonstration in compose.yaml. In an image of your own one line
+# A training node with PyTorch and hangwatch, for the demonstration in compose.yaml. In an image of your own one line
 # is enough: RUN pip install hangwatch
 ARG BASE=python:3.12-slim-bookworm
 
@@ -11,10 +11,11 @@ RUN /opt/build/bin/python -m build --wheel --outdir /wheels .
 
 FROM ${BASE}
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# PyTorch for CPUs; --build-arg TORCH_INDEX=https://pypi.org/simple gives the one with CUDA.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+# The index from which PyTorch is installed, e.g. its own one for CPUs, which is smaller; empty for pip's default.
+ARG TORCH_INDEX=
 ENV PATH=/opt/training/bin:$PATH
-RUN python3 -m venv /opt/training && pip install --index-url "$TORCH_INDEX" 'torch==2.13.0' && pip install numpy
+RUN python3 -m venv /opt/training && pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} 'torch==2.13.0' \
+    && pip install numpy
 COPY --from=build /wheels /wheels
 RUN pip install /wheels/hangwatch-*.whl \
     && groupadd --gid 10001 trainer \

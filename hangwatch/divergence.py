@@ -105,16 +105,16 @@ def step_key(entry: StepEntry, named: bool) -> StepKey:
 
 
 def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now: float) -> Divergence | None:
-    positions = aligned(readings)
-    for step in _new_shared(watched, positions):
-        begun = {rank: readings[rank].steps[positions[rank][step]] for rank in readings}
+    recent = _recent(watched.last, readings)
+    for step in _new_shared(watched, recent):
+        begun = {rank: recent[rank][step] for rank in readings}
         issued = {rank: entry.issued.get(key[0], 0) for rank, entry in begun.items()}
         if not watched.base or watched.base.keys() != issued.keys():
             watched.base, watched.suspicion = issued, None
         elif len({issued[rank] - watched.base[rank] for rank in issued}) == 1:
             watched.suspicion = None
         elif watched.suspicion is None:
-            divergence = between(key, readings, positions, watched.last, step, now)
+            divergence = between(key, readings, aligned(readings), watched.last, step, now)
             watched.suspicion = _Suspicion(divergence, step)
         else:
             watched.suspicion.seen += 1
@@ -148,9 +148,30 @@ def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     return all(len({made[seq] for made in calls}) == 1 for seq in shared)
 
 
-def _new_shared(watched: _Watched, positions: Mapping[int, dict[StepKey, int]]) -> list[StepKey]:
+Recent = dict[StepKey, StepEntry]
+
+
+def _recent(last: StepKey | None, readings: Mapping[int, Reading]) -> dict[int, Recent]:
+    """For each rank the steps from `last` on, oldest first; all that its ring holds where `last` is not among them.
+
+    A look costs what is new, not what the rings hold.
+    """
+    named = _named(readings)
+    return {rank: _since(last, reading.steps, named) for rank, reading in readings.items()}
+
+
+def _since(last: StepKey | None, steps: Sequence[StepEntry], named: bool) -> Recent:
+    found: list[tuple[StepKey, StepEntry]] = []
+    for entry in reversed(steps):
+        found.append((step_key(entry, named), entry))
+        if found[-1][0] == last:
+            break
+    return dict(reversed(found))
+
+
+def _new_shared(watched: _Watched, recent: Mapping[int, Recent]) -> list[StepKey]:
     """Steps that every rank's ring holds and that have not been compared yet, oldest first."""
-    rings = list(positions.values())
+    rings = list(recent.values())
     if watched.last is not None and all(next(reversed(ring)) == watched.last for ring in rings):
         return []
     shared = [step for step in min(rings, key=len) if all(step in ring for ring in rings)]

@@ -70,8 +70,16 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield part.id
         elif isinstance(part, ast.Attribute):
             yield part.attr
-        elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.value  # os.environ["RANK"]
+        elif isinstance(part, ast.Subscript | ast.Call):
+            yield from _keys(part)
+
+
+def _keys(node: ast.Subscript | ast.Call) -> Iterator[str]:
+    """The text by which something is looked up: os.environ["RANK"], os.getenv("RANK"). Other text names no rank."""
+    keys = [node.slice] if isinstance(node, ast.Subscript) else node.args[:1]
+    for key in keys:
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value
 
 
 @lru_cache(maxsize=64)

@@ -88,6 +88,8 @@ class Ledger:
         for rank, entry in self.evidence.items():
             for head in _heads(entry):
                 self._add(rank, head)
+            for call in self.open_calls(rank):
+                self._inside(rank, call)
         for rank, name in self.doubtful:
             group = self._names.get(rank, {}).pop(name, None)
             if group is not None:
@@ -104,6 +106,14 @@ class Ledger:
         mine = group.heads.get(rank)
         group.heads[rank] = head if mine is None else _later(mine, head)
         names[head.name] = group
+
+    def _inside(self, rank: int, call: Collective) -> None:
+        """A rank that is inside a call has issued it, whatever its counts say: they may be those of another backend."""
+        group = self._names.get(rank, {}).get(call.group)
+        if group is None or call.seq < 1 or not is_numbered(call):
+            return
+        head = group.heads[rank]
+        group.heads[rank] = replace(head, issued=max(head.issued, call.seq))
 
     def _group_of(self, head: GroupHead) -> Group:
         """The group that a head means. Ranks of a large job share their tuples of members: those are hashed once."""
@@ -142,7 +152,7 @@ class Ledger:
         return next((call for call in found if call is not None), None)
 
     def calls(self, rank: int) -> dict[tuple[str, int], Collective]:
-        """All recorded collectives of `rank` by (group name, number), without point-to-point calls."""
+        """All recorded collectives of `rank` by (group name, number), as issued, without point-to-point calls."""
         if rank not in self._calls:
             entry = self.evidence.get(rank)
             self._calls[rank] = {} if entry is None else _calls(entry)
@@ -154,6 +164,21 @@ class Ledger:
         if entry is None:
             return ()
         return entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ())
+
+    def to_peers(self, rank: int) -> list[Collective] | None:
+        """All sends and receives of `rank`, those that it is in too; None where the record has lost some."""
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return None
+        ring = entry.reading.calls if entry.reading is not None else ()
+        recorded = [call for call in ring if is_point_to_point(call)] or [
+            call for call in entry.collectives.recent if is_point_to_point(call)
+        ]
+        known = {(call.group, call.seq, call.op, call.peer) for call in recorded}
+        inside = [call for call in self.open_calls(rank) if is_point_to_point(call)]
+        found = recorded + [call for call in inside if (call.group, call.seq, call.op, call.peer) not in known]
+        counted = sum(head.sent + head.received for head in (entry.reading.heads if entry.reading is not None else ()))
+        return found if len(found) >= counted else None
 
     def issuers(self, rank: int) -> set[str]:
         """Names of the threads of `rank` that have issued recorded calls."""
@@ -236,7 +261,7 @@ def _retired(calls: Sequence[Collective]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     stopped: set[str] = set()
-    for call in sorted((call for call in calls if not is_point_to_point(call)), key=lambda call: call.seq):
+    for call in sorted((call for call in calls if is_numbered(call)), key=lambda call: call.seq):
         if not call.retired:
             stopped.add(call.group)
         elif call.group not in stopped:
@@ -253,18 +278,18 @@ def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
     found: dict[tuple[str, int], Collective] = {}
     for call in (*ring, *entry.collectives.recent):  # the flight recorder's entries are complete: they win
         known = found.get((call.group, call.seq))
-        if not is_point_to_point(call) and (known is None or call.frames or not known.frames):
+        if is_numbered(call) and (known is None or call.frames or not known.frames):
             found[call.group, call.seq] = call
     for call in entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ()):
-        if not is_point_to_point(call):
+        if is_numbered(call):
             found.setdefault((call.group, call.seq), call)
-    return found
+    return dict(sorted(found.items(), key=lambda item: (item[1].at or 0.0, item[0][1])))
 
 
 def _backwards(calls: tuple[Collective, ...], name: str, seq: int) -> Collective | None:
     """The newest entry of that number; the search ends where the group's numbers have become smaller."""
     for call in reversed(calls):
-        if call.group == name and not is_point_to_point(call):
+        if call.group == name and is_numbered(call):
             if call.seq == seq:
                 return call
             if call.seq < seq:
@@ -298,6 +323,11 @@ _FAMILIES = (
 
 def is_point_to_point(call: Collective) -> bool:
     return call.op.rpartition(":")[2] in ("send", "recv", "isend", "irecv", "recv_any_source", "recvanysource")
+
+
+def is_numbered(call: Collective) -> bool:
+    """It takes a number of its group: neither a send or receive, nor a monitored_barrier, which is made of such."""
+    return not is_point_to_point(call) and call.op != "monitored_barrier"
 
 
 def _step(entry: StepEntry, after: dict[str, int], *, complete: bool) -> Step:

@@ -92,6 +92,14 @@ def loops_around(scope: ast.AST, line: int) -> list[_Loop]:
     return [node for node in within(scope) if isinstance(node, _Loop) and _around(node, line)][::-1]
 
 
+def turns(loop: _Loop) -> bool:
+    """A loop over what is counted or drawn, or until something is done; not one over the parts of a collection.
+
+    Trainers call their hooks in loops over callbacks, which say nothing of how far the training is.
+    """
+    return isinstance(loop, ast.While) or isinstance(loop.iter, ast.Call)
+
+
 def _around(loop: _Loop, line: int) -> bool:
     return loop.lineno <= line < loop.body[0].lineno or holds(loop.body, line)
 

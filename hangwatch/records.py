@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-SCHEMA = "hangwatch.incident/1"
+SCHEMA = "hangwatch.incident/2"
 
 
 class Certainty(StrEnum):
@@ -119,7 +119,7 @@ class OpenFile:
 
     fd: int
     path: str  # a path, "pipe:[123]", "socket 10.0.0.1:4000 -> 10.0.0.2:29500"
-    filesystem: str | None = None
+    filesystem: str | None = None  # "nfs4", "ext4", ...; "fifo" for a named pipe, wherever its name is
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,8 @@ class Collective:
     frames: tuple[Frame, ...] = ()
     at: float | None = None
     step: int | None = None  # step counter of the rank at the time, where known
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    started: bool | None = None  # whether the device has begun it; None where no start events are recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,6 +459,7 @@ class RankEvidence:
     lock_files: tuple[LockFile, ...] = ()
     ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells who died first
     phases: tuple[PhaseSpan, ...] = ()  # its last minutes, oldest first
+    held: str = ""  # the fact that keeps it from going on by itself: "waits in read on pipe:[7]"; shortens patience
 
     @property
     def stalled(self) -> bool:
@@ -690,7 +693,12 @@ class Wait:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer. `summary` is one sentence for a person; `culprits` is empty where nobody is to blame."""
+    """The two answers. `summary` is one sentence for a person; `culprits` is empty where no rank is to blame.
+
+    *Is the job dead?* `hang` is PROVEN where no rank that is left can ever move, LIKELY where patience ran out, and
+    None where the job is not called hung; `argument` says why, in sentences. *Whose fault, and why?* `certainty` is
+    that of `cause` and `culprits`. The first never lends its word to the second.
+    """
 
     cause: str
     certainty: Certainty
@@ -704,6 +712,8 @@ class Verdict:
     alternatives: tuple[Alternative, ...] = ()
     waits: tuple[Wait, ...] = ()  # the shortest chain from victims to the cause
     details: tuple[str, ...] = ()  # further sentences for the terminal: who waits where
+    hang: Certainty | None = None
+    argument: tuple[str, ...] = ()  # why the job is dead: the waits, and the conditions that were checked
 
 
 @dataclass(frozen=True)
@@ -768,6 +778,7 @@ class RankReport:
     lock_files: tuple[LockFile, ...] = ()
     ended_at: float | None = None
     phases: tuple[PhaseSpan, ...] = ()
+    held: str = ""
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,10 @@ def _started(settings: Settings) -> Session:
     except Exception as error:  # never harm the job: whatever it is, it is named, and the training goes on
         return Session(None, None, (_degraded(f"not watching this rank: {error}"),))
     trouble = watch_this_rank(folder, settings)
+    if not in_run() and not trouble and settings.watchdog == "process":
+        from hangwatch_agent.keeper import Keeper
+
+        installed.look_too(Keeper(folder, settings).look)
     return Session(installed, folder, (_degraded(trouble),) if trouble else ())
 
 

@@ -31,10 +31,15 @@ class Settings:
         "hangwatch-reports",
         "where incident-*.json and .html are written; nodes that share it give one verdict (without a dashboard)",
     )
-    on_hang: str = _knob("report", "what to do after a hang's report", choices=("report", "abort"))
+    on_hang: str = _knob(
+        "report",
+        "after a hang's report: leave the job, end it, or end its ranks so that their launcher may restart them",
+        choices=("report", "abort", "abort-attempt"),
+    )
     stall_after: float = _knob(
         120.0,
-        "without proof: how long a rank may stand still (first step, evaluation, checkpoint: 5 times this)",
+        "without proof: how long a rank may stand still (first step, evaluation, checkpoint: 5 times this);"
+        " 60 s at most where a fact keeps it from going on, such as a read from a pipe or a lock",
         minimum=0.1,
     )
     start_after: float = _knob(
@@ -50,7 +55,9 @@ class Settings:
     poll: float = _knob(1.0, "how often the watchdog looks at the boards", minimum=0.05)
     tick: float = _knob(0.2, "how often a rank's ticker thread updates its board", minimum=0.02)
     abort_grace: float = _knob(
-        10.0, "with --on-hang abort: how long ranks may take to end before they are killed", minimum=0.0
+        10.0,
+        "with --on-hang abort or abort-attempt: how long ranks may take to end before they are killed",
+        minimum=0.0,
     )
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 from .bypass_source import ways_past
 from .frames import name_of, origin
 from .guard_source import guard_around
-from .loop_source import holds, loop_around, scope_of, within
+from .loop_source import holds, loop_around, loops_around, scope_of, turns, within
 from .records import Bypass, Frame, ThreadStack
 
 _EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
@@ -25,7 +25,27 @@ def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> Thr
     """
     own = tuple(frame for frame in stack.frames if not frame.native and origin(frame.file) == "user")
     sources = tuple(source_of(frame.file) for frame in own)
-    return replace(stack, **_told(own, sources, _suspends(stack.frames))) if any(sources) else stack
+    if not any(sources):
+        return stack
+    told = _told(own, sources, _suspends(stack.frames))
+    if told.get("in_loop") is False and _loops_in_packages(stack.frames, source_of):
+        told = {**told, "in_loop": True}
+    return replace(stack, **told)
+
+
+def _loops_in_packages(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> bool:
+    """A trainer's own loop stands between the user's line and the wait: over epochs, batches, or until it is done."""
+    packages = tuple(frame for frame in frames if not frame.native and origin(frame.file) == "package")
+    return _turns_in(packages, tuple(source_of(frame.file) for frame in packages))
+
+
+@lru_cache(maxsize=256)
+def _turns_in(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> bool:
+    return any(
+        turns(loop)
+        for frame, tree in _places(frames, sources)
+        for loop in loops_around(scope_of(tree, frame.line), frame.line)
+    )
 
 
 def ways_past_call(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> tuple[Bypass, ...]:

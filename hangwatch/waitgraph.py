@@ -6,23 +6,28 @@ that it waits for are released. The ranks that are left when nobody else can be 
 
 What must be true for a proof, and how it is ensured:
 
-1. *The wait is real.* A rank counts as waiting only where its main thread stands in a blocking call (or, for calls
-   without a frame of their own, where native frames, or no use of the processor, show it), both samples of its stack
-   agree, and none of its counters moved between them. Whatever else a rank may be doing, it counts as able to move.
+1. *The wait is real.* A rank counts as waiting only where its training thread stands in a blocking call, both samples
+   of its stack agree, and none of its counters moved between them. Backward and `Work.wait` have no frame of their own
+   for the wait: there a native frame shows it, or that the thread sleeps without a timeout for what only its own
+   process can give. Little use of the processor alone shows nothing: a rank may read. A call that raises after a short
+   timeout of its own (monitored_barrier) is no wait. Whatever else a rank may be doing, it counts as able to move.
 2. *The wait needs the absent.* all_reduce, all_gather, reduce_scatter, all_to_all and barrier cannot complete on
    anybody before every member has issued them. Of rooted operations only two waits are used: a receiver's wait for an
    absent root (broadcast, scatter), and the root's wait for absent members (reduce, gather); all others may complete by
    themselves. Where a rank may be waiting for one of several collectives, it is held to wait for *any* of the absent:
-   it is released as soon as one of them is. Point-to-point calls wait for their peer, unless it is in, or has
-   recorded, a call that could serve them.
+   it is released as soon as one of them is. A point-to-point call waits for its peer, unless that is in a call that
+   serves it, or has issued as many that could have served it: their data may be on its way.
 3. *The absent are absent.* A member has not arrived where it has issued fewer collectives in this very group (same
-   name and members) than the number waited for. A member that has said nothing, that speaks in contradictions, or whose
-   words are old, counts as able to move.
+   name and members) than the number waited for, counting the call that it is in. A member that has said nothing, whose
+   counts contradict each other or what it is in (a group of two backends has two counts), or whose board has a stale
+   heartbeat, counts as able to move.
 4. *The number is not too high.* A thread in a synchronous call waits for the collective it issued last. Everywhere else
    (backward, wait(), a device) it could wait for any that is not complete; then the lowest of them is taken: whoever
    has not issued that one has issued none of the later ones either, so that fewer members count as absent, never more.
-5. *Nobody from outside helps.* A thread other than the main one could issue the missing collective. A rank whose other
-   threads stand in collectives too, or run user code that has issued collectives, counts as able to move.
+5. *No other thread helps.* A thread other than the training one could issue the missing collective. A rank counts as
+   able to move where another thread stands in a collective, runs the user's code or torch.distributed's, or has issued
+   collectives before; that it has issued none so far says nothing. So does a rank whose main program is over, as long
+   as such a thread keeps the process.
 
 6. *A wrong partner never becomes the right one.* A member that has issued another kind of operation under the number
    waited for can never issue the right one under it. On gloo the two never meet, since its messages carry the number

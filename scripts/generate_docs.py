@@ -9,7 +9,9 @@ from typing import Any
 
 from hangwatch.commands.benchmark import results
 from hangwatch.commands.benchmark.page import page as benchmark_page
+from hangwatch.commands.benchmark.world_page import page as world_page
 from hangwatch.settings import PREFIX, Settings
+from hangwatch.world import tally
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -52,7 +54,16 @@ def benchmark() -> str:
     return benchmark_page(results.load(DOCS / "benchmark.json"))
 
 
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "benchmark.md": benchmark}
+def world() -> str:
+    """The results that `hangwatch bench --world N --json docs/world.json` has left."""
+    return world_page(tally.load(DOCS / "world.json"))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "benchmark.md": benchmark,
+    "world.md": world,
+}
 
 
 def main() -> None:

@@ -125,7 +125,6 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
         evidence=(
             f"rank {culprit} drew {short} batches in epoch 0, then its loader ended; others {BATCHES}",
             f"rank {culprit} is in barrier, number {2 * short + 1} of group 0; elsewhere that is all_reduce",
-            "two samples a second apart show the same stacks and counters",
             f"len(loader) is {short} on rank {culprit} and {BATCHES} elsewhere",
         ),
         alternatives=(
@@ -139,6 +138,12 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
         waits=(
             Wait(victims[0], (culprit,), f"all_reduce {2 * short + 1} of group 0", BACKWARD, victims[1:]),
             Wait(culprit, victims, f"barrier {2 * short + 1} of group 0", BARRIER),
+        ),
+        hang=Certainty.PROVEN,
+        argument=(
+            f"{who_waits} wait in all_reduce (train.py:71), which cannot complete without rank {culprit}",
+            f"Rank {culprit} waits in barrier (train.py:88), which cannot complete without {words.ranks(victims)}",
+            "two samples of every waiting rank's stack agree, and none of its counters moved between them",
         ),
     )
     return Judgement(Status.HUNG, Stage.STEP, verdict)
@@ -208,6 +213,8 @@ def lingering() -> Incident:
         fix="start it as Thread(..., daemon=True), or end it: stop.set() before main returns",
         culprits=(Culprit(1, 4709, "node-a", where=Frame("/home/mia/vision/monitor.py", 31, "beat")),),
         evidence=("the main thread is in threading._shutdown",),
+        hang=Certainty.PROVEN,
+        argument=("rank 1 waits in threading._shutdown for the thread heartbeat, which waits for an event",),
     )
     judgement = Judgement(Status.LINGERING, Stage.EXIT, verdict)
     return incident(judgement, uneven_steps_snapshot(), id="90cc", opened_at=HUNG_AT + 12.0)
@@ -221,6 +228,8 @@ def undetermined() -> Incident:
         summary="All 4 ranks stand still and nothing found says why; the evidence is in the report.",
         fix="look at the stacks; py-spy with native frames or NCCL_DEBUG=INFO may tell more",
         evidence=("all ranks are in the same all_reduce, number 501 of group 0",),
+        hang=Certainty.LIKELY,
+        argument=("no counter of ranks 0-3 has moved for 2 min 6 s, longer than their patience",),
     )
     judgement = Judgement(Status.HUNG, Stage.STEP, verdict)
     return incident(judgement, uneven_steps_snapshot(), id="0b0b", opened_at=HUNG_AT + 126.0)

@@ -6,9 +6,10 @@ handler is Python, never runs while the rank waits in a C call, and so keeps ali
 
 from __future__ import annotations
 
+import sched
+import signal
 import sys
 import threading
-import time
 from typing import Any
 
 from coverage import Coverage
@@ -18,21 +19,37 @@ SAMPLE_S = 1.0
 
 def coverage_init(registry: Any, options: dict[str, str]) -> None:
     """Called by coverage in each measured process, forked ones included."""
-    threading.Thread(target=_save_when_still, name="save-coverage", daemon=True).start()
+    _Saver().start()
 
 
-def _save_when_still() -> None:
-    main = threading.main_thread().ident
-    before, saved = None, False
-    while True:
-        time.sleep(SAMPLE_S)
-        now = _place(main)
-        if now != before:
-            saved = False
-        elif not saved and (measured := Coverage.current()) is not None:
+class _Saver:
+    """Looks at the main thread once a second, and saves when that has not moved between two looks.
+
+    Between its looks the thread stands in the standard library alone: a thread that runs a user's own code could come
+    to a collective, and hangwatch proves no hang of a rank that has one.
+    """
+
+    def __init__(self) -> None:
+        self._scheduler = sched.scheduler()
+        self._main = threading.main_thread().ident
+        self._before: tuple[int, int] | None = None
+        self._saved = False
+
+    def start(self) -> None:
+        self._scheduler.enter(SAMPLE_S, 0, self._look)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the program's threads
+        threading.Thread(target=self._scheduler.run, name="save-coverage", daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _look(self) -> None:
+        now = _place(self._main)
+        if now != self._before:
+            self._saved = False
+        elif not self._saved and (measured := Coverage.current()) is not None:
             measured.save()
-            saved = True
-        before = now
+            self._saved = True
+        self._before = now
+        self._scheduler.enter(SAMPLE_S, 0, self._look)
 
 
 def _place(thread: int | None) -> tuple[int, int] | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from hangwatch.settings import Settings
-from hangwatch_agent import assemble, rundir
+from hangwatch_agent import assemble, rundir, steady
 
 HOW_LONG_EMPTY = 30.0  # seconds to wait for the first board
 
@@ -25,19 +27,29 @@ def main() -> int:
 
 
 def watch(folder: Path) -> None:
-    """Watch the ranks whose boards lie in `folder` until the last of them has gone, and leave nothing behind."""
-    settings = Settings.load()
+    """Watch the ranks whose boards lie in `folder` until the last of them has gone, and leave nothing behind.
+
+    Told to end before (SIGTERM), it leaves the folder to the ranks that live, with a note that it was no accident.
+    """
+    settings, early = Settings.load(), threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: early.set())  # before anybody can know our pid
     try:
         (folder / rundir.WATCHDOG_PID).write_text(str(os.getpid()))
     except OSError:
         return  # the job has ended, and its folder is gone, before we were up
     watchdog = assemble.watchdog(folder, settings, assemble.job_of_environment(settings), root=None)
     signal.signal(signal.SIGTERM, lambda *_: watchdog.halt())
-    try:
-        watchdog.run(until_alone=True, empty_for=HOW_LONG_EMPTY)
-        watchdog.close()
-    finally:
+    if early.is_set():
+        watchdog.halt()
+    watchdog.run(until_alone=True, empty_for=HOW_LONG_EMPTY)
+    told_to_end = watchdog.stop.is_set()
+    watchdog.close()
+    if not told_to_end or not any(each.alive for each in watchdog.roster.update(steady.time())):
         rundir.remove(folder)
+        return
+    with contextlib.suppress(OSError):
+        (folder / rundir.WATCHDOG_DISMISSED).touch(mode=0o600)
+    watchdog.casebook.say("hangwatch: the watchdog was told to end: nobody watches the job any more")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""`--on-hang abort`: end the ranks of a hung job so that its launcher sees a failure and can restart it.
+"""`--on-hang abort` and `abort-attempt`: end a hung job, or only the ranks of this attempt.
 
-Only after the report is safe, only processes of the job, and the ranks before anybody else: a launcher that is killed
+Only after the report is safe, only processes of the job, and the ranks before their launcher: a launcher that is killed
 first leaves orphans. What the ranks have started goes with them, for a loader worker that spins outlives its rank and
-holds its memory. Stopped processes are continued, for a stopped process does not hear SIGTERM. Who has not gone after
-the grace is killed.
+holds its memory. Stopped processes are continued, for a stopped process does not hear SIGTERM. What has not gone after
+the grace is killed. A launcher that restarts failed ranks is ended with them by `abort`, and may restart them after
+`abort-attempt`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from hangwatch_agent.capture.procfs import Table, command_line
-from hangwatch_agent.roster import Standing, process_state, start_ticks
+from hangwatch_agent.capture.procfs import TICKS_PER_S, Table, command_line
+from hangwatch_agent.roster import Standing, process_state
 from hangwatch_agent.standing import is_launcher
 
 IDLE_S = 60.0  # without its ranks: a launcher that restarts them begins within seconds
@@ -51,11 +52,53 @@ def end_ranks(
 
     Who is left after `grace_s` seconds is killed. Returns the pids that had to be.
     """
-    blamed = set(culprits)
-    ranks = [_Process(each.pid, start_ticks(each.path)) for each in standings if each.alive]
-    ranks.sort(key=lambda each: each.pid not in blamed)
+    ranks = _ranks(standings, culprits)
     targets = [*ranks, *_below(ranks)]  # read before the first signal: orphans lose the way back to their rank
     return _end(targets, grace_s, clock, sleep)
+
+
+def end_job(
+    standings: Sequence[Standing],
+    culprits: Iterable[int],
+    grace_s: float,
+    root: int | None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[int]:
+    """SIGTERM for the ranks and what they have started as `end_ranks` does, then at once for what has started them.
+
+    That is the command `root` with all below it that is of its session or above a rank; without `root`, the launchers
+    above the ranks. Ranks that are started meanwhile are killed at the end. Returns the pids that had to be killed.
+    """
+    began = int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S)
+    ranks = _ranks(standings, culprits)
+    below = [*ranks, *_below(ranks)]
+    targets = [*below, *_above(root, {each.pid for each in below}, ranks)]
+    killed = _end(targets, grace_s, clock, sleep)
+    late = _below([each for each in targets if each.pid == root], any_session=True)
+    return killed + _end([each for each in late if each.ticks > began], 0.0, clock, sleep)
+
+
+def _above(root: int | None, known: set[int], ranks: Sequence[_Process]) -> Iterator[_Process]:
+    """What has started the ranks, from the ranks up, without us: a rank's launcher hears of it before its own."""
+    table = Table.read()
+    above = {pid for rank in ranks for pid in table.ancestors(rank.pid)}
+    if root is None:
+        found = [pid for pid in above if is_launcher(command_line(pid))]
+    else:
+        session = table.stats[root].session if root in table.stats else None
+        tree = (root, *table.descendants(root))
+        found = [pid for pid in tree if pid in table.stats and (pid in above or table.stats[pid].session == session)]
+    for pid in reversed(found):
+        if pid not in known and pid != os.getpid():
+            yield _Process(pid, table.stats[pid].ticks)
+
+
+def _ranks(standings: Sequence[Standing], culprits: Iterable[int]) -> list[_Process]:
+    blamed = set(culprits)
+    ranks = [_Process(each.pid, each.ticks) for each in standings if each.alive and each.visible]
+    return sorted(ranks, key=lambda each: each.pid not in blamed)
 
 
 def _end(
@@ -74,10 +117,10 @@ def _end(
     return [each.pid for each in stubborn]
 
 
-def _below(ranks: Sequence[_Process]) -> Iterator[_Process]:
+def _below(ranks: Sequence[_Process], *, any_session: bool = False) -> Iterator[_Process]:
     """What the ranks have started and that is no rank, without those that made a session of their own.
 
-    Those mean to outlive their parent, such as a logger that still uploads what it has.
+    Those mean to outlive their parent, such as a logger that still uploads what it has. With `any_session` they too.
     """
     table = Table.read()
     seen = {each.pid for each in ranks}
@@ -85,7 +128,7 @@ def _below(ranks: Sequence[_Process]) -> Iterator[_Process]:
         session = table.stats[rank.pid].session if rank.pid in table.stats else None
         for pid in table.descendants(rank.pid):
             stat = table.stats.get(pid)
-            if pid not in seen and stat is not None and stat.session == session:
+            if pid not in seen and stat is not None and (any_session or stat.session == session):
                 seen.add(pid)
                 yield _Process(pid, stat.ticks)
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from hangwatch import addresses
 from hangwatch.health import HealthWatch
-from hangwatch.records import Incident, Job, Reading, Snapshot, Status
+from hangwatch.records import Job, Reading, Snapshot
 from hangwatch.settings import Settings
-from hangwatch_agent import rundir
-from hangwatch_agent.abort import end_idle_command, end_ranks
-from hangwatch_agent.board import BoardError, read_board, request_collectives
+from hangwatch_agent import local, reader, rundir, steady
+from hangwatch_agent.board import BoardError, request_collectives
 from hangwatch_agent.capture import Means, Target, capture, with_native_stacks
 from hangwatch_agent.capture.node import oom_kills
-from hangwatch_agent.capture.outputs import log_files
+from hangwatch_agent.capture.outputs import log_files, unreadable
 from hangwatch_agent.capture.redact import redact_command
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.consultation import Consultation
@@ -27,7 +25,7 @@ from hangwatch_agent.conversation import Conversation, Link
 from hangwatch_agent.jobname import job_identity
 from hangwatch_agent.neighbours import Neighbours
 from hangwatch_agent.response import Response
-from hangwatch_agent.roster import Standing, one_reader
+from hangwatch_agent.roster import Standing
 from hangwatch_agent.watchdog import Watchdog
 
 NATIVE_S = 3.0  # for the native frames of all processes together
@@ -37,7 +35,9 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
     casebook = Casebook(settings.report_dir, sys.stderr)
     response = Response(casebook)
-    made = Watchdog(folder, settings, job, Evidence(job, root=root, run_id=folder.name), response, root=root)
+    evidence = Evidence(job, root=root, run_id=folder.name)
+    made = Watchdog(folder, settings, job, evidence, response, root=root)
+    made.remember = evidence.remember
     link = _link(settings, job, casebook)
     if link is not None:
         made.conversation = Conversation(link)
@@ -47,8 +47,7 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     made.health = HealthWatch()
     if settings.native_stacks:
         response.deepen = _with_native_stacks
-    if settings.on_hang == "abort":
-        response.on_hang = lambda incident: _abort(made, incident)
+    response.on_hang = made.end
     return made
 
 
@@ -63,6 +62,10 @@ def _link(settings: Settings, job: Job, casebook: Casebook) -> Link | None:
     except (post.AddressError, OSError) as error:
         casebook.say(f"hangwatch: no dashboard: {error}")
         return None
+    if settings.token and addresses.exposes_token(settings.dashboard):
+        casebook.say(
+            f"hangwatch: warning: the token travels in the clear to {addresses.shown(settings.dashboard)}; use https://"
+        )
     casebook.told = made.incident
     return made
 
@@ -71,13 +74,13 @@ def job_of_command(command: Sequence[str], settings: Settings) -> Job:
     """The job that `hangwatch run` watches."""
     identifier, name = job_identity(os.environ, job=settings.job, parent=os.getpid(), command=command)
     text = redact_command(command)
-    return Job(id=identifier, name=name, world_size=None, command=text, started_at=time.time())
+    return Job(id=identifier, name=name, world_size=None, command=text, started_at=steady.time())
 
 
 def job_of_environment(settings: Settings) -> Job:
     """The job of the rank that attached."""
     identifier, name = job_identity(os.environ, job=settings.job, parent=os.getppid())
-    return Job(id=identifier, name=name, world_size=None, started_at=time.time())
+    return Job(id=identifier, name=name, world_size=None, started_at=steady.time())
 
 
 class Evidence:
@@ -87,14 +90,19 @@ class Evidence:
         self._job = job
         self._root = root
         self._run_id = run_id
-        self._means = Means(request_collectives=request_collectives, oom_kills_before=oom_kills())
-        self._logs: dict[int, tuple[Path, ...]] = {}  # by pid: the logs of the dead can no longer be found
+        self._means = Means(
+            request_collectives=request_collectives,
+            taken_up=reader.request_taken_up,
+            oom_kills_before=oom_kills(),
+            clock=steady.time,
+        )
+        self._logs: dict[Path, tuple[tuple[Path, ...], str]] = {}  # by board: those of the dead can no longer be found
 
     def remember(self, standings: Sequence[Standing]) -> None:
-        """Note what can be known of a process only while it lives."""
+        """Note what can be known of a process only while it lives: where its output goes."""
         for each in standings:
-            if each.pid not in self._logs:
-                self._logs[each.pid] = log_files(each.pid)
+            if each.path not in self._logs and each.visible and each.alive:
+                self._logs[each.path] = log_files(each.pid), unreadable(each.pid)
 
     def __call__(self, standings: Sequence[Standing], sleep: Callable[[float], bool]) -> Snapshot:
         self.remember(standings)
@@ -105,7 +113,7 @@ class Evidence:
             woken = sleep(seconds) or woken
 
         taken = capture(
-            [Target(each.reading, each.path, self._logs.get(each.pid, ())) for each in standings],
+            [Target(each.reading, each.path, *self._logs.get(each.path, ((), "")), each.visible) for each in standings],
             reread=_reread,
             root=self._root,
             run_id=self._run_id,
@@ -132,25 +140,6 @@ def _with_native_stacks(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
 
 def _reread(target: Target) -> Reading | None:
     try:
-        with one_reader:
-            return read_board(target.board_path)
+        return local.read(target.board_path).reading
     except (BoardError, OSError):
         return None
-
-
-def _abort(made: Watchdog, incident: Incident) -> None:
-    """End the job in a thread: the watchdog goes on looking, so that a restarted job is watched too."""
-    if incident.status is Status.FAILED:
-        return  # it comes down by itself
-    culprits = [who.pid for who in incident.verdict.culprits if who.pid is not None]
-    made.aborted = True
-    made.casebook.settle()
-
-    def end() -> None:
-        killed = end_ranks(made.standings, culprits, made.settings.abort_grace)
-        stubborn = f"; {len(killed)} of their processes had to be killed" if killed else ""
-        made.casebook.say(f"hangwatch: ended the ranks, as --on-hang abort asks{stubborn}")
-        if made.root is not None and end_idle_command(made.root, made.settings.abort_grace):
-            made.casebook.say("hangwatch: ended the command too: it waited for a minute without its ranks")
-
-    threading.Thread(target=end, name="hangwatch-abort", daemon=True).start()

@@ -19,7 +19,7 @@ from hangwatch.records import (
     Reading,
 )
 from hangwatch.settings import Settings
-from hangwatch_agent.patience import patience
+from hangwatch_agent.patience import patience_with
 from hangwatch_agent.roster import Standing
 
 LONGEST = 300  # characters of a text that a rank chose
@@ -48,7 +48,7 @@ def _beat(standing: Standing, now: float, settings: Settings, growth: float) -> 
         progress=reading.progress,
         ticker_at=reading.ticker_at,
         still_s=max(0.0, now - standing.moved_at),
-        patience_s=patience(reading, settings, growth),
+        patience_s=patience_with(standing, settings, growth),
         waiting_for=waiting_for(reading)[:LONGEST],
         heads=tuple(_head(head) for head in reading.heads),
         loaders=tuple(_loader(loader) for loader in reading.loaders),

@@ -16,17 +16,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hangwatch_agent import steady
+
 if TYPE_CHECKING:
     from hangwatch.records import Reading
 
 MAGIC = int.from_bytes(b"HANGWTCH", "little")
-VERSION = 1
+VERSION = 2  # 2: a call site is the whole call path, as numbers of the table's lines, one line for each frame
 
 # Indices of the words at the front.
 (W_MAGIC, W_VERSION, W_SIZE, W_PID, W_START_TICKS, W_DETACHED, W_PHASE, W_PHASE_AT) = range(8)
 (W_OPTIMIZER_STEPS, W_FORWARDS, W_TICKS, W_DRAWS, W_CALLS, W_COMPLETED, W_MOVED_AT, W_TICKER_AT) = range(8, 16)
 (W_STEPS_WRITTEN, W_CALLS_WRITTEN, W_TABLE_USED, W_REQUEST, W_ANSWERED, W_LOADER) = range(16, 22)
 (W_TIMED_STEPS, W_DATA_NS, W_BEFORE_SYNC_NS, W_TOTAL_NS, W_LAST_NS, W_SLOWEST_NS) = range(22, 28)
+(W_ANCHOR_NS, W_PID_NAMESPACE, W_TAKEN_BACK) = range(28, 31)
 W_BLOBS = 32  # per blob: which half is valid, then length and checksum of each half
 
 BLOBS = {  # name: bytes in each half
@@ -53,7 +56,7 @@ STEP_WORDS = 8 + GROUP_SLOTS
 CALLS = 2048
 CALL_WORDS = 12
 (C_MARK, C_GROUP, C_SEQ, C_OP, C_SHAPES, C_NUMEL, C_PEER, C_TAG, C_THREAD, C_SITE, C_STEP, C_AT) = range(12)
-TABLE_BYTES = 64 << 10
+TABLE_BYTES = 128 << 10
 
 NONE = -(1 << 62)  # a word that is not known
 
@@ -94,18 +97,29 @@ def board_name(pid: int, start_ticks: int) -> str:
     return f"rank-{pid}-{start_ticks}.board"
 
 
+def pid_namespace(process: str = "self") -> int:
+    """The inode of a process's pid namespace, which names it on this host; 0 where it cannot be read."""
+    try:
+        return os.stat(f"/proc/{process}/ns/pid").st_ino  # noqa: PTH116 - pathlib costs a rank more
+    except OSError:
+        return 0
+
+
 class BoardWriter:
     """Writes the board of this process. One mapped file of `SIZE` bytes in the machine's byte order:
 
     =============  =================================================================================================
     words          128 words of 8 bytes: magic, version, size, pid, start of the process in ticks, then single
-                   counters and times (nanoseconds since 1970) under the `W_` names
+                   counters and times under the `W_` names. Times are nanoseconds of CLOCK_MONOTONIC; W_ANCHOR_NS
+                   added to them makes times of day (see `hangwatch_agent.steady`). A pid is good in the pid namespace
+                   of this inode only. Steps that were none after all are counted in W_TAKEN_BACK
     group slots    24 x 8 words: how far the rank is in each group
     loader slots   8 x 8 words: epoch, batches drawn, flags
     thread slots   16 x 8 words: thread id, name, number + 1 of the call it is inside (0: none), since when
     step ledger    ring of 512 x 32 words: mark, step, epoch, batch, loader, time, number of groups, -, issued counts
     calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, at
-    table          64 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site)
+    table          128 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site). A
+                   site is a list of numbers of lines, each with one frame ([file, line, function]), innermost first
     blobs          what has no fixed size, as JSON: identity, groups, loaders, exception, groups made, problems,
                    lasting threads; each has two halves with length and crc32, and a word that says which one is valid
     =============  =================================================================================================
@@ -182,6 +196,7 @@ class BoardWriter:
         self._call_numbers = itertools.count()
         self._threads: dict[int, int] = {}
         words[W_VERSION], words[W_SIZE], words[W_PID], words[W_START_TICKS] = VERSION, SIZE, os.getpid(), start_ticks
+        words[W_ANCHOR_NS], words[W_PID_NAMESPACE] = steady.ANCHOR_NS, pid_namespace()
         words[W_MAGIC] = MAGIC
         for slot in range(GROUP_SLOTS):
             at = GROUPS_AT + slot * SLOT_WORDS

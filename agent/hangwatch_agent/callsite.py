@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 LIBRARY, PACKAGE, USER = range(3)
 Place = tuple[str, int, str]  # file, line, function
+CallPath = tuple[int, ...]  # of each frame: its code's identity, and the instruction that it is at
+MOST_FRAMES = 100  # of a call path
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep  # noqa: PTH100, PTH120 - pathlib is slow to import
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
@@ -66,6 +68,42 @@ class CallSites:
 
 def described(frame: FrameType) -> Place:
     return frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name
+
+
+def path_of(frame: FrameType | None) -> CallPath:
+    """A key that is the same wherever the same instructions lead from the program's start to `frame`.
+
+    About 0.1 microseconds for each frame: neither lines nor names are looked up. It is good for as long as the codes of
+    the path live (`codes_of`): no other code can have their identity.
+    """
+    key: list[int] = []
+    while frame is not None and len(key) < 2 * MOST_FRAMES:
+        key.append(id(frame.f_code))
+        key.append(frame.f_lasti)
+        frame = frame.f_back
+    return tuple(key)
+
+
+def codes_of(frame: FrameType | None) -> tuple[CodeType, ...]:
+    """The codes that `path_of` goes by."""
+    codes: list[CodeType] = []
+    while frame is not None and len(codes) < MOST_FRAMES:
+        codes.append(frame.f_code)
+        frame = frame.f_back
+    return tuple(codes)
+
+
+def described_path(frame: FrameType | None) -> list[Place]:
+    """The frames that `path_of` goes by, innermost first, without hangwatch's own and those that start a program."""
+    found: list[Place] = []
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        file = frame.f_code.co_filename
+        if not file.startswith(_OURS) and "<frozen" not in file:
+            found.append(described(frame))
+        frame = frame.f_back
+    return found
 
 
 def frames_of(traceback: Any, most: int = 60) -> list[Place]:

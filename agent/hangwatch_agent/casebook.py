@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TextIO
 
 import hangwatch
+from hangwatch import certainty
 from hangwatch.records import Certainty, Incident, Judgement, Snapshot, Status, Verdict
 from hangwatch.report import files, terminal, words
 from hangwatch.report.incident import incident, new_id, recovered
+from hangwatch_agent import steady
 
-CERTAINTIES = (Certainty.UNDETERMINED, Certainty.LIKELY, Certainty.PROVEN)
 WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
 
 
@@ -28,7 +29,7 @@ class Casebook:
         stream: TextIO,
         *,
         told: Callable[[Incident], None] = lambda incident: None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady.time,
     ) -> None:
         self.report_dir = report_dir
         self.open: Incident | None = None
@@ -48,7 +49,7 @@ class Casebook:
         if self.open is None:
             self._open(judgement, snapshot)
         elif self.open.id != self._settled and _better(judgement, self.open) and not _poorer(snapshot, self.open):
-            self._sharpen(self.open, judgement, snapshot)
+            self._sharpen(self.open, _sharpened(self.open, judgement), snapshot)
 
     def settle(self) -> None:
         """The open incident is not judged again: its ranks are about to be ended, and that is not what had hung."""
@@ -59,7 +60,9 @@ class Casebook:
 
         False where what is known here is as good.
         """
-        if self.open is not None and (self.open.id == found.id or not _surer(found.verdict, self.open.verdict)):
+        if self.open is not None and (
+            self.open.id == found.id or not certainty.surer(found.verdict, self.open.verdict)
+        ):
             return False
         self.open, self._adopted = found, found.id
         said = words.clean(found.verdict.summary or words.NO_VERDICT)
@@ -148,13 +151,20 @@ def _better(judgement: Judgement, known: Incident) -> bool:
     because the first look had more of them alive.
     """
     if judgement.status is Status.FAILED and known.status is not Status.FAILED:
-        # Somebody has ended the ranks that hung: how they died is not why they hung.
-        return known.verdict.certainty is Certainty.UNDETERMINED and _surer(judgement.verdict, known.verdict)
-    return _surer(judgement.verdict, known.verdict)
+        # The ranks that hung have been ended: how they died is not why they hung.
+        unknown = known.verdict.certainty is Certainty.UNDETERMINED
+        return unknown and certainty.cause_is_surer(judgement.verdict, known.verdict)
+    return certainty.surer(judgement.verdict, known.verdict)
 
 
-def _surer(new: Verdict, known: Verdict) -> bool:
-    return CERTAINTIES.index(new.certainty) > CERTAINTIES.index(known.certainty)
+def _sharpened(known: Incident, new: Judgement) -> Judgement:
+    """The new judgement; what was known better before stays."""
+    if new.status is Status.FAILED:
+        return new
+    verdict = certainty.sharpened(known.verdict, new.verdict)
+    if verdict.cause == new.verdict.cause:
+        return replace(new, verdict=verdict)
+    return Judgement(known.status, known.stage, verdict)
 
 
 def _poorer(snapshot: Snapshot, known: Incident) -> bool:
@@ -163,4 +173,9 @@ def _poorer(snapshot: Snapshot, known: Incident) -> bool:
 
 
 def _says_something_else(before: Verdict, after: Verdict) -> bool:
-    return before.cause != after.cause or before.culprits != after.culprits or before.certainty != after.certainty
+    return (before.cause, before.culprits, before.certainty, before.hang) != (
+        after.cause,
+        after.culprits,
+        after.certainty,
+        after.hang,
+    )

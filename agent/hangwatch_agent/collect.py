@@ -41,12 +41,32 @@ def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backen
     by_name = {group.name: group for group in groups if group.alive}
     recorded = [collective(entry, by_name) for entry in recorder.entries(backends)]
     if not recorded:
-        return Collectives(reading.heads, _last(_retired(reading)), reading.open_calls, "board")
+        return from_board(reading)
     on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
     joined = [_joined(each, on_board) for each in recorded]
     joined += [call for call in reading.calls if call.op in NOT_RECORDED]
     joined.sort(key=lambda call: call.at or 0.0)
     return Collectives(_caught_up(reading.heads, recorded), _last(joined), reading.open_calls, "flight-recorder")
+
+
+def from_board(reading: Reading) -> Collectives:
+    """What the board alone tells: heads, and the last calls that Python code issued, with their call paths."""
+    return Collectives(reading.heads, _last(_retired(reading)), reading.open_calls, "board")
+
+
+def with_later_calls(taken: Collectives, reading: Reading) -> Collectives:
+    """An answer that a rank wrote some time ago, with what its board says of the time since."""
+    known = {(call.group, call.seq, call.op in NOT_RECORDED) for call in taken.recent}
+    calls = [_since(call, reading) for call in taken.recent]
+    calls += [call for call in _retired(reading) if (call.group, call.seq, call.op in NOT_RECORDED) not in known]
+    calls.sort(key=lambda call: call.at or 0.0)
+    return replace(taken, heads=reading.heads or taken.heads, recent=_last(calls), open_calls=reading.open_calls)
+
+
+def _since(call: Collective, reading: Reading) -> Collective:
+    """A call that was under way when the rank answered may have been completed since."""
+    done = next((head.completed for head in reading.heads if head.name == call.group), -1)
+    return replace(call, retired=True) if call.retired is False and call.seq <= done else call
 
 
 def _caught_up(heads: Iterable[GroupHead], recorded: Iterable[Collective]) -> tuple[GroupHead, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hangwatch.records import Certainty, Job, Judgement, Launched, Snapshot, Status
+from hangwatch_agent import steady
 from hangwatch_agent.casebook import WORTH_AN_INCIDENT
 from hangwatch_agent.jobname import shared_identity
 from hangwatch_agent.neighbours import SHARED, Nap, Neighbours, Ruling, elsewhere, present
@@ -43,7 +44,7 @@ class Here:
 class Consultation:
     """Judges with the other nodes, so that a hang of all is said once."""
 
-    def __init__(self, neighbours: Neighbours, response: Response, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, neighbours: Neighbours, response: Response, clock: Callable[[], float] = steady.time) -> None:
         self._neighbours, self._response, self._clock = neighbours, response, clock
 
     def heed(self, here: Here, now: float, own: Callable[[], tuple[Judgement, Snapshot]]) -> None:

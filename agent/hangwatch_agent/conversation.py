@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from hangwatch.records import Divergence, HealthWarning, Incident, NodeFacts, Snapshot
+from hangwatch_agent import steady
 from hangwatch_agent.roster import Standing
 
 OFFER_EVERY = 0.95  # seconds between what the dashboard hears of the ranks
@@ -30,7 +30,7 @@ class Link(Protocol):
 class Conversation:
     """One watchdog's talk with a dashboard. `clock` gives seconds since 1970."""
 
-    def __init__(self, link: Link, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, link: Link, clock: Callable[[], float] = steady.time) -> None:
         self.link = link
         self._clock = clock
         self._offered_at = 0.0

@@ -11,42 +11,49 @@ import os
 import select
 import struct
 import threading
-import time
 from collections.abc import Callable
 
+from hangwatch_agent import steady
 from hangwatch_agent.capture import procfs
+
+Key = tuple[int, int]  # pid and start in clock ticks since boot (0: not known): pids are used again
 
 
 class DeathWatch:
     """Waits for processes to end in a daemon thread.
 
-    `ended` maps pid to the time (since 1970) of its end, `codes` to its exit code (negative for a signal) where the
-    kernel tells it to others than the parent.
+    `ended` maps a process (pid and start) to the time (since 1970) of its end, `codes` to its exit code (negative for
+    a signal) where the kernel tells it to others than the parent.
     """
 
-    def __init__(self, wake: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
-        self.ended: dict[int, float] = {}
-        self.codes: dict[int, int] = {}
+    def __init__(self, wake: Callable[[], None], clock: Callable[[], float] = steady.time) -> None:
+        self.ended: dict[Key, float] = {}
+        self.codes: dict[Key, int] = {}
         self._wake = wake
         self._clock = clock
-        self._descriptors: dict[int, int] = {}  # descriptor -> pid
-        self._watched: set[int] = set()
+        self._descriptors: dict[int, Key] = {}  # by pid descriptor
+        self._watched: set[Key] = set()
         self._poll = select.epoll()
         threading.Thread(target=self._wait, name="hangwatch-deaths", daemon=True).start()
 
-    def watch(self, pid: int) -> None:
-        """Watch process `pid` too. Does nothing for one that is watched already."""
-        if pid in self._watched:
+    def watch(self, pid: int, ticks: int = 0) -> None:
+        """Watch the process `pid` that started `ticks` after boot too. Does nothing for one that is watched already."""
+        key = (pid, ticks)
+        if key in self._watched:
             return
-        self._watched.add(pid)
+        self._watched.add(key)
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
-            self.ended[pid] = self._clock()
+            self.ended[key] = self._clock()
             return
-        except OSError:
+        except (OSError, OverflowError):
             return  # an old kernel, or no descriptors left: polling still sees the end, only later
-        self._descriptors[descriptor] = pid
+        if _is_another(pid, ticks):  # asked after the descriptor was opened: from here on it cannot change
+            os.close(descriptor)
+            self.ended[key] = self._clock()
+            return
+        self._descriptors[descriptor] = key
         self._poll.register(descriptor, select.EPOLLIN)
 
     def _wait(self) -> None:
@@ -56,14 +63,20 @@ class DeathWatch:
             except (OSError, ValueError):
                 return
             for descriptor, _ in ready:
-                pid = self._descriptors.pop(descriptor)
-                self.ended[pid] = self._clock()
-                code = exit_code(pid, descriptor)
+                key = self._descriptors.pop(descriptor)
+                self.ended[key] = self._clock()
+                code = exit_code(key[0], descriptor)
                 if code is not None:
-                    self.codes[pid] = code
+                    self.codes[key] = code
                 self._poll.unregister(descriptor)
                 os.close(descriptor)
             self._wake()
+
+
+def _is_another(pid: int, ticks: int) -> bool:
+    """Whether the process `pid` is known to have started at another time than `ticks`."""
+    stat = procfs.stat_of(pid)
+    return bool(ticks) and stat is not None and stat.ticks != ticks
 
 
 PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, struct pidfd_info), with its first 64 bytes; Linux 6.13

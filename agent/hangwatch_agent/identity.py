@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from hangwatch_agent import steady
 from hangwatch_agent.jobname import job_identity
 
 # Taken along because a wrong one of these is a cause of hangs; values are redacted by who reads the board.
@@ -89,5 +89,5 @@ def start_ticks() -> int:
 def started_at(ticks: int) -> float:
     """The same as a time of day, in seconds since 1970; now, where it is not known."""
     if not ticks:
-        return time.time()
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+        return steady.time()
+    return steady.boot_time() + ticks / os.sysconf("SC_CLK_TCK")

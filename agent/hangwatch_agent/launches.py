@@ -28,10 +28,10 @@ Key = tuple[int, int]  # pid and start, for pids are used again
 class Deaths(Protocol):
     """Who ended when, and with which code (see `hangwatch_agent.deaths`)."""
 
-    ended: dict[int, float]
-    codes: dict[int, int]
+    ended: dict[Key, float]
+    codes: dict[Key, int]
 
-    def watch(self, pid: int) -> None: ...
+    def watch(self, pid: int, ticks: int = 0) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Launches:
             if key not in self._launched and len(self._launched) < MOST:
                 self._launched[key] = _launched(stat, seen, table)
                 if self._deaths is not None:
-                    self._deaths.watch(stat.pid)
+                    self._deaths.watch(*key)
 
     def _left_by_rank(self, key: Key, stat: Stat, seen: _Seen, table: Table) -> bool:
         """First seen without its parent: a loader worker, forked by a rank that ended before we could look."""
@@ -117,13 +117,13 @@ class Launches:
         return any(
             str(each.rank) == seen.environment["RANK"]
             and each.command == command
-            and each.started_at < started <= self._ended(each)
-            for each in self._launched.values()
+            and each.started_at < started <= self._ended(one, each)
+            for one, each in self._launched.items()
         )
 
-    def _ended(self, each: Launched) -> float:
+    def _ended(self, key: Key, each: Launched) -> float:
         """When it ended; before its start where nobody knows that."""
-        known = self._deaths.ended.get(each.pid) if self._deaths is not None else None
+        known = self._deaths.ended.get(key) if self._deaths is not None else None
         return known or each.ended_at or 0.0
 
     def _bury(self, living: Mapping[Key, Stat], now: float) -> None:
@@ -131,12 +131,12 @@ class Launches:
             stat = living.get(key)
             gone = stat is None or stat.state in "ZX"
             if gone and each.ended_at is None:
-                ended = self._deaths.ended.get(each.pid, now) if self._deaths else now
+                ended = self._deaths.ended.get(key, now) if self._deaths else now
                 self._launched[key] = each = replace(each, ended_at=ended)
             if gone and each.exit_code is None:
                 code = stat.exit_code if stat else None
                 if code is None and self._deaths is not None:
-                    code = self._deaths.codes.get(each.pid)
+                    code = self._deaths.codes.get(key)
                 self._launched[key] = replace(each, exit_code=code)
 
 

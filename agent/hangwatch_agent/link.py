@@ -14,7 +14,6 @@ import queue
 import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,7 +37,7 @@ from hangwatch.records import (
     Snapshot,
 )
 from hangwatch.settings import Settings
-from hangwatch_agent import beats
+from hangwatch_agent import beats, steady
 from hangwatch_agent.courier import Courier, Say
 from hangwatch_agent.jobname import LOCAL, shared_identity
 from hangwatch_agent.post import Post
@@ -71,7 +70,7 @@ class Link:
         job: Job,
         *,
         say: Say = lambda line: None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady.time,
         node: str = "",
     ) -> None:
         self.node = node or socket.gethostname()

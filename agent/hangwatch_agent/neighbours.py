@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import hangwatch
+from hangwatch import certainty
 from hangwatch.diagnosis import diagnose, words
 from hangwatch.records import (
     CaptureNote,
@@ -33,6 +34,7 @@ from hangwatch.records import (
 )
 from hangwatch.report import files
 from hangwatch.report.incident import incident, new_id, snapshot_of
+from hangwatch_agent import steady
 from hangwatch_agent.jobname import is_loopback
 from hangwatch_agent.meeting import Meeting, Outcome, Question
 from hangwatch_agent.roster import Standing
@@ -48,7 +50,6 @@ REST_S = 60.0  # after trouble with the folder
 SLACK_S = 5.0  # ranks move a little when they are ended
 MOST_RANKS = 1 << 17
 SHARED = (Status.HUNG, Status.FAILED)  # what a node should not say alone; who lingers does so by himself
-SURENESS = (Certainty.UNDETERMINED, Certainty.LIKELY, Certainty.PROVEN)
 
 T = TypeVar("T")
 Judge = Callable[[Snapshot], Judgement]
@@ -100,7 +101,7 @@ class Neighbours:
         node: str,
         *,
         say: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady.time,
         judge: Judge = diagnose,
     ) -> None:
         self.report_dir, self.node = Path(report_dir), node
@@ -194,7 +195,7 @@ class Neighbours:
         while True:
             question = self._bounded(meeting.look)
             ruling = self._ruling(question, job, present) if question is not None else None
-            if ruling is not None and not _surer(alone.judgement, ruling.incident):
+            if ruling is not None and not certainty.surer(alone.judgement.verdict, ruling.incident.verdict):
                 return ruling
             if question is None or not _is_open(question, meeting):
                 if not urgent and question is not None and question.age_s < present.still_s / 2:
@@ -266,11 +267,14 @@ class Neighbours:
         doubted = self._judge(replace(noted, ranks=(*noted.ranks, *(RankEvidence(rank) for rank in unknown))))
         if doubted.verdict.certainty is Certainty.PROVEN:
             return Opinion(judgement if doubted.verdict.cause == judgement.verdict.cause else doubted, noted)
+        proof = doubted.verdict if doubted.verdict.hang is Certainty.PROVEN else judgement.verdict
         verdict = judgement.verdict
         doubt = f"Nothing is known of {who}, on other nodes, so nobody is blamed."
         verdict = replace(
             verdict,
-            certainty=min(verdict.certainty, Certainty.LIKELY, key=SURENESS.index),
+            certainty=certainty.least(verdict.certainty, Certainty.LIKELY) or Certainty.UNDETERMINED,
+            hang=proof.hang if proof is doubted.verdict else certainty.least(proof.hang, Certainty.LIKELY),
+            argument=proof.argument,
             culprits=(),
             details=(doubt, *verdict.details),
         )
@@ -350,7 +354,3 @@ def _all_here(rank: Identity) -> bool:
 def _is_open(question: Question, meeting: Meeting) -> bool:
     """Somebody else waits for answers to it."""
     return question.outcome is None and question.age_s < ABANDONED_S and question.node != meeting.node
-
-
-def _surer(judgement: Judgement, known: Incident) -> bool:
-    return SURENESS.index(judgement.verdict.certainty) > SURENESS.index(known.verdict.certainty)

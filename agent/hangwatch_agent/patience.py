@@ -3,16 +3,25 @@
 Patience learns: a job whose slowest recent step took 40 s is given 240 s. Stages in which long silences are normal
 (the first step compiles and warms caches, an evaluation runs for minutes) are given more from the start, and every
 incident that ended by itself doubles what follows.
+
+All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.patience`),
+patience is a minute at most, in every stage.
 """
 
 from __future__ import annotations
 
-from hangwatch.records import Phase, Reading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hangwatch.patience import FACTS_S, held, in_first_step, shortened
+from hangwatch.records import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
 from hangwatch.settings import Settings
+from hangwatch_agent.roster import Standing
 
 SLOW_STEPS = 6.0  # times the slowest recent step
 LONG_STAGES = 5.0  # times stall_after, for first step and evaluation
 MOST_GROWTH = 8.0
+BEFORE_INIT = 10.0  # times start_after: how long a living process may take before init_process_group
 
 _STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
 _LEAVING = (Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
@@ -24,12 +33,78 @@ def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float
         return settings.start_after * growth
     if reading.phase in _LEAVING:
         return settings.linger_after * growth
-    base = settings.stall_after * (LONG_STAGES if _long_stage(reading) else 1.0)
+    long = reading.phase == Phase.EVAL or in_first_step(reading)
+    base = settings.stall_after * (LONG_STAGES if long else 1.0)
     return max(base, SLOW_STEPS * reading.times.slowest_recent_s) * growth
 
 
-def _long_stage(reading: Reading) -> bool:
-    first_step = reading.progress.step <= 0 and reading.progress.optimizer_steps <= 1
-    raw_collectives = reading.progress.step < 0 and reading.progress.calls > 0
-    first_batch = reading.phase == Phase.DATA and reading.progress.draws == 0
-    return reading.phase == Phase.EVAL or first_batch or (first_step and not raw_collectives)
+def patience_with(standing: Standing, settings: Settings, growth: float = 1.0) -> float:
+    """Patience with a rank as it stands: less where a fact is known of it."""
+    if standing.held_patience_s is not None:
+        return standing.held_patience_s
+    return patience(standing.reading, settings, growth)
+
+
+Place = tuple[Frame | None, ...]
+
+
+@dataclass(frozen=True)
+class _Hold:
+    """A fact that holds a rank: since which of its movements, at which place, and when it was first seen."""
+
+    moved_at: float
+    place: Place
+    seen_after_s: float
+    patience_s: float
+
+
+class Holds:
+    """Remembers the facts that the looks have shown, by pid, for as long as the ranks stand where they stood."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[int, _Hold] = {}
+
+    def noted(self, snapshot: Snapshot, standings: Iterable[Standing], growth: float = 1.0) -> Snapshot:
+        """The snapshot with the facts of each rank and the patience that follows from them, which are remembered."""
+        facts, by_pid = held(snapshot), {each.pid: each for each in standings}
+        known = self._known
+        self._known = {}
+        ranks = []
+        for rank in snapshot.ranks:
+            standing, fact = by_pid.get(rank.pid or -1), facts.get(rank.rank, "")
+            if standing is not None and fact:
+                hold = self._hold(rank, standing, known.get(standing.pid), growth)
+                self._known[standing.pid] = hold
+                rank = replace(rank, held=fact, patience_s=hold.patience_s)
+            ranks.append(rank)
+        return replace(snapshot, ranks=tuple(ranks))
+
+    def _hold(self, rank: RankEvidence, standing: Standing, known: _Hold | None, growth: float) -> _Hold:
+        place = _place(rank)
+        same = known is not None and (known.moved_at, known.place) == (standing.moved_at, place)
+        seen_after_s = known.seen_after_s if same and known is not None else rank.still_s
+        longest = patience(standing.reading, self._settings, growth)
+        if standing.reading.phase is Phase.START:
+            longest *= BEFORE_INIT
+        short = min(self._settings.stall_after, FACTS_S) * growth
+        return _Hold(standing.moved_at, place, seen_after_s, shortened(longest, short, seen_after_s))
+
+    def applied(self, standings: Sequence[Standing]) -> tuple[Standing, ...]:
+        """The standings, with the patience that is known for those that have not moved since."""
+        return tuple(self._apply(each) for each in standings)
+
+    def _apply(self, standing: Standing) -> Standing:
+        hold = self._known.get(standing.pid)
+        if hold is None or hold.moved_at != standing.moved_at:
+            return standing
+        return replace(standing, held_patience_s=hold.patience_s)
+
+
+def _place(rank: RankEvidence) -> Place:
+    """Where its main thread stands, and those of its workers."""
+    return (_innermost(rank), *(_innermost(worker) for worker in rank.workers))
+
+
+def _innermost(process: RankEvidence | ProcessEvidence) -> Frame | None:
+    return next((stack.frames[0] for stack in process.stacks if stack.main and stack.frames), None)

@@ -7,7 +7,8 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+
+from hangwatch import addresses
 
 TIMEOUT_S = 5.0
 MOST_ANSWER = 1 << 20
@@ -40,14 +41,14 @@ class Post:
     """Sends bodies over one connection that is kept. Raises OSError and http.client.HTTPException when it breaks."""
 
     def __init__(self, address: str, token: str, *, clock: Callable[[], float] = time.time) -> None:
-        self.address = address
-        parts = urlsplit(address if "://" in address else f"http://{address}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise AddressError(f"{address!r} is not the address of a dashboard, such as http://monitor:8470")
+        self.address = addresses.shown(address)
         try:
+            parts = addresses.split(address)
             self._port = parts.port or (443 if parts.scheme == "https" else 8470)
-        except ValueError as error:
-            raise AddressError(f"{address!r}: {error}") from None
+        except ValueError:
+            raise AddressError(f"{self.address!r} is no valid address; wanted: http://monitor:8470") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise AddressError(f"{self.address!r} is not the address of a dashboard, such as http://monitor:8470")
         self._host, self._secure, self._base = parts.hostname, parts.scheme == "https", parts.path.rstrip("/")
         self._token, self._clock = token, clock
         self._connection: http.client.HTTPConnection | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,12 @@ from hangwatch_agent.hooks.groups import GroupsHook
 from hangwatch_agent.hooks.lifecycle import LifecycleHook
 from hangwatch_agent.hooks.loader import LoaderHook
 from hangwatch_agent.hooks.optimizer import OptimizerHook
+from hangwatch_agent.hooks.untraced import hide_ours
 from hangwatch_agent.importing import ImportWatch
 from hangwatch_agent.outside import FaultTraces, Tracer
 from hangwatch_agent.polled import PolledLock
 from hangwatch_agent.ticker import Ticker
+from hangwatch_agent.waking import Waking
 
 if TYPE_CHECKING:
     from hangwatch.settings import Settings
@@ -53,7 +56,7 @@ class Probe:
         self._settings = settings
         self._run_dir = Path(run_dir)
         self._attached_by = attached_by
-        self._awake = self._removed = self._is_fork = False
+        self._awake = self._removed = self._is_fork = self._hidden = False
         self._models: list[Any] = []
         self._ticker: Ticker | None = None
         self._traces: FaultTraces | None = None
@@ -65,6 +68,7 @@ class Probe:
         self.collectives = CollectivesHook(context)
         self.lifecycle = LifecycleHook(context, self._failing)
         self._imports = ImportWatch(HOOKED, self._imported)
+        self._waking = Waking(self._wake_guarded)
 
     @property
     def board(self) -> Path | None:
@@ -86,6 +90,7 @@ class Probe:
             if self._awake or self._removed:
                 return
             self._awake = True
+            self._waking.end()
             self._open_board()
             self._imports.install()
             self._install_hooks()
@@ -107,16 +112,34 @@ class Probe:
         for part in parts:
             part.reset()
         context.identity = identity.describe(os.environ, job=self._settings.job, attached_by=self._attached_by)
-        path = self._run_dir / b.board_name(os.getpid(), ticks)
+        name = b.board_name(os.getpid(), ticks)
         try:
-            context.board.open(path, context.identity, start_ticks=ticks)
+            context.board.open(self._run_dir / name, context.identity, start_ticks=ticks)
             self.problem = ""
         except OSError as error:
-            self.problem = f"this rank is not watched: no board at {path} ({error.strerror or error})"
-            sys.stderr.write(f"hangwatch: {self.problem}\n")
+            self.problem = f"this rank is not watched: no board at {self._run_dir / name} ({error.strerror or error})"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._open_elsewhere(name, ticks)
+            else:
+                sys.stderr.write(f"hangwatch: {self.problem}\n")
         context.steps.phase(b.START)
 
+    def _open_elsewhere(self, name: str, ticks: int) -> None:
+        """A board in the temporary folder, where the watchdog looks too: /dev/shm of a container is small."""
+        from hangwatch_agent import rundir  # a rank whose board has room need not pay for it
+
+        try:
+            folder = rundir.twin(self._run_dir)
+            rundir.private(folder.parent)
+            rundir.private(folder)
+            self.context.board.open(folder / name, self.context.identity, start_ticks=ticks)
+            self.problem = ""
+            sys.stderr.write(f"hangwatch: {self._run_dir} has no room for a board; it lies in {folder}\n")
+        except OSError as error:
+            sys.stderr.write(f"hangwatch: {self.problem}, nor in the temporary folder ({error.strerror or error})\n")
+
     def _install_hooks(self) -> None:
+        self._hide_from_compiler()
         for hook in (self.lifecycle, self.groups, self.loader, self.forwards, self.optimizer, self.collectives):
             try:
                 hook.install()
@@ -129,10 +152,17 @@ class Probe:
         except Exception as error:
             self.context.guard.swallow(error)
 
+    def _hide_from_compiler(self) -> None:
+        try:
+            self._hidden = self._hidden or hide_ours()
+        except Exception as error:
+            self.context.guard.swallow(error)
+
     def _start_ticker(self) -> None:
-        if not self.context.board.real:
+        board = self.context.board.path
+        if board is None:
             return
-        self._traces = FaultTraces(self._run_dir)
+        self._traces = FaultTraces(board.parent)
         try:
             self._traces.install()
         except (OSError, RuntimeError, ValueError) as error:
@@ -140,7 +170,7 @@ class Probe:
         tracer = Tracer(self._run_dir)
         tracer.look()
         looks = (tracer.look, self.groups.look, self.loader.look_for_left, self.loader.count)
-        lock = PolledLock(self._run_dir)
+        lock = PolledLock(board.parent)
 
         def asked() -> None:
             self.lifecycle.look_for_handled()
@@ -157,11 +187,37 @@ class Probe:
             if self._awake:
                 self._install_hooks()
             elif not self._is_fork and name == "torch" and self._is_rank():
-                self.wake()
+                self.groups.install()
+                self._waking.begin()
             else:
                 self.groups.install()
         except Exception as error:
             self.context.guard.swallow(error)
+
+    def _wake_guarded(self) -> None:
+        try:
+            if not self._is_fork:
+                self.wake()
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def ended(self) -> None:
+        """The interpreter's exit callbacks are over: nobody needs the board of a process that was no rank after all."""
+        self.lifecycle.finalizing()
+        board = self.board
+        if board is not None and self._attached_by == "run" and not self._was_rank():
+            self.context.board.forget()
+            board.unlink(missing_ok=True)
+            board.with_name(f"collectives-{os.getpid()}.json").unlink(missing_ok=True)  # an answer, if it was asked
+            if self._traces is not None:
+                self._traces.remove()
+
+    def _was_rank(self) -> bool:
+        """It had a process group, a loader, a step or an exception, or was in the midst of it."""
+        words, context = self.context.board.words, self.context
+        counted = (b.W_STEPS_WRITTEN, b.W_FORWARDS, b.W_TICKS, b.W_OPTIMIZER_STEPS, b.W_CALLS_WRITTEN)
+        done = any(words[index] for index in counted) or bool(context.groups.slots or self.loader.slots)
+        return done or self.groups.seen or self.lifecycle.recorded
 
     def _is_rank(self) -> bool:
         return standing.looks_like_rank(os.environ, standing.command(), os.getpid())
@@ -179,6 +235,11 @@ class Probe:
         self._ticker = None
         if self._traces is not None:
             self._traces.forget()
+
+    def look_too(self, look: Callable[[], None]) -> None:
+        """Let the ticker do this at each tick as well."""
+        if self._ticker is not None:
+            self._ticker.look_too(look)
 
     # ------------------------------------------------------------ for the user
 
@@ -212,6 +273,7 @@ class Probe:
             if self._ticker is not None:
                 self._ticker.stop()
             self._imports.remove()
+            self._waking.end()
             for hook in (self.collectives, self.optimizer, self.forwards, self.loader, self.groups, self.lifecycle):
                 hook.remove()
             if self._traces is not None:

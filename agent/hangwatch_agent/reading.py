@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from hangwatch.records import (
     Frame,
     GroupHead,
     GroupMade,
+    Identity,
     LoaderFacts,
     Phase,
     Progress,
@@ -21,6 +23,12 @@ from hangwatch.records import (
 from hangwatch_agent import board as b
 
 T = TypeVar("T")
+Line = Callable[[int], Any]
+CallPath = Callable[[int], tuple[Frame, ...]]
+
+MOST_PID = 1 << 22  # PID_MAX_LIMIT of the kernel
+WORD = 1 << 63
+LATEST = 1e11  # seconds since 1970: some thousand years
 
 # What a spoiled or hostile blob may raise on its way to a record.
 SPOILED = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, OverflowError)
@@ -42,7 +50,45 @@ def record(kind: type[T], data: Any) -> T:
 
 
 def seconds(nanoseconds: int) -> float:
+    """A duration."""
     return nanoseconds / 1e9 if 0 < nanoseconds < 1 << 62 else 0.0
+
+
+def moment(nanoseconds: int, anchor_ns: int) -> float:
+    """A time of the board's clock in seconds since 1970; 0.0 for none."""
+    return seconds(nanoseconds + anchor_ns) if nanoseconds > 0 else 0.0
+
+
+def identity(data: Any) -> Identity:
+    """Whose board it is, within what a system can hold: what follows asks the kernel for the pid, and counts ranks.
+
+    Raises one of SPOILED.
+    """
+    found = record(Identity, data)
+    for name, number, most in (
+        ("pid", found.pid, MOST_PID),
+        ("rank", found.rank, members.MOST_MEMBERS - 1),
+        ("local rank", found.local_rank, members.MOST_MEMBERS - 1),
+        ("world size", found.world_size, members.MOST_MEMBERS),
+    ):
+        if number is not None and not 0 <= number <= most:
+            raise ValueError(f"no {name}: {number}"[:60])
+    if not found.pid > 0 or not 0 <= found.started_at < LATEST:
+        raise ValueError("no process")
+    return found
+
+
+def sane(value: Any) -> Any:
+    """The JSON value as it is. Raises ValueError for numbers that no machine word holds, and for what is no number."""
+    if isinstance(value, dict):
+        for each in value.values():
+            sane(each)
+    elif isinstance(value, list):
+        for each in value:
+            sane(each)
+    elif isinstance(value, int | float) and not -WORD <= value < WORD:  # NaN is not within any bounds either
+        raise ValueError(f"no number of a board: {value!r:.40}")
+    return value
 
 
 def known(word: int) -> int | None:
@@ -53,7 +99,7 @@ def phase(word: int) -> Phase:
     return Phase(b.PHASES[word]) if 0 <= word < len(b.PHASES) else Phase.START
 
 
-def progress(words: array[int], newest: StepEntry | None) -> Progress:
+def progress(words: array[int], newest: StepEntry | None, anchor_ns: int) -> Progress:
     """The counters; epoch, batch and step are those of the newest ledger entry."""
     return Progress(
         epoch=newest.epoch if newest else None,
@@ -65,7 +111,7 @@ def progress(words: array[int], newest: StepEntry | None) -> Progress:
         draws=words[b.W_DRAWS],
         calls=words[b.W_CALLS],
         completed=words[b.W_COMPLETED],
-        at=seconds(max(words[b.W_MOVED_AT], words[b.W_PHASE_AT])),
+        at=moment(max(words[b.W_MOVED_AT], words[b.W_PHASE_AT]), anchor_ns),
     )
 
 
@@ -102,7 +148,7 @@ def head(slot: Slot, words: array[int]) -> GroupHead:
     )
 
 
-def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...]) -> StepEntry:
+def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...], anchor_ns: int) -> StepEntry:
     """An entry of the step ledger. Groups that did not exist yet, or could not be counted, are left out."""
     words = array("q", raw)
     issued = {
@@ -115,13 +161,15 @@ def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...]) -> StepEntry:
         epoch=known(words[b.S_EPOCH]),
         batch=known(words[b.S_BATCH]),
         loader=known(words[b.S_LOADER]),
-        at=seconds(words[b.S_AT]),
+        at=moment(words[b.S_AT], anchor_ns),
         issued=issued,
     )
 
 
-def call(raw: bytes, groups: tuple[Slot, ...], line: Any, thread_name: str) -> Collective:
-    """An entry of the ring of calls; `line` gives a line of the board's table by its number."""
+def call(
+    raw: bytes, groups: tuple[Slot, ...], line: Line, path: CallPath, thread_name: str, anchor_ns: int
+) -> Collective:
+    """An entry of the ring of calls; `line` gives a line of the board's table by its number, `path` a call path."""
     words = array("q", raw)
     op = line(words[b.C_OP])
     sizes, dtypes = shapes(line(words[b.C_SHAPES]), words[b.C_NUMEL])
@@ -135,8 +183,8 @@ def call(raw: bytes, groups: tuple[Slot, ...], line: Any, thread_name: str) -> C
         tag=known(words[b.C_TAG]),
         thread_id=words[b.C_THREAD],
         thread_name=thread_name,
-        frames=frames(line(words[b.C_SITE])),
-        at=seconds(words[b.C_AT]),
+        frames=path(words[b.C_SITE]),
+        at=moment(words[b.C_AT], anchor_ns),
         step=known(words[b.C_STEP]),
     )
 
@@ -151,9 +199,17 @@ def shapes(data: Any, elements: int) -> tuple[tuple[tuple[int, ...], ...], tuple
 
 
 def frames(data: Any) -> tuple[Frame, ...]:
-    """A call site: [[file, line, function], ...], innermost first."""
+    """Frames: [[file, line, function], ...], innermost first."""
     try:
         return tuple(Frame(str(file), int(line), str(function)) for file, line, function in data)
+    except SPOILED:
+        return ()
+
+
+def call_path(data: Any, line: Line) -> tuple[Frame, ...]:
+    """A call path: the numbers of the table's lines that hold its frames, innermost first."""
+    try:
+        return frames([line(number) for number in data])
     except SPOILED:
         return ()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
+from hangwatch.diagnosis import worth_confirming
 from hangwatch.records import Incident, Judgement, RankEvidence, Snapshot, Status
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.neighbours import Ruling
@@ -46,8 +47,16 @@ class Response:
             self._moved_at_opening = {each.pid: each.moved_at for each in standings}
             self.casebook.enrich(judgement, self._deepened(opened, snapshot, standings))
             self.on_hang(opened)
-        if judgement.status is Status.WAITING and any(rank.stalled for rank in snapshot.ranks):
-            self.casebook.say_once("waiting", f"hangwatch: waiting: {judgement.verdict.summary}")
+
+    def confirmed(self, snapshot: Snapshot, standings: Sequence[Standing]) -> Snapshot:
+        """The snapshot with native frames of ranks that may wait on their device, which Python frames do not show.
+
+        One rank of each stack is looked at, before the judgement: each costs half a second, and only jobs with work
+        outstanding on a device pay for it.
+        """
+        here = {each.rank for each in standings}
+        pids = [pid for rank, pid in worth_confirming(snapshot) if rank in here]
+        return self._natively(snapshot, here, pids[:MOST_NATIVE]) if pids else snapshot
 
     def adopt(self, ruling: Ruling, standings: Sequence[Standing]) -> None:
         """Take over what another node has judged."""
@@ -76,7 +85,11 @@ class Response:
         """The snapshot with native frames of those ranks that are here: on another node their pids mean others."""
         here = {each.rank for each in standings}
         own = tuple(rank for rank in snapshot.ranks if rank.rank in here)
-        found = self.deepen(replace(snapshot, ranks=own), _worth_native(opened, own))
+        return self._natively(snapshot, here, _worth_native(opened, own))
+
+    def _natively(self, snapshot: Snapshot, here: Container[int | None], pids: Sequence[int]) -> Snapshot:
+        own = tuple(rank for rank in snapshot.ranks if rank.rank in here)
+        found = self.deepen(replace(snapshot, ranks=own), pids)
         others = (rank for rank in snapshot.ranks if rank.rank not in here)
         return replace(found, ranks=tuple(sorted((*found.ranks, *others), key=lambda rank: rank.rank)))
 

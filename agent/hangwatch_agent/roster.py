@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hangwatch.records import Collective, Phase, Progress, Reading
-from hangwatch_agent import rundir
-from hangwatch_agent.board import BoardError, read_board
+from hangwatch_agent import local, rundir
+from hangwatch_agent.board import BoardError
+from hangwatch_agent.boardfile import start_ticks
+from hangwatch_agent.capture import procfs
 
+FINAL_S = 3.0  # a board is read for so long after its rank has gone
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 Mark = tuple[Progress, Phase, tuple[object, ...]]
-one_reader = threading.Lock()  # the watchdog's beat goes on reading boards while a capture reads them
 
 
 @dataclass(frozen=True)
 class Standing:
     """One rank: its newest reading, when it last moved, and what the system says of its process.
 
-    `state` is the letter of /proc/PID/stat, or "X" where the process is gone or the pid belongs to another one by now.
+    `state` is the letter of /proc/PID/stat, "X" where the process is gone or the pid belongs to another one by now, or
+    "?" where it cannot be seen from here: it may live.
     """
 
     path: Path
@@ -28,6 +30,7 @@ class Standing:
     moved_at: float
     state: str
     since: float  # when `state` was first seen
+    held_patience_s: float | None = None  # patience where a look has shown a fact that holds it as long as it stands
 
     @property
     def rank(self) -> int | None:
@@ -36,6 +39,16 @@ class Standing:
     @property
     def pid(self) -> int:
         return self.reading.identity.pid
+
+    @property
+    def ticks(self) -> int:
+        """The start of the process in clock ticks since boot: pids are used again."""
+        return start_ticks(self.path)
+
+    @property
+    def visible(self) -> bool:
+        """Whether the process can be seen from here, or could while it lived."""
+        return self.state != "?"
 
     @property
     def alive(self) -> bool:
@@ -55,24 +68,29 @@ class Roster:
         self.folder = folder
         self.broken: dict[Path, str] = {}
         self._standings: dict[Path, Standing] = {}
+        self._final: set[Path] = set()
         self._state_of = state_of or process_state
 
     def update(self, now: float) -> tuple[Standing, ...]:
         """Read every board and return the standings of the newest generation, by rank."""
         # Those known stay readable where they were deleted under our feet: the reader keeps the file open.
-        for path in {*rundir.boards(self.folder), *self._standings}:
-            self._read(path, now)
-        for path, standing in self._standings.items():
-            self._standings[path] = self._refreshed(standing, now)
+        for path in {*rundir.boards(self.folder), *self._standings} - self._final:
+            state = self._read(path, now)
+            if path in self._standings:
+                self._standings[path] = standing = self._refreshed(self._standings[path], state, now)
+                if standing.state == "X" and now - standing.since > FINAL_S:
+                    self._final.add(path)  # nobody writes it any more
+                    local.forget(path)
         return newest(self._standings.values())
 
-    def _read(self, path: Path, now: float) -> None:
+    def _read(self, path: Path, now: float) -> str:
+        """Take in what a board says. Returns the state of a process that its pid does not tell of, else ""."""
         try:
-            with one_reader:
-                reading = read_board(path)
+            found = local.read(path)
         except (BoardError, OSError) as error:
             self.broken[path] = str(error)
-            return
+            return ""
+        reading = found.reading
         self.broken.pop(path, None)
         known = self._standings.get(path)
         if known is None:
@@ -82,9 +100,10 @@ class Roster:
             moved = mark(known.reading) != mark(reading)
             moved_at = min(now, max(known.moved_at, reading.progress.at, reading.phase_at)) if moved else known.moved_at
             self._standings[path] = replace(known, reading=reading, moved_at=moved_at)
+        return found.state
 
-    def _refreshed(self, standing: Standing, now: float) -> Standing:
-        state = self._state_of(standing.pid, start_ticks(standing.path))
+    def _refreshed(self, standing: Standing, state: str, now: float) -> Standing:
+        state = state or self._state_of(standing.pid, standing.ticks)
         return standing if state == standing.state else replace(standing, state=state, since=now)
 
 
@@ -129,15 +148,9 @@ def process_state(pid: int, start_ticks: int) -> str:
     compared: a clock that is set anew must not make living ranks look dead.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        stat = procfs.parse_stat(procfs.read_text(procfs.PROC / str(pid) / "stat"))
     except (FileNotFoundError, ProcessLookupError):
         return "X"
-    except OSError:
+    except (OSError, ValueError, IndexError):
         return "?"
-    return "X" if start_ticks and int(fields[19]) != start_ticks else fields[0]
-
-
-def start_ticks(board: Path) -> int:
-    """The start of a board's rank in clock ticks since boot: the last part of its file name."""
-    ticks = board.stem.rpartition("-")[2]
-    return int(ticks) if ticks.isdigit() else 0
+    return "X" if start_ticks and stat.ticks != start_ticks else stat.state

@@ -1,7 +1,8 @@
 """Where the boards of a job lie: a folder that is private to the user, one below it for every job of this machine.
 
 `/dev/shm` where it can be had, for a board there is never written to a disk; the temporary folder else. A folder that
-belongs to somebody else, or that others may write to, is refused: who can write there could feed us false boards.
+belongs to another user, or that others may read or write, is refused: they could read what the ranks say, or feed us
+false boards. It is not closed to them either, for it may be theirs to use.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hangwatch.settings import Settings
@@ -21,6 +22,7 @@ from hangwatch_agent.jobname import job_identity
 BOARD_GLOB = "rank-*.board"
 WATCHDOG_PID = "watchdog.pid"
 WATCHDOG_LOCK = "watchdog.lock"
+WATCHDOG_DISMISSED = "watchdog.dismissed"  # it was told to end, and is not to be started again
 
 
 class RunDirError(OSError):
@@ -38,13 +40,19 @@ def roots(settings: Settings) -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / name
 
 
-def make(settings: Settings, job: str) -> Path:
-    """The folder of job `job`, made if need be. Raises RunDirError where none can be had."""
-    failures = []
+def make(settings: Settings, job: str, say: Callable[[str], object] = lambda line: None) -> Path:
+    """The folder of job `job`, made if need be. Raises RunDirError where none can be had.
+
+    `say` is told where the boards lie if not in the best place.
+    """
+    failures: list[str] = []
     for root in roots(settings):
         try:
             private(root)
-            return private(root / re.sub(r"[^A-Za-z0-9._-]+", "_", job)[:100])
+            folder = private(root / re.sub(r"[^A-Za-z0-9._-]+", "_", job)[:100])
+            if failures:
+                say(f"hangwatch: the boards are kept in {root} ({'; '.join(failures)})")
+            return folder
         except OSError as error:
             failures.append(f"{root}: {error.strerror or error}")
     raise RunDirError(
@@ -79,21 +87,31 @@ def private(folder: Path) -> Path:
     if found.st_uid != os.getuid():
         raise PermissionError(13, "belongs to another user", str(folder))
     if found.st_mode & 0o077:
-        folder.chmod(0o700)
+        mode = f"mode {stat.S_IMODE(found.st_mode):o}"
+        raise PermissionError(13, f"others may read or write it ({mode}); make it yours alone: chmod 700", str(folder))
     return folder
 
 
+def twin(folder: Path) -> Path:
+    """Where the boards of a job lie that have no room in its `folder`."""
+    return Path(tempfile.gettempdir()) / f"hangwatch-{os.getuid()}" / folder.name
+
+
 def boards(folder: Path) -> list[Path]:
-    """The boards that lie in `folder` now; none if it has been deleted."""
-    try:
-        return sorted(folder.glob(BOARD_GLOB))
-    except OSError:
-        return []
+    """The boards of the job of `folder` that are there now; none if it has been deleted."""
+    found = []
+    for place in (folder, twin(folder)):
+        try:
+            found += sorted(place.glob(BOARD_GLOB))
+        except OSError:
+            continue
+    return list(dict.fromkeys(found))
 
 
 def remove(folder: Path) -> None:
     """Delete a job's folder, and the user's root if that was the last job in it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.parent.name == f"hangwatch-{os.getuid()}":
-        with contextlib.suppress(OSError):  # another job lives there
-            folder.parent.rmdir()
+    for place in (folder, twin(folder)):
+        shutil.rmtree(place, ignore_errors=True)
+        if place.parent.name == f"hangwatch-{os.getuid()}":
+            with contextlib.suppress(OSError):  # another job lives there
+                place.parent.rmdir()

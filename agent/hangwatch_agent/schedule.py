@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hangwatch.records import Launched, Phase
 from hangwatch.settings import Settings
-from hangwatch_agent.patience import patience
+from hangwatch_agent.patience import patience_with
 from hangwatch_agent.roster import Standing
 
 QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
@@ -94,7 +94,7 @@ def _lingering(
     found = [
         Reason("lingering", (each.pid, each.reading.phase), urgent=True)
         for each in living
-        if each.reading.phase in LEAVING and now - each.reading.phase_at > settings.linger_after
+        if each.visible and each.reading.phase in LEAVING and now - each.reading.phase_at > settings.linger_after
     ]
     if standings and not living and now - max(each.since for each in standings) > settings.linger_after:
         found.append(Reason("lingering", ("without ranks",), urgent=True))
@@ -135,7 +135,7 @@ def _still(living: Sequence[Standing], now: float, settings: Settings, growth: f
     last = max(each.moved_at for each in working)
     if now - last >= QUICK and all(each.blocked or each.reading.phase in LEAVING for each in working):
         found.append(Reason("deadlock", (last,), urgent=True))
-    impatient = [each for each in working if now - each.moved_at > patience(each.reading, settings, growth)]
+    impatient = [each for each in working if now - each.moved_at > patience_with(each, settings, growth)]
     if impatient:
         found.append(Reason("patience", tuple((each.pid, each.moved_at) for each in impatient), urgent=True))
     waiting = [each for each in working if each.blocked and now - each.moved_at > slow_after(each)]

@@ -73,7 +73,9 @@ class Steps:
 
     def take_back(self, count: int) -> None:
         """Steps from `count` on were none: the loader that they came from turned out not to be the training's."""
-        self.count = self._board.words[b.W_STEPS_WRITTEN] = count
+        words = self._board.words
+        words[b.W_TAKEN_BACK] += 1
+        self.count = words[b.W_STEPS_WRITTEN] = count
         self.began_at = 0
 
     def offer(self, source: int, now: int) -> None:
@@ -95,11 +97,11 @@ class Steps:
         """The rank is in this phase from now on."""
         words = self._board.words
         words[b.W_PHASE] = phase
-        words[b.W_PHASE_AT] = now or time.time_ns()
+        words[b.W_PHASE_AT] = now or time.monotonic_ns()
 
     def tick(self) -> None:
         """The user says that a step of a loop of their own is made."""
-        now = time.time_ns()
+        now = time.monotonic_ns()
         words = self._board.words
         words[b.W_TICKS] += 1
         self.offer(BY_TICK, now)

@@ -19,14 +19,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from hangwatch.errors import HangwatchError
 from hangwatch.settings import Settings
-from hangwatch_agent import assemble, rundir
+from hangwatch_agent import rundir
+from hangwatch_agent.capture.procfs import stat_of
 from hangwatch_agent.jobname import RUN
-from hangwatch_agent.roster import process_state
-from hangwatch_agent.watchdog import Watchdog
 
+if TYPE_CHECKING:
+    from hangwatch_agent.watchdog import Watchdog
+
+T = TypeVar("T")
 PR_SET_CHILD_SUBREAPER = 36
 SI_KERNEL = 128  # a signal from the terminal, which the child has had too
 PASSED_ON = (
@@ -40,7 +44,8 @@ PASSED_ON = (
 )
 ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 BOOTSTRAP = Path(__file__).parent / "bootstrap"  # its sitecustomize arms the probe
-ABORTED = 75  # the exit code after --on-hang abort
+ABORTED = 75  # EX_TEMPFAIL of sysexits.h: the exit code after --on-hang abort
+SLACK_S = 5.0  # beyond its grace, for an abort to come to its end
 
 
 class Child:
@@ -69,7 +74,9 @@ class Child:
         `dismissed` is called when somebody asks the command to end.
         """
         over = threading.Event()
-        threading.Thread(target=self._orphans.run, args=(over,), name="hangwatch-orphans", daemon=True).start()
+        orphans = threading.Thread(target=self._orphans.run, args=(over,), name="hangwatch-orphans", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no thread can be started: orphans stay zombies until we end
+            orphans.start()
         # Without a timeout: Python's sigtimedwait reports a signal that nobody sent when we are stopped past its end.
         while self.process.poll() is None:
             received = signal.sigwaitinfo(self._signals)
@@ -122,8 +129,13 @@ def zombie_children() -> list[int]:
     found = []
     for children in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            found += [int(pid) for pid in children.read_text().split() if process_state(int(pid), 0) == "Z"]
+            found += [int(pid) for pid in children.read_text().split() if _is_zombie(int(pid))]
     return found
+
+
+def _is_zombie(pid: int) -> bool:
+    stat = stat_of(pid)
+    return stat is not None and stat.state == "Z"
 
 
 def supervise(command: Sequence[str], settings: Settings) -> int:
@@ -132,17 +144,24 @@ def supervise(command: Sequence[str], settings: Settings) -> int:
     Raises HangwatchError where the command cannot be started.
     """
     try:
-        folder = rundir.make(settings, f"{RUN}{os.getpid()}-{secrets.token_hex(4)}")
+        folder = rundir.make(settings, f"{RUN}{os.getpid()}-{secrets.token_hex(4)}", say=_say)
     except rundir.RunDirError as error:
-        sys.stderr.write(f"hangwatch: not watching: {error}\n")  # the training is worth more than our watch over it
+        _say(f"hangwatch: not watching: {error}")  # the training is worth more than our watch over it
         return end_like(Child(command, os.environ).wait())
     try:
         child = Child(command, child_environment(settings, folder))
-        watchdog = assemble.watchdog(folder, settings, assemble.job_of_command(command, settings), root=child.pid)
-        code = watch(child, watchdog)
+        code, aborted = watch(child, lambda: _watchdog(command, settings, folder, child.pid))
     finally:
         rundir.remove(folder)
-    return ABORTED if watchdog.aborted and code != 0 else end_like(code)
+    return ABORTED if aborted else end_like(code)
+
+
+def _watchdog(command: Sequence[str], settings: Settings, folder: Path, root: int) -> Watchdog:
+    from hangwatch_agent import assemble, sweep  # here, where a broken installation costs the watch and not the job
+
+    with contextlib.suppress(OSError):
+        sweep.own(folder)
+    return assemble.watchdog(folder, settings, assemble.job_of_command(command, settings), root=root)
 
 
 def child_environment(settings: Settings, folder: Path) -> dict[str, str]:
@@ -158,20 +177,59 @@ def child_environment(settings: Settings, folder: Path) -> dict[str, str]:
     }
 
 
-def watch(child: Child, watchdog: Watchdog) -> int:
-    """Watch `child` until it ends. Returns its exit code, negative for a signal.
+def watch(child: Child, build: Callable[[], Watchdog]) -> tuple[int, bool]:
+    """Watch `child` until it ends. Returns its exit code, negative for a signal, and whether we ended the job.
 
-    The watchdog runs in a thread, so that the end of the job is never delayed by a look that is under way.
+    The watchdog runs in a thread, so that the end of the job is never delayed by a look that is under way. Whatever
+    fails in it or while it is built, the command is waited for.
     """
-    thread = threading.Thread(target=watchdog.run, name="hangwatch-watchdog", daemon=True)
+    watchdog = _guarded(build)
+    thread = _guarded(lambda: _started(watchdog)) if watchdog is not None else None
+    if watchdog is None or thread is None:
+        return child.wait(), False
+    code = child.wait(lambda: _guarded(watchdog.dismiss))
+    return code, bool(_guarded(lambda: _close(watchdog, thread, code)))
+
+
+def _started(watchdog: Watchdog) -> threading.Thread:
+    """The thread of the watchdog. First it sweeps what killed runs have left, for nobody else does."""
+    from hangwatch_agent.sweep import sweep
+
+    def run() -> None:
+        with contextlib.suppress(OSError):
+            sweep(watchdog.settings)
+        watchdog.run()
+
+    thread = threading.Thread(target=lambda: _guarded(run), name="hangwatch-watchdog", daemon=True)
     thread.start()
-    code = child.wait(watchdog.dismiss)
+    return thread
+
+
+def _close(watchdog: Watchdog, thread: threading.Thread, code: int) -> bool:
+    """The command has ended: let an abort come to its end, and judge a job that came down. Whether it was aborted."""
+    watchdog.finish_abort(SLACK_S)
     watchdog.halt()
     thread.join(timeout=1.0)
-    closing = threading.Thread(target=watchdog.close, args=(code,), name="hangwatch-close", daemon=True)
+    closing = threading.Thread(target=lambda: _guarded(lambda: watchdog.close(code)), daemon=True)
     closing.start()
     closing.join(timeout=5.0 if code else 1.0)
-    return code
+    return watchdog.was_aborted(code)
+
+
+def _guarded(act: Callable[[], T]) -> T | None:
+    """A fault of our own costs the watch, and never the job: it is said, and the command goes on."""
+    try:
+        return act()
+    except Exception as error:
+        kind = type(error).__name__
+        _say(f"hangwatch: not watching any more: {kind}: {error}; the command goes on. Please report it.")
+        return None
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def end_like(code: int) -> int:

@@ -37,6 +37,10 @@ class Ticker:
         self._estimates = False
         self._thread: threading.Thread | None = None
 
+    def look_too(self, look: Callable[[], None]) -> None:
+        """Do one thing more at each tick, under the same guard."""
+        self._looks = (*self._looks, look)
+
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="hangwatch-ticker", daemon=True)
         self._thread.start()
@@ -55,7 +59,7 @@ class Ticker:
 
     def tick(self) -> None:
         """Once: the time, what the looks see, the groups' heads, and an answer if one was asked for."""
-        self._context.board.words[b.W_TICKER_AT] = time.time_ns()
+        self._context.board.words[b.W_TICKER_AT] = time.monotonic_ns()
         for body in (*self._looks, self._context.steps.publish, self._heads, self._answer):
             try:
                 body()
@@ -116,7 +120,7 @@ class Ticker:
             done += max(words[at + b.G_COMPLETED], 0)
         if calls > words[b.W_CALLS] or done > words[b.W_COMPLETED]:
             words[b.W_CALLS], words[b.W_COMPLETED] = max(calls, words[b.W_CALLS]), max(done, words[b.W_COMPLETED])
-            words[b.W_MOVED_AT] = time.time_ns()
+            words[b.W_MOVED_AT] = time.monotonic_ns()
 
     def _recording(self) -> Recorder:
         if self._recorder is None:

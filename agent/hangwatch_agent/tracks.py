@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from hangwatch.records import Phase, PhaseSpan, Reading
 from hangwatch_agent.roster import Standing
@@ -15,10 +16,10 @@ MOST = 180  # spans of a rank: about 8 kB in a report
 
 
 class Tracks:
-    """Remembers the phases of every process of the standings, by pid; those that are no longer among them go."""
+    """Remembers the phases of every process of the standings, by board; those that are no longer among them go."""
 
     def __init__(self) -> None:
-        self._tracks: dict[int, deque[PhaseSpan]] = {}
+        self._tracks: dict[Path, deque[PhaseSpan]] = {}
         self._looked_at = float("-inf")
 
     def note(self, standings: Sequence[Standing], now: float) -> None:
@@ -28,12 +29,12 @@ class Tracks:
         self._looked_at = now
         known, self._tracks = self._tracks, {}
         for each in standings:
-            track = self._tracks[each.pid] = known.get(each.pid) or deque(maxlen=MOST)
+            track = self._tracks[each.path] = known.get(each.path) or deque(maxlen=MOST)
             _add(track, each.reading, now)
 
-    def of(self, pid: int | None) -> tuple[PhaseSpan, ...]:
-        """The spans of a process, oldest first; none for one that is not known."""
-        return tuple(self._tracks.get(pid, ())) if pid is not None else ()
+    def of(self, board: Path) -> tuple[PhaseSpan, ...]:
+        """The spans of the process with this board, oldest first; none for one that is not known."""
+        return tuple(self._tracks.get(board, ()))
 
 
 def _add(track: deque[PhaseSpan], reading: Reading, now: float) -> None:

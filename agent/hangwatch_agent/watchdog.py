@@ -7,7 +7,6 @@ threads of its own but the one that waits for deaths; whoever runs it decides wh
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from hangwatch.records import (
     CaptureNote,
     Divergence,
     HealthWarning,
+    Incident,
     Job,
     Judgement,
     Launched,
@@ -29,17 +29,21 @@ from hangwatch.records import (
     StepName,
 )
 from hangwatch.settings import Settings
+from hangwatch_agent import steady
 from hangwatch_agent.capture.procfs import Table
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.consultation import Consultation, Here
 from hangwatch_agent.conversation import Conversation
 from hangwatch_agent.deaths import DeathWatch
+from hangwatch_agent.ending import Ending
+from hangwatch_agent.first_words import FirstWords
 from hangwatch_agent.launches import Launches
-from hangwatch_agent.patience import patience
+from hangwatch_agent.patience import Holds, patience
 from hangwatch_agent.response import Response
 from hangwatch_agent.roster import Roster, Standing
 from hangwatch_agent.schedule import Reason, Schedule, reasons
 from hangwatch_agent.tracks import Tracks
+from hangwatch_agent.unwatched import sentence, unwatched
 
 SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
 
@@ -53,7 +57,8 @@ class Watchdog:
     """One node's watch over one job.
 
     `look()` is one round; `run()` repeats it every `settings.poll` seconds until `stop` is set or nobody is left to
-    watch; `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970. `root` is the
+    watch; `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970 and is
+    never set (see `steady`). `root` is the
     process that `hangwatch run` started, if it did.
     """
 
@@ -65,24 +70,28 @@ class Watchdog:
     conversation: Conversation | None = None
     consultation: Consultation | None = None  # where there is no dashboard
     root: int | None = None
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = steady.time
     stop: threading.Event = field(default_factory=threading.Event)
     judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
+    remember: Callable[[Sequence[Standing]], None] = lambda standings: None  # what can be known of the living only
 
     def __post_init__(self) -> None:
         self.roster = Roster(self.folder)
         self.standings: tuple[Standing, ...] = ()
-        self.aborted = False
         self.dismissed = False
         self._wake = threading.Event()
+        self.ending = Ending(self.settings, self.root, self.casebook.say, self.clock)
         self.deaths = DeathWatch(self._wake.set, self.clock)
         self.launches = Launches(self.root, self.deaths) if self.root is not None else None
         self.launched: tuple[Launched, ...] = ()
         self._polls = 0
+        self._peopled_at = 0.0  # when a rank last lived
         self._looking = threading.Lock()
         self._schedule = Schedule()
         self._tracks = Tracks()
+        self._holds = Holds(self.settings)
+        self._first_words = FirstWords(self.response.casebook.say, lambda snapshot: self.judge(snapshot))
         self._divergence = DivergenceWatch()
         self.divergences: tuple[Divergence, ...] = ()
         self.warnings: dict[tuple[str, tuple[int, ...]], HealthWarning] = {}
@@ -100,13 +109,17 @@ class Watchdog:
     def look(self) -> None:
         """One round: boards, warnings, and a closer look where one is due."""
         now = self.clock()
-        self.standings = self.roster.update(now)
+        self.standings = self.ending.remaining(self._read(now))
+        if any(each.alive for each in self.standings):
+            self._peopled_at = now
         self._tracks.note(self.standings, now)
         for each in self.standings:
-            self.deaths.watch(each.pid)
+            if each.visible:
+                self.deaths.watch(each.pid, each.ticks)
+        self.remember(self.standings)
         self._count_launches(now)
         self._guarded("the comparison of steps", lambda: self._compare(now))
-        self.response.close_if_moving(self.standings)
+        self._note_progress()
         if self.conversation is not None:
             talk = self.conversation
             self._guarded("the exchange with the dashboard", lambda: self._exchange(talk, now))
@@ -120,12 +133,27 @@ class Watchdog:
             world_size=self.world_size,
             growth=self.response.growth,
             launched=self.launched,
-            nobody_since=self.job.started_at if self.launches is not None and self.launches.elastic else None,
+            nobody_since=self._nobody_since,
         )
+        if self.ending.is_over:
+            return  # what we have ended is not judged again, and a later attempt has not begun
         if self.dismissed:
             found = [reason for reason in found if reason.kind == "lingering"]
+        words_due = None if self.dismissed or self.casebook.open else self._first_words.due(self.standings, now)
+        if words_due is not None and not self._first_words.has_evidence(now):
+            found.append(words_due)
         if self._schedule.due(found, now) is not None:
             self.look_closely(found)
+        if words_due is not None and self.casebook.open is None:
+            self._guarded("what is said of a standstill", self._say_first_words)
+
+    def _note_progress(self) -> None:
+        told = self.casebook.open is not None
+        self.response.close_if_moving(self.standings)
+        self._first_words.note(self.standings, self._nobody_since, told=told)
+
+    def _say_first_words(self) -> None:
+        self._first_words.tell(self.clock(), elsewhere=self._here.is_part)
 
     def _guarded(self, part: str, act: Callable[[], object]) -> None:
         """A fault of our own costs one part of one look, and neither the watch nor the job."""
@@ -146,7 +174,8 @@ class Watchdog:
     def _look_closely(self, found: Sequence[Reason]) -> Judgement:
         started = self.clock()
         with self._still_heard():
-            snapshot = self.snapshot()
+            snapshot = self.response.confirmed(self.snapshot(), self.standings)
+            self._first_words.saw(snapshot, self.clock())
             judgement = self._act(self.judge(snapshot), snapshot, started)
         if self.conversation is not None:
             self.conversation.link.capture(snapshot)
@@ -166,7 +195,7 @@ class Watchdog:
         broken = dict(self.roster.broken)
         by_pid = {each.pid: each for each in self.standings}
         ranks = tuple(self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
-        return replace(
+        found = replace(
             taken,
             job=replace(self.job, world_size=self.world_size, launcher=self.job.launcher or _launcher(self.standings)),
             ranks=ranks,
@@ -177,6 +206,11 @@ class Watchdog:
             launched=self.launched,
             start_patience_s=self.settings.start_after,
         )
+        return self._holds.noted(found, self.standings, self.response.growth)
+
+    def _read(self, now: float) -> tuple[Standing, ...]:
+        """The boards as they are now, with what the looks have shown of their ranks."""
+        return self._holds.applied(self.roster.update(now))
 
     def _count_launches(self, now: float) -> None:
         """Who was started as a rank: at every poll until all have come, then now and then."""
@@ -186,11 +220,23 @@ class Watchdog:
         self._polls += 1
         if came < (self.world_size or 1) or self._polls % SETTLED_POLLS == 0:
             self.launches.update(Table.read(), now)
-            self.launched = self.launches.known({each.pid for each in self.standings})
+            self.launched = self.ending.remaining_launched(self.launches.known({each.pid for each in self.standings}))
+            self._guarded("the search for ranks that are not watched", lambda: self._tell_unwatched(now))
+
+    def _tell_unwatched(self, now: float) -> None:
+        if found := unwatched(self.launched, now, self.settings.start_after):
+            self.casebook.say_once("unwatched", sentence(found))
 
     @property
     def casebook(self) -> Casebook:
         return self.response.casebook
+
+    @property
+    def _nobody_since(self) -> float | None:
+        """Since when a launcher such as torchrun has been there without ranks, as far as we know."""
+        if self.launches is None or not self.launches.elastic:
+            return None
+        return max(self.job.started_at, self.ending.at, self._peopled_at)
 
     @property
     def world_size(self) -> int | None:
@@ -203,16 +249,31 @@ class Watchdog:
         self.stop.set()
         self._wake.set()
 
+    def end(self, incident: Incident) -> None:
+        """Do what --on-hang asks for."""
+        if self.ending.begin(incident, self.standings, self.launched):
+            self.casebook.settle()
+
+    def finish_abort(self, slack_s: float) -> None:
+        """Wait until an abort that has begun has come to its end, at most `slack_s` longer than its grace."""
+        self.ending.finish(slack_s)
+
+    def was_aborted(self, exit_code: int) -> bool:
+        """Whether the job came to nothing because we ended it (see `Ending`)."""
+        self.ending.remaining(self.roster.update(self.clock()))
+        return self.ending.was_aborted(exit_code)
+
     def dismiss(self) -> None:
         """Somebody has asked the job to end: that its ranks die now is no failure."""
         self.dismissed = True
 
     def close(self, exit_code: int | None = None) -> None:
         """The job is over: judge one last time if it came down and nothing has been said of it yet."""
-        self.standings = self.roster.update(self.clock())
+        self.standings = self.ending.remaining(self.roster.update(self.clock()))
         self.halt()
         with self._looking:
-            if self.casebook.open is None and not self.dismissed and self._came_down(exit_code):
+            ended = self.dismissed or self.ending.is_over
+            if self.casebook.open is None and not ended and self._came_down(exit_code):
                 self._look_closely(())
         if self.conversation is not None:
             self.conversation.link.close(exit_code)
@@ -226,7 +287,7 @@ class Watchdog:
     def _completed(self, rank: RankEvidence, standing: Standing | None, taken_at: float) -> RankEvidence:
         if standing is None:
             return rank
-        process, code = rank.process, self.deaths.codes.get(standing.pid)
+        process, code = rank.process, self.deaths.codes.get((standing.pid, standing.ticks))
         if process is not None and process.exit_code is None and process.state in ("X", "Z"):
             process = replace(process, exit_code=code)
         return replace(
@@ -234,8 +295,8 @@ class Watchdog:
             process=process,
             still_s=max(0.0, taken_at - standing.moved_at),
             patience_s=patience(standing.reading, self.settings, self.response.growth),
-            ended_at=self.deaths.ended.get(standing.pid),
-            phases=self._tracks.of(standing.pid),
+            ended_at=self.deaths.ended.get((standing.pid, standing.ticks)),
+            phases=self._tracks.of(standing.path),
         )
 
     @property
@@ -271,7 +332,7 @@ class Watchdog:
 
     def _still_heard(self) -> AbstractContextManager[None]:
         """The roster reads anew meanwhile; `standings` stay as they are."""
-        return self.conversation.still_heard(self.roster.update) if self.conversation is not None else nullcontext()
+        return self.conversation.still_heard(self._read) if self.conversation is not None else nullcontext()
 
     def _tell_news(self, snapshot: Snapshot | None = None) -> None:
         if self.conversation is not None:

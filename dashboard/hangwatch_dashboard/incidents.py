@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from hangwatch import stack_tree, wire
-from hangwatch.records import Certainty, Incident, Judgement, Progress, Status
+from hangwatch import certainty, stack_tree, wire
+from hangwatch.records import Incident, Judgement, Progress, Status, Verdict
 from hangwatch.report.incident import recovered
-from hangwatch_dashboard import judge
+from hangwatch_dashboard import documents, judge
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveJob
@@ -25,7 +23,7 @@ from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.views import incident_summary
 
 WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
-SURENESS = (Certainty.UNDETERMINED, Certainty.LIKELY, Certainty.PROVEN)
+CLEARED_BY_AN_END = (Status.HUNG, Status.LINGERING, Status.WAITING)
 MERGE_S = 10.0  # people are told of one node's verdict only when the other nodes have had time to add theirs
 SAME_S = 120.0  # two incidents of one job that opened so near are one
 
@@ -51,36 +49,41 @@ class Incidents:
             self._believe(job, judgement)
             await self.keep(job, judged.head, judged.document, change="opened")
         elif surer(judgement, known) or (by_node and not surer(known, judgement)):
-            self._believe(job, judgement)
-            await self._sharpen(job, known, judged)
+            verdict = certainty.sharpened(known.verdict, judgement.verdict)
+            self._believe(job, replace(judgement, verdict=verdict))
+            await self._sharpen(job, known, judged, verdict)
 
-    async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged) -> None:
+    async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged, verdict: Verdict) -> None:
         changes: dict[str, Any] = {
             "id": known.id,
             "opened_at": known.opened_at,
             "detected_after_s": known.detected_after_s,
             "updated_at": self._clock(),
         }
-        document = json.loads(zlib.decompress(judged.document)) | changes
-        packed = await run_in_threadpool(pack, document)
-        await self.keep(job, replace(judged.head, **changes), packed, change="updated")
+        packed = await run_in_threadpool(_changed, judged.document, changes | {"verdict": wire.encode(verdict)})
+        await self.keep(job, replace(judged.head, **changes, verdict=verdict), packed, change="updated")
 
     async def from_node(self, job: LiveJob, found: Incident, node: str) -> str:
         """Takes an incident that a node has judged by itself. Returns the id under which it is kept, or ""."""
         await self._check_owner(job, found.id, node)
+        found = documents.of_node(found)
+        if found.status in CLEARED_BY_AN_END and job.ended_well:
+            found = recovered(found, self._clock())  # it comes late, out of a spool
         known, by_node = await self._open(job)
         alone = job.on_one_node
         if not alone and known is not None and (known.id != found.id or by_node != node):
             return known.id  # the job's incident is there, or is of all nodes together by now
         if not alone and known is None and await self._told_before(job, found):
             return ""
-        self._believe(job, Judgement(found.status, found.stage, found.verdict))
         found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
         document = await run_in_threadpool(judge.packed, found)
         new = known is None and await self._store.ask(self._store.incident, found.id) is None
         ended = found.status is Status.RECOVERED
         change = "recovered" if ended else "opened" if new else "updated"
         wait_s = 0.0 if alone else MERGE_S
+        over = found.closed_at is not None
+        # Only now, when `keep` opens the incident before it waits: a judgement without one would be cleared.
+        self._believe(job, None if over else Judgement(found.status, found.stage, found.verdict))
         await self.keep(job, judge.head_of(found), document, change=change, by_node=node, wait_s=wait_s)
         return found.id
 
@@ -126,24 +129,43 @@ class Incidents:
         job.last_incident = summary
         job.facts_revision += 1
         if change == "opened":
-            self._still[job.key] = {
-                beat.rank: beat.progress for _, beat in job.ranked() if beat.still_s >= QUICK_S or beat.blocked
-            }
+            self._still[job.key] = _still(job)
         self._hub.publish("incident", {"change": change, "incident": summary})
 
     async def close_if_moving(self, job: LiveJob, now: float) -> None:
-        """Closes a hang as recovered when somebody who stood still then has moved since, and nobody has gone."""
-        if not job.incident or job.judgement is None or job.judgement.status not in (Status.HUNG, Status.LINGERING):
+        """A judgement is of a moment. A rank that stood still then, and has moved since, clears it.
+
+        A hang is closed as recovered, unless a rank has gone. Of a job on one node, what its watchdog has judged by
+        itself is the watchdog's to close.
+        """
+        if job.judgement is None or job.judgement.status not in CLEARED_BY_AN_END:
             return
-        then = self._still.setdefault(job.key, {beat.rank: beat.progress for _, beat in job.ranked()})
-        pairs = job.ranked()
-        moved = any(_moved(then[beat.rank], beat.progress) for _, beat in pairs if beat.rank in then)
-        sound = all(
-            beat.process_state not in ("X", "Z", "T", "t") and not beat.exception and not node.is_silent(now)
-            for node, beat in pairs
-        )
-        if moved and sound:
+        if not self._has_moved(job):
+            return
+        if not job.incident:
+            await self.note(job, None)
+        elif _is_sound(job, now) and not (job.on_one_node and (job.last_incident or {}).get("judged_by")):
             await self.close(job, now)
+
+    def _has_moved(self, job: LiveJob) -> bool:
+        pairs = job.ranked()
+        then = self._still.setdefault(job.key, {beat.rank: beat.progress for _, beat in pairs})
+        return any(_moved(then[beat.rank], beat.progress) for _, beat in pairs if beat.rank in then)
+
+    async def end(self, job: LiveJob, now: float) -> None:
+        """Clears what was judged of a job that is over: no rank waits any more, and a clean end was no hang.
+
+        That a rank failed stays said, unless every rank has left as ranks should since.
+        """
+        if job.judgement is None:
+            return
+        status = job.judgement.status
+        if status is Status.WAITING and not job.incident:
+            await self.note(job, None)
+        elif job.ended_well and (status is not Status.FAILED or job.ended):
+            await self.close(job, now)
+            if job.judgement is not None:
+                await self.note(job, None)  # there was no incident
 
     async def close(self, job: LiveJob, now: float) -> None:
         """Closes the open incident as recovered."""
@@ -164,7 +186,7 @@ class Incidents:
         if row is None:  # deleted meanwhile
             job.incident = ""
             return None, ""
-        return await run_in_threadpool(_read, row.document), unpack(row.summary).get("judged_by", "")
+        return await run_in_threadpool(documents.incident, row.document), unpack(row.summary).get("judged_by", "")
 
     def _believe(self, job: LiveJob, judgement: Judgement | None) -> None:
         job.judgement, job.judged_at = judgement, self._clock()
@@ -173,6 +195,10 @@ class Incidents:
     async def note(self, job: LiveJob, judgement: Judgement | None) -> None:
         """Takes a judgement that is worth no incident; None when all is well again."""
         self._believe(job, judgement)
+        if judgement is None:
+            self._still.pop(job.key, None)
+        else:
+            self._still[job.key] = _still(job) or {beat.rank: beat.progress for _, beat in job.ranked()}
         values = self._run_values(job)
         del values["open_incident"]  # another process may have opened one this moment
         await asyncio.wrap_future(self._store.put_run(job.key, **values))
@@ -189,11 +215,24 @@ class Incidents:
 
 def surer(new: Judgement | Incident, known: Judgement | Incident) -> bool:
     """Whether a judgement may replace another: only a surer one, because the first look had more of the job alive."""
-    return SURENESS.index(new.verdict.certainty) > SURENESS.index(known.verdict.certainty)
+    return certainty.surer(new.verdict, known.verdict)
 
 
-def _read(document: bytes) -> Incident:
-    return wire.decode(Incident, json.loads(zlib.decompress(document)), lenient=True)
+def _changed(document: bytes, changes: dict[str, Any]) -> bytes:
+    return pack(unpack(document) | changes)
+
+
+def _still(job: LiveJob) -> dict[int, Progress]:
+    """Where the ranks are that do not move."""
+    return {beat.rank: beat.progress for _, beat in job.ranked() if beat.still_s >= QUICK_S or beat.blocked}
+
+
+def _is_sound(job: LiveJob, now: float) -> bool:
+    """Whether every rank lives, and is heard of."""
+    return all(
+        beat.process_state not in ("X", "Z", "T", "t") and not beat.exception and not node.is_silent(now)
+        for node, beat in job.ranked()
+    )
 
 
 def _moved(before: Progress, after: Progress) -> bool:

@@ -200,6 +200,13 @@ class LiveJob:
         )
 
     @property
+    def ended_well(self) -> bool:
+        """Whether the job is over and came to its end: exit code 0, or every rank left where no code is known."""
+        if not self.over or any(node.batch.exit_code for node in self.all_nodes):
+            return False
+        return self.ended or all(node.batch.exit_code == 0 for node in self.all_nodes)
+
+    @property
     def on_one_node(self) -> bool:
         """Whether one watchdog sees all of the job, and judges it by itself."""
         if len(self.nodes) != 1:
@@ -211,7 +218,7 @@ class LiveJob:
 
     @property
     def settled(self) -> bool:
-        """Whether another look can teach nothing: all nodes together have proven the hang, nobody has moved since."""
+        """Whether another look can teach nothing: all nodes together have proven the cause, and no rank has moved."""
         if not self.incident or self.judgement is None or self.judgement.verdict.certainty is not Certainty.PROVEN:
             return False
         return not (self.last_incident or {}).get("judged_by")

@@ -7,9 +7,7 @@ of their own: a dead notifier delays only its own messages.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from typing import Protocol
 from hangwatch import wire
 from hangwatch.records import Incident
 from hangwatch.report import words
+from hangwatch_dashboard import documents
 from hangwatch_dashboard.config import ConfigError
 from hangwatch_dashboard.store.rows import IncidentRow, MessageRow
 from hangwatch_dashboard.store.store import Store
@@ -130,6 +129,6 @@ class Messenger:
             return False
 
     def _send(self, found: IncidentRow) -> bool:
-        document = json.loads(zlib.decompress(found.document))
+        document = documents.document(found.document)
         document |= {"ranks": document["ranks"][:1], "stack_tree": []}  # the words need no more of ten thousand
         return self._notifier(message_of(wire.decode(Incident, document, lenient=True), self._url))

@@ -6,15 +6,15 @@ import asyncio
 import hashlib
 import re
 
-from hangwatch import wire
-from hangwatch.records import Judgement, NodeBatch, NodeFacts, NodeHello
+from hangwatch.records import NodeBatch, NodeFacts, NodeHello
+from hangwatch_dashboard import documents
 from hangwatch_dashboard.bodies import BodyError, Reader
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.config import Limits
 from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob, LiveNode
 from hangwatch_dashboard.store.rows import LastRun, NodeRow, RunRow
 from hangwatch_dashboard.store.store import Store
-from hangwatch_dashboard.store.text import clean, unpack, unzipped
+from hangwatch_dashboard.store.text import clean, unzipped
 
 JOINABLE_S = 4 * LOST_AFTER_S  # a run of which nothing was heard for so long is not joined
 RECENT_S = 600.0  # runs seen within are loaded when the dashboard starts
@@ -145,12 +145,12 @@ class Registry:
         for node in rows:
             self.apply_row(job, node)
         if row.summary is not None:
-            job.last_incident = unpack(row.summary).get("incident")
+            job.last_incident = documents.job_summary(row.summary).get("incident")
         return job
 
     def note_run(self, job: LiveJob, row: RunRow) -> None:
         """Takes over what was judged of a run, by this or another process."""
-        job.judgement = wire.decode(Judgement, unpack(row.judgement)) if row.judgement else None
+        job.judgement = documents.judgement(row.judgement) if row.judgement else None
         job.judged_at, job.incident = row.judged_at, row.open_incident or ""
         job.facts_revision += 1
 

@@ -12,13 +12,13 @@ import logging
 import threading
 from collections.abc import Callable
 
+from hangwatch_dashboard import documents
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.registry import Registry
 from hangwatch_dashboard.store.rows import IncidentRow, RunRow
 from hangwatch_dashboard.store.store import CHANNEL, Store
-from hangwatch_dashboard.store.text import unpack
 
 PAUSE_S = 0.25  # the fastest that the tables are read
 LONGEST_S = 1.0  # without a notification
@@ -82,7 +82,7 @@ class Replica:
             self._registry.note_run(job, run)
 
     def _note_incident(self, row: IncidentRow) -> None:
-        summary = unpack(row.summary)
+        summary = documents.summary(row.summary)
         job: LiveJob | None = self._registry.jobs.get(row.run)
         first = row.id not in self._incidents
         if self._incidents.get(row.id) == row.changed_at:

@@ -57,5 +57,6 @@ def _outline(rank: RankReport) -> RankReport:
         gpu=rank.gpu,
         still_s=rank.still_s,
         patience_s=rank.patience_s,
+        held=rank.held,
         moved=rank.moved,
     )

@@ -204,6 +204,7 @@ def incident_summary(incident: Incident, run: str, judged_by: str = "") -> Docum
         "status": str(incident.status),
         "stage": str(incident.stage),
         "cause": clean(verdict.cause, 80),
+        "hang": None if verdict.hang is None else str(verdict.hang),
         "certainty": str(verdict.certainty),
         "summary": verdict.summary[:2000],
         "fix": verdict.fix[:2000],

@@ -74,8 +74,8 @@ class Watch:
         """One look at one job."""
         now = self._clock()
         await _aside(job, job.note, now)
-        if not job.over and await self._is_judge(job, now):
-            await self._judge(job, now)
+        if (not job.over or job.judgement is not None) and await self._is_judge(job, now):
+            await (self._incidents.end(job, now) if job.over else self._judge(job, now))
         await self._show(job, now)
         await self._keep(job, now)
         if job.over and now - job.last_seen_at > FORGET_S and not self._hub.wanted(job.key):
@@ -89,11 +89,13 @@ class Watch:
 
     async def _judge(self, job: LiveJob, now: float) -> None:
         await self._captures.tick(job, now)
+        await self._incidents.close_if_moving(job, now)
         if job.on_one_node:
+            if job.judgement is not None and not job.incident and not await _aside(job, reasons, job, now):
+                await self._incidents.note(job, None)
             return  # its watchdog sees all of it, and judges by itself
         if not any(node.can_answer(now) for node in job.all_nodes):
             return  # nobody is left to be asked
-        await self._incidents.close_if_moving(job, now)
         # Whoever has been away, or too busy to read, must not call others silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
         found = await _aside(job, reasons, job, now)

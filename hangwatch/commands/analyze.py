@@ -10,46 +10,88 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hangwatch.commands.evidence_files import Pile
-    from hangwatch.records import Incident, Snapshot
+    from hangwatch.records import Incident, Judgement, Snapshot
 
-HELP = "judge a hang from files: reports of several nodes, boards of dead ranks, flight-recorder dumps"
+HELP = "judge a hang from files: reports of several nodes, boards of dead ranks, flight-recorder dumps, logs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, or folders with such files")
     parser.add_argument("--json", metavar="OUT", help="write the merged report as JSON; - is standard output")
     parser.add_argument("--html", metavar="OUT", help="write the merged report as one HTML file; - is standard output")
-    parser.add_argument(
-        "--trust-pickle", action="store_true", help="read flight-recorder dumps that are pickles, of plain values only"
-    )
+    parser.add_argument("--verbose", action="store_true", help="print the whole argument and all evidence")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from hangwatch.commands import evidence_files
     from hangwatch.report import files, words
 
-    pile = evidence_files.sort_out(map(Path, arguments.files), trust_pickle=arguments.trust_pickle)
+    pile = evidence_files.sort_out(map(Path, arguments.files))
     snapshots = evidence_files.snapshots(pile)
     for problem in (*pile.problems, *filter(None, map(evidence_files.nowhere, snapshots))):
         print(f"hangwatch: {words.clean(problem)}", file=sys.stderr)
     if not snapshots:
-        raise files.ReportError("none of these files can be used; wanted: incident-*.json, rank-*.board, dumps")
+        raise files.ReportError("none of these files can be used; wanted: incident-*.json, rank-*.board, dumps, logs")
     if len(snapshots) > 1 and (arguments.json or arguments.html):
         raise files.ReportError(f"these files are of {len(snapshots)} jobs; give those of one job to write one report")
     for snapshot in snapshots:
-        _tell(_judged(snapshot, pile), evidence_files.kinds(pile), arguments)
+        judged = _judgement(snapshot, pile)
+        if judged is None:
+            _tell_of_nothing_wrong(pile, arguments)
+        else:
+            _tell(_judged(snapshot, judged, pile), evidence_files.kinds(pile), arguments)
     return 0
 
 
-def _judged(snapshot: Snapshot, pile: Pile) -> Incident:
-    """The incident as the first report tells of it, with the verdict of all evidence together."""
+def _judgement(snapshot: Snapshot, pile: Pile) -> Judgement | None:
+    """The verdict of all evidence together; None where dumps and logs are all there is, and show nothing wrong.
+
+    What the queues say counts where reports and boards, which know the hosts too, name no rank.
+    """
     from hangwatch.diagnosis import diagnose
+
+    if not (pile.dumps or pile.logs):
+        kept = _kept(snapshot, pile)
+        return diagnose(snapshot) if kept is None else kept
+    said = pile.assessment.judgement
+    if not (pile.incidents or pile.boards):
+        return said
+    judged = diagnose(snapshot)
+    return said if said is not None and said.verdict.culprits and not judged.verdict.culprits else judged
+
+
+def _kept(snapshot: Snapshot, pile: Pile) -> Judgement | None:
+    """The verdict of a report that was made of dumps, which held more than the report does; None for other reports."""
+    from hangwatch.queues.evidence import DUMPS
+    from hangwatch.records import Judgement
+
+    own = [incident for _, incident in pile.incidents if incident.job.id == snapshot.job.id]
+    if len(own) != 1 or pile.boards or snapshot.job.id != DUMPS:
+        return None
+    return Judgement(own[0].status, own[0].stage, own[0].verdict)
+
+
+def _tell_of_nothing_wrong(pile: Pile, arguments: argparse.Namespace) -> None:
+    from hangwatch.commands import evidence_files
+    from hangwatch.report import words
+
+    out = sys.stderr if "-" in (arguments.json, arguments.html) else sys.stdout
+    first, *rest = pile.assessment.sentences
+    print(f"hangwatch: from {evidence_files.kinds(pile)}: {words.clean(first)}", file=out)
+    for sentence in rest:
+        print(f"  {words.clean(sentence)}", file=out)
+    if arguments.json or arguments.html:
+        print("hangwatch: no report is written, since there is no incident", file=sys.stderr)
+
+
+def _judged(snapshot: Snapshot, judged: Judgement, pile: Pile) -> Incident:
+    """The incident as the first report tells of it, with the verdict of all evidence together."""
     from hangwatch.report.incident import incident, new_id
 
     earlier = [known for _, known in pile.incidents if known.job.id == snapshot.job.id]
     first = min(earlier, key=lambda known: known.opened_at, default=None)
     return incident(
-        diagnose(snapshot),
+        judged,
         snapshot,
         id=first.id if first else new_id(),
         opened_at=first.opened_at if first else snapshot.taken_at,
@@ -73,4 +115,4 @@ def _tell(incident: Incident, sources: str, arguments: argparse.Namespace) -> No
         put(arguments.html, html.page(incident))
     if "-" not in (arguments.json, arguments.html):
         print(f"hangwatch: from {sources}:\n")
-        terminal.show(incident, sys.stdout)
+        terminal.show(incident, sys.stdout, verbose=arguments.verbose)

@@ -28,10 +28,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--minutes", type=float, metavar="M", help="stop then, and keep what has been measured")
     parser.add_argument("--json", metavar="FILE", help="also write the results there; what else is in it is kept")
+    parser.add_argument(
+        "--world",
+        type=int,
+        metavar="N",
+        help="hold the diagnosis against N simulated jobs whose truth is known, and stop",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="the first of them (0); with --world 1 it is told"
+    )
+    parser.add_argument("--jobs", type=int, metavar="J", help="processes for --world (one per core)")
     parser.epilog = "Without --accuracy, --figures and --peers it measures accuracy and figures."
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.world is not None:
+        from hangwatch.commands.benchmark import world
+
+        return world.run(arguments.world, arguments.seed, arguments.jobs, arguments.json)
+    return _measured(arguments)
+
+
+def _measured(arguments: argparse.Namespace) -> int:
     from hangwatch.commands.benchmark import measure, table
     from hangwatch.commands.benchmark.results import dump
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hangwatch import addresses
 from hangwatch.report import words
 from hangwatch.settings import Settings
 
@@ -237,14 +238,17 @@ def dashboard(settings: Settings, timeout_s: float = DASHBOARD_S) -> Check:
     if not settings.dashboard:
         return Check("dashboard", "unused", "none set; one node needs none")
     advice = "hangwatch works without it, but cannot judge across nodes; start it: hangwatch dashboard"
+    shown = addresses.shown(settings.dashboard)
     if not settings.dashboard.startswith(("http://", "https://")):
-        return Check("dashboard", "degraded", f"{settings.dashboard} is no address", "e.g. http://monitor:8470")
-    address = settings.dashboard.rstrip("/") + "/healthz"
+        return Check("dashboard", "degraded", f"{shown} is no address", "e.g. http://monitor:8470")
+    if settings.token and addresses.exposes_token(settings.dashboard):
+        return Check("dashboard", "degraded", f"the token travels in the clear to {shown}", "use https://")
+    address = shown.rstrip("/") + "/healthz"
     try:
         with urllib.request.urlopen(address, timeout=timeout_s) as answer:
-            return Check("dashboard", "ok", f"{settings.dashboard} answers ({answer.status})")
+            return Check("dashboard", "ok", f"{shown} answers ({answer.status})")
     except urllib.error.HTTPError as error:
         return Check("dashboard", "degraded", f"{address} answers {error.code} {error.reason}", advice)
     except OSError as error:
         reason = getattr(error, "reason", error)
-        return Check("dashboard", "degraded", f"{settings.dashboard} cannot be reached: {reason}", advice)
+        return Check("dashboard", "degraded", f"{shown} cannot be reached: {reason}", advice)

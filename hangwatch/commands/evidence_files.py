@@ -1,23 +1,27 @@
-"""Files of evidence, whatever they are, put together to one snapshot a job: reports, boards, flight-recorder dumps.
+"""Files of evidence, whatever they are, put together to one snapshot a job: reports, boards, dumps, logs.
 
 A file that cannot be used is named with the reason, and the others are used all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from hangwatch import flight_recorder
+from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
+from hangwatch.queues import Assessment, Queues, snapshot
 from hangwatch.records import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot
 from hangwatch.report import files, snapshot_of, words
 
 BOARD_MAGIC = b"HANGWTCH"
 LARGEST = 512 << 20
 MOST_RANKS = 1_000_000
+SNIFFED = 1 << 16  # bytes by which a log is told
 SILENT_S = 5.0  # a board that fell silent so much before the others ended before them
 
 
@@ -27,22 +31,47 @@ class Pile:
 
     incidents: list[tuple[Path, Incident]] = field(default_factory=list)
     boards: list[tuple[Path, Reading]] = field(default_factory=list)
-    dumps: dict[int, tuple[Path, dict[str, Any]]] = field(default_factory=dict)
+    dumps: dict[int, Path] = field(default_factory=dict)
+    reader: recorder.QueueReader = field(default_factory=recorder.QueueReader)
+    logs: logs.Logs = field(default_factory=logs.Logs)
     problems: list[str] = field(default_factory=list)
 
+    @cached_property
+    def queues(self) -> Queues:
+        """The queues that the dumps tell of, completed by what the logs say of ranks without one."""
+        return logs.completed(self.reader.queues(), self.logs)
 
-def sort_out(paths: Iterable[Path], *, trust_pickle: bool = False) -> Pile:
+    @cached_property
+    def assessment(self) -> Assessment:
+        """What dumps and logs say by themselves."""
+        return logs.assess(self.queues, self.logs)
+
+
+def sort_out(paths: Iterable[Path]) -> Pile:
     """Read every file; a folder stands for the files in it that are of use."""
     pile = Pile()
-    for path, asked_for in _expanded(paths):
-        try:
-            _put(pile, path, trust_pickle)
-        except HangwatchError as error:
-            if asked_for or not isinstance(error, _UnknownError):
-                pile.problems.append(f"left out {path}: {error}")
-        except OSError as error:
-            pile.problems.append(f"left out {path}: {(error.strerror or str(error)).lower()}")
+    with _no_collection():
+        for path, asked_for in _expanded(paths):
+            try:
+                _put(pile, path)
+            except HangwatchError as error:
+                if asked_for or not isinstance(error, _UnknownError):
+                    pile.problems.append(f"left out {path}: {error}")
+            except OSError as error:
+                pile.problems.append(f"left out {path}: {(error.strerror or str(error)).lower()}")
     return pile
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Dumps are large trees without circles; looking for circles in them costs more than reading them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class _UnknownError(HangwatchError):
@@ -59,24 +88,27 @@ def _expanded(paths: Iterable[Path]) -> Iterable[tuple[Path, bool]]:
             yield path, True
 
 
-def _put(pile: Pile, path: Path, trust_pickle: bool) -> None:
+def _put(pile: Pile, path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(SNIFFED)
+    if logs.is_log(start):
+        logs.read(path, pile.logs)
+        return
     if path.stat().st_size > LARGEST:
         raise _UnknownError(f"larger than {LARGEST >> 20} MiB")
     content = path.read_bytes()
     if content.startswith(BOARD_MAGIC):
         pile.boards.append((path, _board(path)))
-    elif flight_recorder.is_pickle(content):
-        _put_dump(pile, path, flight_recorder.load(content, trust_pickle=trust_pickle))
     elif content.startswith(b"<"):
         raise _UnknownError("a page to look at; the .json of the same name is what to give")
     elif b'"hangwatch.incident/' in content:
         pile.incidents.append((path, files.parse(content, "it")))
-    elif b'"entries"' in content:
-        _put_dump(pile, path, flight_recorder.load(content))
+    elif recorder.is_pickle(content) or any(key in content for key in (b'"entries"', b'"pg_config"', b'"pg_status"')):
+        _put_dump(pile, path, content)
     elif path.suffix == ".json" and not content.rstrip().endswith(b"}"):
         raise files.ReportError("cut off before anything of use")
-    else:
-        raise _UnknownError("neither an incident report, nor a board, nor a flight-recorder dump")
+    elif not logs.read(path, pile.logs):
+        raise _UnknownError("neither an incident report, nor a board, a flight-recorder dump or a log of use")
 
 
 def _board(path: Path) -> Reading:
@@ -88,14 +120,15 @@ def _board(path: Path) -> Reading:
         raise files.ReportError(str(error)) from error
 
 
-def _put_dump(pile: Pile, path: Path, document: dict[str, Any]) -> None:
-    rank = flight_recorder.rank_of(path)
-    if rank is None:
-        raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
-    flight_recorder.evidence({rank: document}, 0.0)  # the shape is looked at now, while the file can be named
-    if rank in pile.dumps:
-        raise files.ReportError(f"{pile.dumps[rank][0]} is a dump of rank {rank} too; that one is used")
-    pile.dumps[rank] = (path, document)
+def _put_dump(pile: Pile, path: Path, content: bytes) -> None:
+    for told, document in recorder.documents(content):
+        rank = recorder.rank_of(path) if told is None else told
+        if rank is None:
+            raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
+        if rank in pile.dumps:
+            raise files.ReportError(f"{pile.dumps[rank]} is a dump of rank {rank} too; that one is used")
+        pile.reader.add(rank, document)
+        pile.dumps[rank] = path
 
 
 def snapshots(pile: Pile) -> list[Snapshot]:
@@ -110,7 +143,7 @@ def snapshots(pile: Pile) -> list[Snapshot]:
     for job, readings in boards.items():
         of_boards = _of_boards(job, readings, pile.problems)
         found[job] = _joined(found[job], of_boards) if job in found else of_boards
-    if pile.dumps:
+    if pile.dumps or pile.logs:
         of_dumps = _of_dumps(pile)
         if len(found) == 1:
             return [_joined(next(iter(found.values())), of_dumps)]
@@ -184,21 +217,11 @@ def _silences(readings: Iterable[Reading], ended: float) -> Iterable[CaptureNote
 
 
 def _of_dumps(pile: Pile) -> Snapshot:
-    documents = {rank: document for rank, (_, document) in pile.dumps.items()}
-    taken_at = max(path.stat().st_mtime for path, _ in pile.dumps.values())
-    ranks = flight_recorder.evidence(documents, taken_at)
-    size = flight_recorder.world_size(documents.values())
-    missing = set(range(size or 0)) - set(documents)
-    if missing:
+    found = snapshot(pile.queues, "flight-recorder dumps" if pile.dumps else "logs")
+    missing = pile.queues.missing()
+    if missing and pile.dumps:
         pile.problems.append(f"no dump of {words.ranks(missing)}: what they did is not known")
-    return Snapshot(
-        job=Job("dumps", "flight-recorder dumps", size),
-        taken_at=taken_at,
-        # A rank without a dump has not "never come": it is a rank of which nothing is known.
-        ranks=tuple(sorted((*ranks, *map(RankEvidence, missing)), key=lambda rank: rank.rank)),
-        last_progress_at=taken_at - min((rank.still_s for rank in ranks), default=0.0),
-        sampled_twice=False,
-    )
+    return found
 
 
 def _joined(first: Snapshot, second: Snapshot) -> Snapshot:
@@ -225,5 +248,10 @@ def _completed(rank: RankEvidence, more: RankEvidence) -> RankEvidence:
 
 def kinds(pile: Pile) -> str:
     """2 reports, 4 boards"""
-    counts = {"report": len(pile.incidents), "board": len(pile.boards), "dump": len(pile.dumps)}
+    counts = {
+        "report": len(pile.incidents),
+        "board": len(pile.boards),
+        "dump": len(pile.dumps),
+        "log": len(pile.logs.files),
+    }
     return ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count)

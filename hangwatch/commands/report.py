@@ -12,6 +12,7 @@ HELP = "print an incident again, or write it in another form"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="an incident-*.json (default: the newest one)")
     parser.add_argument("--report-dir", metavar="DIR", help="where to look for the newest one (hangwatch-reports)")
+    parser.add_argument("--verbose", action="store_true", help="print the whole argument and all evidence")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="OUT", help="write it as one HTML file; - is standard output")
     form.add_argument("--json", metavar="OUT", help="write it as JSON; - is standard output")
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         put(arguments.speedscope, speedscope.render(incident))
     else:
         beside = path.with_suffix(".html")
-        terminal.show(incident, sys.stdout, report=str(beside if beside.exists() else path))
+        terminal.show(incident, sys.stdout, report=str(beside if beside.exists() else path), verbose=arguments.verbose)
     return 0
 
 

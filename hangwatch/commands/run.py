@@ -12,7 +12,11 @@ HELP = "run a command and watch the distributed training in it"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report-dir", metavar="DIR", help="where reports are written (hangwatch-reports/)")
-    parser.add_argument("--on-hang", choices=("report", "abort"), help="after the report: leave the job, or end it")
+    parser.add_argument(
+        "--on-hang",
+        choices=("report", "abort", "abort-attempt"),
+        help="after the report: leave the job, end it, or end its ranks so that their launcher may restart them",
+    )
     parser.add_argument(
         "--stall-after", type=float, metavar="SECONDS", help="patience where nothing can be proven (120)"
     )

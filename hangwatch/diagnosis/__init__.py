@@ -10,10 +10,12 @@ from dataclasses import replace
 
 from ..records import Certainty, Judgement, Snapshot
 from . import (
+    backend_aborts,
     code,
     collectives,
     data,
     device,
+    device_waits,
     endings,
     exceptions,
     exit,
@@ -31,18 +33,20 @@ from .case import Case
 from .finding import Finding, Rule
 from .verdict import judged, undetermined
 
-__all__ = ["ORDER", "Case", "Finding", "diagnose"]
+__all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
 
 ORDER: tuple[Rule, ...] = (
     # What ended a rank or its data comes before the end of the rank itself.
     *start.GONE,
     *data.GONE,
+    *backend_aborts.GONE,
     *collectives.GONE,
     *threads.GONE,
     *lone.GONE,
     *endings.GONE,
     *exit.GONE,
     *nodes.GONE,
+    *backend_aborts.LAST,
     *processes.GONE,
     *exceptions.RULES,
     *start.RULES,
@@ -76,6 +80,16 @@ def diagnose(snapshot: Snapshot) -> Judgement:
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     return judged(case, replace(finding, details=(*finding.details, *faults)))
+
+
+def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:
+    """(rank, pid) of ranks whose native frames may show a wait on their device: one of each stack that would matter."""
+    if not any("nccl" in head.backend for rank in snapshot.ranks for head in rank.collectives.heads):
+        return []
+    case = Case(snapshot)
+    if any(view.evidence.moved for view in case):
+        return []
+    return [(view.rank, view.pid) for view in device_waits.worth_confirming(list(case), case.ledger) if view.pid]
 
 
 def asked(rule: Rule, case: Case, faults: list[str]) -> Finding | None:

@@ -55,7 +55,8 @@ class Arrivals:
     @cached_property
     def dead(self) -> tuple[RankView, ...]:
         """Ranks that ended before they had registered."""
-        return tuple(view for view in self.case if view.dead and not registered(view))
+        known = (view for view in self.case if view.dead and view.reading is not None)
+        return tuple(view for view in known if not registered(view))
 
     @cached_property
     def absent(self) -> tuple[int, ...]:

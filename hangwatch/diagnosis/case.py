@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from ..activity import POINT_TO_POINT, Activity, Doing
 from ..divergence import first_divergence, unfinished
-from ..ledger import Group, Ledger, family
+from ..frames import name_of
+from ..ledger import Group, Ledger, family, is_numbered
 from ..records import (
     Certainty,
     Collective,
@@ -23,7 +24,9 @@ from ..records import (
 )
 from ..waitgraph import Need, WaitGraph
 from . import words
+from .device_waits import Path, may_wait_on_device, python_frames, queued, shows_device_wait
 from .view import IDLE_CPU_S, OLD_WORDS_S, OVER, RankView
+from .witness import Witness, weigh
 
 __all__ = ["IDLE_CPU_S", "OLD_WORDS_S", "Blocked", "Case", "RankView", "needs_everybody", "once", "what"]
 
@@ -113,8 +116,11 @@ class Case:
 
     @staticmethod
     def _left(view: RankView) -> bool:
+        """Its main program is over, and no thread of it is left that could still issue a collective."""
+        if view.phase not in OVER or view.phase is Phase.DESTROYED or not view.steady:
+            return False
         ending = view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD, Doing.QUEUE_FEEDER)
-        return view.phase in OVER and view.phase is not Phase.DESTROYED and ending and view.steady
+        return ending and not view.threads_that_may_communicate()
 
     @property
     def came_down(self) -> bool:
@@ -132,11 +138,11 @@ class Case:
     def _blocked(self, view: RankView) -> Blocked | None:
         now = view.now
         if not now.in_collective:
-            return None
+            return self._blocked_by_device(view)
         if now.op in POINT_TO_POINT or self._open_peer(view) is not None:
             return self._blocked_by_peer(view)
         candidates = self._candidates(view)
-        if not candidates:
+        if not candidates or raises_by_itself(now):
             return Blocked(view.rank, now)
         group, seq = candidates[0]
         call = self.ledger.call(view.rank, group.name, seq)
@@ -144,12 +150,34 @@ class Case:
         need = self._need(view.rank, candidates, op, call.peer if call is not None else None)
         return Blocked(view.rank, now, group, seq, need, call, certain=need is not None and self._certain(view))
 
+    def _blocked_by_device(self, view: RankView) -> Blocked | None:
+        """It waits for the first incomplete collective of one of its communicators: nobody knows for which."""
+        shown = self._shows_device_wait(view)
+        candidates = queued(self.ledger, view.rank)
+        if not candidates or not view.steady or not (shown or may_wait_on_device(view)):
+            return None
+        group, seq = candidates[0]
+        call = self.ledger.call(view.rank, group.name, seq)
+        op = call.op if call is not None else ""
+        need = self._need(view.rank, candidates, op, call.peer if call is not None else None)
+        others = view.threads_that_may_communicate()
+        certain = need is not None and shown and not others and not self.stale(view)
+        return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
+
+    def _shows_device_wait(self, view: RankView) -> bool:
+        return shows_device_wait(view.now) or python_frames(view) in self._device_stacks
+
+    @cached_property
+    def _device_stacks(self) -> frozenset[Path]:
+        """Python frames below which a native frame of some rank shows a wait on the device."""
+        return frozenset(python_frames(view) for view in self if shows_device_wait(view.now))
+
     def _candidates(self, view: RankView) -> list[tuple[Group, int]]:
         """(group, number) of the collectives that this rank may be waiting for."""
         calls = {
             (call.group, call.seq)
             for call in self.ledger.open_calls(view.rank)
-            if _same_thread(call, view.now) and call.seq > 0 and call.op not in POINT_TO_POINT
+            if _same_thread(call, view.now) and call.seq > 0 and is_numbered(call)
         }
         if len(calls) == 1 and view.now.doing in (Doing.COLLECTIVE, Doing.WORK_WAIT):
             name, seq = calls.pop()
@@ -188,6 +216,8 @@ class Case:
                 absent, never = _only(root, absent), _only(root, never)
             self._needs[key] = Need(absent, True, never, group.name, group.members, seq, op)
         need = self._needs[key]
+        if rank in need.absent:
+            return None  # it is in that very call: these counts contradict what the rank does
         return need if need.absent or need.never else None
 
     def _wrong_partners(self, group: Group, seq: int, kind: str) -> tuple[int, ...]:
@@ -205,14 +235,18 @@ class Case:
     def _certain(self, view: RankView) -> bool:
         """The rank's words and samples bear a proof: see the conditions 1 and 5 in hangwatch.waitgraph."""
         now = view.now
-        if not view.steady or view.busy or self.stale(view):
+        if not view.steady or view.busy or self.stale(view) or raises_by_itself(now):
             return False
-        if any(thread.in_collective for thread in view.threads if thread.thread_id != now.thread_id):
+        if view.threads_that_may_communicate():
             return False
         others = {thread.thread for thread in view.threads if thread.thread_id != now.thread_id and thread.thread}
         if others and not others.isdisjoint(self.ledger.issuers(view.rank)):
             return False
-        return now.doing is Doing.COLLECTIVE or now.native or view.idle
+        return view.waits_for_sure or (view.sleeps_privately and self._on_host(view))
+
+    def _on_host(self, view: RankView) -> bool:
+        """No group of its is of a device, whose engine threads a backward waits for while they compute."""
+        return all("nccl" not in group.heads[view.rank].backend for group in self.ledger.groups_of(view.rank))
 
     def stale(self, view: RankView) -> bool:
         """The rank's board tells the past: its ticker has stopped, or there is no board."""
@@ -237,15 +271,18 @@ class Case:
         return Blocked(view.rank, view.now, self.ledger.group(view.rank, call.group), call.seq, need, call, certain)
 
     def _matched(self, rank: int, call: Collective) -> bool:
-        """The peer is inside, or has recorded, a call that could serve this one."""
+        """The peer is inside a call that serves this one, or has issued one before whose data may be on its way."""
         peer = self.ranks.get(call.peer) if call.peer is not None else None
         if peer is None:
             return True
         other = "recv" if "send" in call.op else "send"
-        return any(
-            other in served.op and served.peer in (rank, None) and _same_tag(served, call)
-            for served in self.ledger.open_calls(peer.rank)
-        )
+        inside = any(serves(served, other, rank, call) for served in self.ledger.open_calls(peer.rank))
+        mine, theirs = self.ledger.to_peers(rank), self.ledger.to_peers(peer.rank)
+        if inside or mine is None or theirs is None:
+            return True  # calls that are no longer on record could have been the ones
+        made = sum(1 for each in mine if serves(each, call.op, peer.rank, call))
+        served = sum(1 for each in theirs if serves(each, other, rank, call))
+        return served >= made
 
     # -------------------------------------------------------------- the proof
 
@@ -261,13 +298,23 @@ class Case:
 
     @cached_property
     def proven(self) -> bool:
-        """Nobody who lives and has not ended its training can ever go on."""
-        lost = self.deadlocked | self.gone
-        return bool(self.deadlocked) and all(view.rank in lost or view.over for view in self)
+        """No rank that lives and has not ended its training can ever go on."""
+        return bool(self.deadlocked) and self.lost_with(())
 
-    def certainty(self) -> Certainty:
-        """How sure a cause is that the ledgers show: proven where the graph proves that the job is dead."""
-        return Certainty.PROVEN if self.proven else Certainty.LIKELY
+    def lost_with(self, held: Iterable[int]) -> bool:
+        """No living rank can ever go on, given that those `held` by a fact of the system cannot."""
+        lost = self.gone | frozenset(held)
+        lost |= WaitGraph(self.graph.needs, set(lost)).deadlocked() if held else self.deadlocked
+        return all(view.rank in lost or view.over for view in self)
+
+    def weigh(self, witnesses: Iterable[Witness]) -> Certainty:
+        """How certain a cause is that the ledgers show.
+
+        Of a job that may still go on nothing is proven: a difference between ledgers need not be why it stands.
+        """
+        found = weigh(witnesses)
+        settled = self.proven or self.came_down
+        return Certainty.LIKELY if found is Certainty.PROVEN and not settled else found
 
     @cached_property
     def divergences(self) -> tuple[Divergence, ...]:
@@ -361,6 +408,11 @@ def what(entry: Blocked) -> str:
     return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
 
 
+def raises_by_itself(now: Activity) -> bool:
+    """The call has a timeout of its own, short by its purpose, after which it raises and the program goes on."""
+    return now.frame is not None and name_of(now.frame.function) == "monitored_barrier"
+
+
 def needs_everybody(op: str) -> bool:
     """No member can complete `op` before every member has issued it. False for rooted and unknown operations."""
     return op.replace("_", "").replace(" ", "").startswith(SYMMETRIC)
@@ -374,5 +426,9 @@ def _only(rank: int | None, ranks: tuple[int, ...]) -> tuple[int, ...]:
     return (rank,) if rank is not None and rank in ranks else ()
 
 
-def _same_tag(one: Collective, other: Collective) -> bool:
-    return one.group == other.group and (one.tag or 0) == (other.tag or 0)
+def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:
+    """`one` is an `op` from or to `peer`, or from any rank, in the group and with the tag of `other`."""
+    kind = "send" if "send" in op else "recv"
+    return (
+        kind in one.op and one.peer in (peer, None) and one.group == other.group and (one.tag or 0) == (other.tag or 0)
+    )

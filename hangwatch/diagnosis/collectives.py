@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,10 +13,14 @@ from ..records import Certainty, Collective, Frame, Status, StepName
 from . import words
 from .case import FROM_ROOT, TO_ROOT, Blocked, Case, what
 from .finding import Finding, Rule
-from .sites import sites_of
+from .sites import site, sites_of
+from .witness import Kind, Witness
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
+EARLIER = 128  # calls before a meeting that are compared: as many as a rank tells of each group
+# The recorder names threads as the system does: those of the autograd engine, and the main one by the program.
+UNNAMED = re.compile(r"|pt_autograd_\d+|python[\d.]*")
 _SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
@@ -57,7 +62,7 @@ def collective_mismatch(case: Case) -> Finding | None:
 
 def _crossed_threads(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding | None:
     """The calls that met come from different threads, and on each rank both of these threads use the group."""
-    threads = {call.thread_name for call in calls.values() if call.thread_name}
+    threads = {call.thread_name for call in calls.values() if not UNNAMED.fullmatch(call.thread_name)}
     users = {rank: _threads_of(case, rank, group) for rank in calls}
     if len(threads) < 2 or not all(threads <= names for names in users.values()):
         return None
@@ -134,8 +139,11 @@ def _fix(sides: dict[Shape, list[int]]) -> str:
 
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
     sides = differing(calls)
-    majority = _odd_ones(sides)
-    odd = majority or _unlike_before(case, calls) or sorted(rank for ranks in sides.values() for rank in ranks)
+    outvoted, unlike = _odd_ones(sides, len(group.members)), _unlike_before(case, calls)
+    odd = outvoted or unlike or sorted(rank for ranks in sides.values() for rank in ranks)
+    witnesses = _witnesses(case, outvoted, unlike, sides)
+    if outvoted and _same_until(case, group, seq, calls, outvoted):
+        witnesses += (Witness(Kind.PLACE, "all calls of that group before it are alike on every rank"),)
     texts = [
         f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}{words.at(_where(case, ranks[0], calls))}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
@@ -145,24 +153,57 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
         "collective-mismatch",
-        Certainty.PROVEN if not ended and case.deadlocked and majority else Certainty.LIKELY,
+        case.weigh(witnesses) if witnesses and not ended else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
         fix=_fix(sides),
         culprits=tuple(case.ranks[rank].culprit(_where(case, rank, calls)) for rank in odd),
         victims=tuple(rank for rank in calls if rank not in odd),
         step=step,
         evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
+        witnesses=witnesses,
         details=details,
         status=Status.FAILED if ended else None,
         awaited=tuple(calls),
     )
 
 
-def _odd_ones(sides: dict[Shape, list[int]]) -> list[int]:
-    """Who differs from more than half; nobody where there is no such half."""
+def _witnesses(
+    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]]
+) -> tuple[Witness, ...]:
+    """Most members call the same; and what a rank brings is unlike all that it brought to this call before."""
+    heard = []
+    if outvoted:
+        usual = [rank for ranks in sides.values() for rank in ranks if rank not in outvoted]
+        heard.append(Witness(Kind.MAJORITY, f"most members call the same: {case.name(usual)}"))
+    if unlike:
+        says = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
+        heard.append(Witness(Kind.HABIT, says, agrees=not outvoted or set(unlike) == set(outvoted)))
+    return tuple(heard)
+
+
+def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective], outvoted: list[int]) -> bool:
+    """Nothing before it differs, all are in one function, and no outvoted rank has made its call before elsewhere.
+
+    Then the ranks are at one point of the program; else some may be a call ahead, and rather have left one out.
+    """
+    sites, places = sites_of(case), [_where(case, rank, calls) for rank in calls]
+    if len({(place.file, place.function) for place in places if place is not None}) > 1:
+        return False
+    lines = {rank: words.place(_where(case, rank, calls)) for rank in calls}
+    usual = {line for rank, line in lines.items() if rank not in outvoted}
+    if any(lines[rank] not in usual and sites.used(rank, calls[rank]) for rank in outvoted):
+        return False
+    for earlier in range(max(seq - EARLIER, 1), seq):
+        made = {rank: call for rank in calls if (call := case.ledger.call(rank, group.name, earlier)) is not None}
+        if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
+            return False
+    return True
+
+
+def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
+    """Who differs from more than half of the group's members; nobody where there is no such half."""
     largest = max(sides.values(), key=len)
-    total = sum(len(ranks) for ranks in sides.values())
-    if 2 * len(largest) <= total:
+    if 2 * len(largest) <= members:
         return []
     return sorted(rank for ranks in sides.values() if ranks is not largest for rank in ranks)
 

@@ -279,6 +279,8 @@ def loader_worker_frozen(case: Case) -> Finding | None:
         step=each.view.step,
         evidence=tuple(sentence for each, worker in found[: words.SHOWN] for sentence in each.evidence(worker)),
         status=None if not stopped else Status.HUNG if case.still(ranks, FROZEN_S) else Status.WAITING,
+        dead=f"pid {worker.pid} cannot run until continued, and its batch is awaited" if stopped else "",
+        held=tuple(ranks),
         awaited=tuple(ranks),
     )
 
@@ -306,6 +308,8 @@ def loader_fork_deadlock(case: Case) -> Finding | None:
         evidence=tuple(sentence for each, worker in workers[: words.SHOWN] for sentence in each.evidence(worker))
         + tuple(_holder(each) for each in found[:1] if _holder(each)),
         status=Status.HUNG if proven else None,
+        dead="every thread of these workers waits, without a timeout, for another of its own process" if proven else "",
+        held=tuple(ranks),
         awaited=tuple(ranks),
     )
 

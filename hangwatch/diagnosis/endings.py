@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..frames import origin
 from ..ledger import Step
 from ..records import Certainty, Status, StepName
 from . import words
+from .aborts import Why, aborted, ending, failed_in_torch
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .lone import rank_zero_only
 from .loops import early_exit, uneven_steps, uneven_validation
-from .processes import ABORTS, CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
+from .processes import end_of
 from .steps import skipped_collective
 from .turns import fewer_turns
 
@@ -78,14 +78,8 @@ def _short_of_habit(case: Case, rank: int, step: Step, group: str, usual: int) -
 
 
 def _ended_in_collectives(view: RankView) -> bool:
-    error = view.exception
-    if error is not None and error.fatal:
-        inside = (
-            bool(error.frames) and "/distributed/" in error.frames[0].file and origin(error.frames[0].file) == "torch"
-        )
-        return inside or CONSEQUENCE.search(f"{error.type} {error.message}") is not None
-    code = view.exit_code
-    return code in ABORTS or code in ENDED_BY_LAUNCHER
+    backend = aborted(view) and not view.raised
+    return backend or failed_in_torch(view) or ending(view).why is not Why.ITSELF
 
 
 def _seen_last(view: RankView) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..frames import origin, user_frame
 from ..records import Certainty, ExceptionFacts, Status
 from . import words
+from .aborts import CONSEQUENCE
 from .case import Case, RankView
 from .finding import Finding, Rule
-from .processes import CONSEQUENCE, STOPPED_BY_A_PERSON
+from .processes import STOPPED_BY_A_PERSON
 
 SAME_MOMENT_S = 0.5
 

@@ -15,6 +15,7 @@ from .feeding import QUIET_IO
 from .finding import Finding, Rule
 from .leftovers import launcher_order, orphan_holds_pipe
 from .output import output_pipe_full
+from .witness import Kind, Witness
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # who sleeps for longer is not about to wake up and go on
@@ -271,18 +272,24 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
     few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
+    witnesses = tuple(
+        Witness(Kind.FACT, f"rank {view.rank} is past destroy_process_group{words.at(view.where)}")
+        if view.phase in (Phase.DESTROYED, Phase.DESTROYING)
+        else Witness(Kind.HABIT, f"the main program of rank {view.rank} is over{words.at(view.where)}")
+        for view in left[: words.SHOWN]
+    )
     return Finding(
         "exit-destroy-asymmetric",
-        case.certainty(),
+        case.weigh(witnesses),
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended the process group, while"
         f" {case.wait_words(staying)} in {first.now.call or 'a collective'} of it{words.at(first.where)}.",
         culprits=tuple(view.culprit() for view in few),
         victims=tuple(staying),
         step=first.step,
-        evidence=(
-            *(f"rank {view.rank} is past destroy_process_group{words.at(view.where)}" for view in left[:8]),
-            *(f"rank {rank} is in {case.blocked[rank].op}{words.at(case.blocked[rank].where)}" for rank in staying[:8]),
+        evidence=tuple(
+            f"rank {rank} is in {case.blocked[rank].op}{words.at(case.blocked[rank].where)}" for rank in staying[:8]
         ),
+        witnesses=witnesses,
         awaited=tuple(ranks),
     )
 

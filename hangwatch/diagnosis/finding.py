@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..records import Certainty, Culprit, Stage, Status, StepName, Wait
 from .case import Case
+from .witness import Witness
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Finding:
     status: Status | None = None
     stage: Stage | None = None
     awaited: tuple[int, ...] = ()
+    dead: str = ""  # a fact of the system for which the ranks `held` can never go on, beyond what collectives show
+    held: tuple[int, ...] = ()
+    witnesses: tuple[Witness, ...] = ()  # those that were weighed for `certainty`; they end up in the evidence
     not_causes: tuple[tuple[str, str], ...] = ()  # (cause, why not), beyond what the catalogue's look-alikes give
 
 

@@ -6,26 +6,28 @@ from collections import Counter
 
 from ..activity import Within
 from ..frames import user_frame
-from ..records import Certainty, Phase, Status, ThreadStack
+from ..records import Certainty, Status, ThreadStack
 from ..stacks import activity
 from . import words
+from .aborts import Why, ending
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven, has_left_inner_loop, has_left_loop
 from .parting import Left, Parting, counted, parting, repeated
 from .processes import EndedFor, end_of, ended_for
 from .sites import sites_of
+from .witness import Kind, Witness
 
 
 def rank_zero_only(case: Case) -> Finding | None:
     """One rank called a collective that the others never call."""
     found = parting(case)
     if found is not None:
-        if found.how is not Left.EXTRA or len(found.who) != 1:
+        if found.how is not Left.EXTRA or not found.who or 2 * len(found.who) > len(found.divergence.counts):
             return None
-        return _rank_zero_only(case, case.ranks[found.who[0]], found)
+        return _rank_zero_only(case, found.who, found)
     lone = _alone_now(case)
-    return _rank_zero_only(case, lone, None) if lone is not None else None
+    return _rank_zero_only(case, (lone.rank,), None) if lone is not None else None
 
 
 def _alone_now(case: Case) -> RankView | None:
@@ -44,10 +46,12 @@ def _alone_now(case: Case) -> RankView | None:
         and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:
-        loners = [rank for rank in loners if guarded(case.ranks[rank])] or _in_loop_alone(case, loners)
-    if len(loners) != 1 or has_left_inner_loop(case, case.ranks[loners[0]]):
+        loners = [rank for rank in loners if case.ranks[rank].guarded] or _in_loop_alone(case, loners)
+    if len(loners) != 1:
         return None
     lone = case.ranks[loners[0]]
+    if has_left_inner_loop(case, lone) and lone.now.guard != "rank":
+        return None
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
     if any(
         _same_point(case, lone.rank, other.rank) or _new_group_in_circle(case, other.rank, lone.rank)
@@ -59,7 +63,7 @@ def _alone_now(case: Case) -> RankView | None:
     if any(view.rank not in case.blocked for view in case if not view.dead):
         return None  # somebody has yet to come from his own code
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
-    return lone if 2 * len(usual) > len(others) or guarded(lone) else None
+    return lone if 2 * len(usual) > len(others) or lone.guarded else None
 
 
 def _same_point(case: Case, one: int, other: int) -> bool:
@@ -97,56 +101,70 @@ def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
     return at is not None and any(other.step.step is not None and other.step.step < at for other in others)
 
 
-def guarded(view: RankView) -> bool:
-    """It stands behind a rank check, or evaluates or saves: what people do on one rank."""
-    if view.now.guard == "rank":
-        return True
-    evaluates = view.phase is Phase.EVAL and Within.BUFFERS in view.now.within
-    return evaluates or Within.CHECKPOINT in view.now.within
-
-
-def _rank_zero_only(case: Case, lone: RankView, found: Parting | None) -> Finding:
-    others = tuple(rank for rank in case.blocked if rank != lone.rank)
+def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -> Finding:
+    lone = case.ranks[alone[0]]
+    others = tuple(rank for rank in case.blocked if rank not in alone)
     if found is not None and (again := repeated(case, found, lone.rank)):
-        return _once_more(case, lone, found, again)
+        return _once_more(case, alone, found, again)
     inside = found is None or found.divergence.step == lone.step.step
     call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
-    does = "is alone in" if inside else "called"
-    sites = sites_of(case)
-    evidence = [] if found is None else [counted(case, found)]
-    if inside and lone.rank in case.blocked and not sites.shared(lone.rank, list(others)):
-        evidence.append(f"no other rank has ever called a collective at {words.place(lone.where)}")
+    one = len(alone) == 1
+    does = ("is alone in" if one else "are alone in") if inside else "called"
+    witnesses = _witnesses(case, alone, found, inside=inside)
     tail = f"; {case.wait_words(others)} elsewhere" if others else ""
     buffers = Within.BUFFERS in lone.now.within
     where = words.at(case.usual_place(others)) if others else ""
     when = f" {found.when}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
-        case.certainty() if _sure(lone, found, len(others)) else Certainty.LIKELY,
-        f"{words.ranks([lone.rank], capital=True)} {does} {call or 'a collective'}{when},"
+        _certainty(case, witnesses),
+        f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
         f" which the other ranks never call{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
-        culprits=(lone.culprit(),),
+        culprits=tuple(case.ranks[rank].culprit() for rank in alone),
         victims=others,
         step=found.step if found is not None else lone.step,
-        evidence=tuple(evidence),
-        awaited=(lone.rank,),
+        evidence=() if found is None else (counted(case, found),),
+        witnesses=witnesses,
+        awaited=alone,
     )
 
 
-def _once_more(case: Case, lone: RankView, found: Parting, call: str) -> Finding:
-    """All call it, and one rank did so more often in one step: a retry, most of the time."""
+def _witnesses(case: Case, alone: tuple[int, ...], found: Parting | None, *, inside: bool) -> tuple[Witness, ...]:
+    lone, sites = case.ranks[alone[0]], sites_of(case)
+    others = [rank for rank in case.blocked if rank not in alone]
+    heard = list(found.witnesses) if found is not None else []
+    where = words.place(lone.where)
+    unshared = inside and lone.rank in case.blocked and not sites.shared(lone.rank, others)
+    if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
+        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective at {where}"))
+    if inside and lone.now.guard == "rank":
+        heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
+    return tuple(heard)
+
+
+def _certainty(case: Case, witnesses: tuple[Witness, ...]) -> Certainty:
+    """A call that is new to every rank looks the same where all the others have left it out: the source must say."""
+    found = case.weigh(witnesses)
+    said = any(witness.kind is Kind.SOURCE for witness in witnesses)
+    return found if said or found is not Certainty.PROVEN else Certainty.LIKELY
+
+
+def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) -> Finding:
+    """All call it, and some did so more often in one step: a retry, most of the time."""
+    its = "its" if len(alone) == 1 else "their"
     return Finding(
         "rank-zero-only-collective",
-        case.certainty() if found.sure else Certainty.LIKELY,
-        f"Rank {lone.rank} repeated what all call once, {call}, {found.when}; since then its calls"
+        case.weigh(found.witnesses),
+        f"{words.ranks(alone, capital=True)} repeated what all call once, {call}, {found.when}; since then {its} calls"
         " meet the wrong partners.",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
-        culprits=(lone.culprit(),),
-        victims=tuple(rank for rank in case.blocked if rank != lone.rank),
+        culprits=tuple(case.ranks[rank].culprit() for rank in alone),
+        victims=tuple(rank for rank in case.blocked if rank not in alone),
         step=found.step,
         evidence=(counted(case, found), "the other ranks call it from the same line, once less"),
-        awaited=(lone.rank,),
+        witnesses=found.witnesses,
+        awaited=alone,
     )
 
 
@@ -157,15 +175,10 @@ def _call_name(case: Case, view: RankView) -> str:
     return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
 
 
-def _sure(lone: RankView, found: Parting | None, others: int) -> bool:
-    """Most ranks say so by their counts, or, where all stand, by their places and the source by its rank check."""
-    return found.sure if found is not None else lone.now.guard == "rank" and others > 1
-
-
 def aborted_alone(case: Case) -> Finding | None:
     """A rank was aborted by its backend in a collective that no other rank ever calls."""
     dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
-    if len(dead) != 1 or len(case.ranks) < 2:
+    if len(dead) != 1 or len(case.ranks) < 2 or ending(dead[0]).why is Why.ITSELF:
         return None
     view, sites = dead[0], sites_of(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)

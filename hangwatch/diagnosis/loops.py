@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from ..activity import Doing
 from ..ledger import Step
-from ..records import LoaderFacts, StepName
+from ..records import LoaderFacts, Phase, StepName
 from . import words
 from .case import Case, RankView, once
 from .finding import Finding, Rule
 from .sites import sites_of
+from .view import OVER
+from .witness import Kind, Witness
 
 _JOIN = "torch/distributed/algorithms/join.py"
 _FIX_IN_JOIN = (
@@ -47,26 +49,34 @@ class Uneven:
         return max(drawn.count for drawn in self.drawn.values())
 
 
-def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False) -> dict[int, Drawn]:
+def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False, past: bool = False) -> dict[int, Drawn]:
     """What a rank drew in each epoch that its records still know, the present one included.
 
+    A loop that counts draws exactly as many batches as the loader has, never asks for one more, and may keep the
+    iterator: then the length says that the data was exhausted, once the rank is `past` the work on its last batch.
     A rank that `came_down` has left its loop with an error on its way out: that says nothing of the loop.
     """
-    ended = loader.exhausted or loader.left
+    exhausted = loader.exhausted or ((loader.left or past) and _all_of_it(loader, loader.drawn))
+    ended = exhausted or loader.left
     finished = list(loader.drawn_per_epoch)
     flags = list(loader.exhausted_per_epoch) + [True] * (len(finished) - len(loader.exhausted_per_epoch))
     # An epoch that has ended may be listed among the finished ones already, or only when the next one begins.
     listed = ended and bool(finished) and finished[-1] == loader.drawn and len(finished) > loader.epoch - _lost(loader)
     first = loader.epoch + (1 if listed else 0) - len(finished)
     found = {
-        first + index: Drawn(count, True, exhausted)
-        for index, (count, exhausted) in enumerate(zip(finished, flags, strict=False))
+        first + index: Drawn(count, True, known or _all_of_it(loader, count))
+        for index, (count, known) in enumerate(zip(finished, flags, strict=False))
     }
-    found[loader.epoch] = Drawn(loader.drawn, ended and (loader.exhausted or not came_down), loader.exhausted)
+    found[loader.epoch] = Drawn(loader.drawn, ended and (exhausted or not came_down), exhausted)
     return {epoch: drawn for epoch, drawn in found.items() if epoch >= 0}
 
 
+def _all_of_it(loader: LoaderFacts, drawn: int) -> bool:
+    return loader.length is not None and 0 < loader.length <= drawn
+
+
 KEPT_EPOCHS = 64
+PAST_LAST_BATCH = frozenset({Phase.OPTIMIZER, Phase.EVAL, Phase.BETWEEN, Phase.DESTROYING, *OVER})
 
 
 def _lost(loader: LoaderFacts) -> int:
@@ -79,7 +89,10 @@ def first_uneven(case: Case) -> Uneven | None:
     """The first epoch that ended on some ranks with fewer batches than others have drawn in it."""
     loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}
     down = {view.rank for view in case if view.raised or (view.dead and not view.finished)}
-    table = {rank: drawn_by_epoch(loader, came_down=rank in down) for rank, loader in loaders.items()}
+    table = {
+        rank: drawn_by_epoch(loader, came_down=rank in down, past=case.ranks[rank].phase in PAST_LAST_BATCH)
+        for rank, loader in loaders.items()
+    }
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         short = tuple(sorted(rank for rank, entry in drawn.items() if _is_short(entry, drawn.values())))
@@ -145,13 +158,13 @@ def uneven_steps(case: Case) -> Finding | None:
     one = len(culprits) == 1
     return Finding(
         "uneven-steps",
-        case.certainty(),
+        case.weigh(witnesses := _as_facts(case, uneven)),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
         f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
         culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
-        evidence=_evidence(case, uneven),
+        witnesses=witnesses,
         awaited=culprits,
     )
 
@@ -184,6 +197,16 @@ def _step_of(view: RankView, uneven: Uneven) -> int | None:
         None,
     )
     return None if before is None else before.step + 1
+
+
+def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
+    """What the loaders of torch say; they settle nothing where the ranks compared iterate at different lines."""
+    found = [Witness(Kind.FACT, sentence) for sentence in _evidence(case, uneven)]
+    lines = {loader.where for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None and loader.where}
+    if len(lines) > 1:
+        places = words.listed(sorted(map(words.place, lines)))
+        found.append(Witness(Kind.PLACE, f"the ranks iterate over loaders at different lines: {places}", agrees=False))
+    return tuple(found)
 
 
 def _evidence(case: Case, uneven: Uneven) -> tuple[str, ...]:
@@ -224,13 +247,13 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
     one, last = len(uneven.short) == 1, case.furthest_step(uneven.short)
     return Finding(
         "uneven-steps",
-        case.certainty(),
+        case.weigh(witnesses := tuple(Witness(Kind.FACT, each) for each in _evidence(case, uneven))),
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {words.plural(uneven.fewest, 'batch')} there, and the others"
         f" {uneven.most} so far.",
         culprits=tuple(case.ranks[rank].culprit() for rank in uneven.short),
         step=last,
-        evidence=_evidence(case, uneven),
+        witnesses=witnesses,
         awaited=uneven.short,
     )
 
@@ -248,15 +271,23 @@ def early_exit(case: Case) -> Finding | None:
     count = words.plural(uneven.drawn[left[0]].count, "batch")
     return Finding(
         "early-exit",
-        case.certainty(),
+        case.weigh(witnesses := _left_with_data(case, uneven, left)),
         f"{case.name(left, capital=True)} left the training loop after {count}"
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
         f"{now_at(case, left[0], where)}; the others went on.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
         step=_batch_left(case.ranks[left[0]], uneven),
-        evidence=_evidence(case, uneven),
+        witnesses=witnesses,
         awaited=left,
     )
+
+
+def _left_with_data(case: Case, uneven: Uneven, left: tuple[int, ...]) -> tuple[Witness, ...]:
+    """That data was left is a fact where the loader has a length; else an iterator that was dropped speaks for it."""
+    loaders = {rank: loader for rank in left if (loader := case.ranks[rank].loader) is not None}
+    known = all(loader.length and uneven.drawn[rank].count < loader.length for rank, loader in loaders.items())
+    kind = Kind.FACT if loaders and known else Kind.HABIT
+    return tuple(Witness(kind, sentence) for sentence in _evidence(case, uneven))
 
 
 def _batch_left(view: RankView, uneven: Uneven) -> StepName:
@@ -292,17 +323,22 @@ def stopped_after_epoch(case: Case) -> Finding | None:
     epoch = epochs[left[0]]
     return Finding(
         "early-exit",
-        case.certainty(),
+        case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
         f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
-        evidence=(
-            f"{case.name(left)} ended epoch {epoch} and began no other",
-            f"{case.name(others)} began epoch {last}",
-        ),
+        evidence=(f"{case.name(others)} began epoch {last}",),
+        witnesses=witnesses,
         awaited=left,
     )
+
+
+def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
+    """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
+    over = all(case.ranks[rank].over or case.ranks[rank].finished for rank in left)
+    kind = Kind.FACT if over else Kind.SOURCE
+    return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
 
 
 def dried_up(case: Case) -> Finding | None:
@@ -317,18 +353,24 @@ def dried_up(case: Case) -> Finding | None:
     unused = (first.loader.drawn if first.loader is not None else 0) - (since.batch or 0)
     return Finding(
         "uneven-steps",
-        case.certainty(),
+        case.weigh(witnesses := _threw_away(first, since)),
         f"{case.name(culprits, capital=True)} ran out of usable data: it made no step with its last"
         f" {words.plural(unused, 'batch')} of epoch {since.epoch}, from batch {since.batch} on, and has left the loop"
         f"{words.at(first.where)}.",
         fix="give every rank the same number of usable batches: mask bad samples in the loss instead of dropping them",
         culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
         step=name,
-        evidence=(
-            f"rank {first.rank} issued no collective in any group from {words.step(name)} to the end of its loader",
-            f"it drew {words.plural((first.step.step or 0) + 1, 'batch')} and made {_forwards(first)} forwards",
-        ),
+        witnesses=witnesses,
         awaited=culprits,
+    )
+
+
+def _threw_away(view: RankView, since: Step) -> tuple[Witness, ...]:
+    name = words.step(StepName(since.epoch, since.batch, since.step))
+    drawn = words.plural((view.step.step or 0) + 1, "batch")
+    return (
+        Witness(Kind.FACT, f"rank {view.rank} issued no collective in any group from {name} to the end of its loader"),
+        Witness(Kind.FACT, f"it drew {drawn} and made {_forwards(view)} forwards"),
     )
 
 

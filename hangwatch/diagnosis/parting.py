@@ -1,22 +1,28 @@
 """The first step in which the ranks' ledgers part: who left the common path there, and how.
 
 Numbers alone cannot tell a rank that skipped a call from one that made a call too many: both leave one with fewer and
-one with more. What tells them apart is the majority, what a rank did in its own earlier steps, and whether the call
-sites in question had ever been used before.
+one with more. Three witnesses tell them apart: what most ranks did in that step, what the ranks in question did in
+their own earlier steps, and whether the call sites in question had ever been used before. Each speaks for the one or
+for the other; where they disagree, the verdict says so, and where they balance, no rank is blamed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from ..ledger import Step
 from ..records import Bypass, Divergence, StepName
 from . import words
 from .case import Case, once
 from .loops import first_uneven, has_left_inner_loop, have_met_again
-from .sites import Site, sites_of
+from .sites import ASKED, Site, Sites, sites_of
 from .ways import ways_past
+from .witness import Kind, Witness
+
+HABIT = 2  # earlier steps that make a habit
 
 
 class Left(StrEnum):
@@ -31,14 +37,14 @@ class Left(StrEnum):
 class Parting:
     """The first step in which the ranks' ledgers part: who left the path there, and how.
 
-    `sure` is true where a majority of the ranks says so. `call` names the calls in question where they are known, and
-    `ways` are those past them, by the source.
+    `witnesses` say why. `call` names the calls in question where they are known, and `ways` are those past them, by the
+    source.
     """
 
     divergence: Divergence
     how: Left
     who: tuple[int, ...] = ()
-    sure: bool = False
+    witnesses: tuple[Witness, ...] = ()
     call: str = ""
     ways: tuple[Bypass, ...] = ()
 
@@ -58,7 +64,7 @@ def parting(case: Case) -> Parting | None:
     uneven = first_uneven(case)
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
-        if have_met_again(case, divergence.counts):
+        if have_met_again(case, divergence.counts) or _made_up_for(case, divergence):
             continue
         if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
             continue
@@ -67,6 +73,25 @@ def parting(case: Case) -> Parting | None:
         elif late.isdisjoint(divergence.counts) and not _left_loop(case, divergence):
             return _judged(case, divergence)
     return None
+
+
+def _made_up_for(case: Case, divergence: Divergence) -> bool:
+    """A background thread has that group for itself, and all of its calls are complete on every member.
+
+    Such calls fall into other steps on each rank, and none of them is missing.
+    """
+    group = case.ledger.groups.get((divergence.group, divergence.members))
+    if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
+        return False
+    heads = list(group.heads.values())
+    level = len({(head.issued, head.completed) for head in heads}) == 1 and not group.silent
+    return bool(heads) and level and heads[0].issued == heads[0].completed
+
+
+def _in_background(case: Case, rank: int, group: str) -> bool:
+    """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
+    names = {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group}
+    return bool(names) and not names & {"", case.ranks[rank].now.thread}
 
 
 def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:
@@ -81,7 +106,9 @@ def _left_loop(case: Case, divergence: Divergence) -> bool:
     most = max(divergence.counts.values())
     longest = [case.ranks[rank] for rank, count in divergence.counts.items() if count == most and rank in case.ranks]
     last = [view for view in longest if view.step.step == divergence.step]
-    return bool(last) and len(last) == len(longest) and all(has_left_inner_loop(case, view) for view in last)
+    if not last or len(last) < len(longest) or any(view.now.guard == "rank" for view in last):
+        return False  # behind a rank check a rank is in a call of its own, wherever that stands
+    return all(has_left_inner_loop(case, view) for view in last)
 
 
 def _counted_late(case: Case, divergence: Divergence) -> bool:
@@ -118,22 +145,99 @@ def _several_turns(case: Case, divergence: Divergence) -> bool:
 
 
 def _judged(case: Case, divergence: Divergence) -> Parting:
-    counts = Counter(divergence.counts.values())
-    (norm, times) = counts.most_common(1)[0]
-    short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
-    more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
-    ends = (min(divergence.counts.items(), key=_count), max(divergence.counts.items(), key=_count))
+    counts = divergence.counts
+    fewest, most = min(counts.values()), max(counts.values())
+    few, many = (tuple(sorted(r for r, count in counts.items() if count == level)) for level in (fewest, most))
+    if len(few) + len(many) < len(counts):
+        return _of_several_levels(case, divergence)
     by_sites, call, ways = Left.UNKNOWN, "", tuple[Bypass, ...]()
     if divergence.exact:
-        by_sites, call, ways = _by_sites(case, divergence, ends[0][0], ends[1][0])
-    if 2 * times > counts.total():
-        how = Left.SKIPPED if short else Left.EXTRA
-        return Parting(divergence, how, short or more, sure=True, call=call, ways=ways)
-    if by_sites is Left.UNKNOWN or _several_turns(case, divergence):
-        return _by_habit(divergence)
-    count = ends[0][1] if by_sites is Left.SKIPPED else ends[1][1]
-    who = tuple(sorted(rank for rank, issued in divergence.counts.items() if issued == count))
-    return Parting(divergence, by_sites, who if len(set(counts)) == 2 else (), call=call, ways=ways)
+        by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
+    heard = tuple(
+        witness
+        for witness in (
+            _by_majority(case, few, many),
+            _by_habit(case, divergence, few, many),
+            _by_place(case, by_sites, few, many, call) if not _several_turns(case, divergence) else None,
+        )
+        if witness is not None
+    )
+    balance = sum(1 if witness.agrees else -1 for witness in heard)
+    if balance == 0:
+        return Parting(divergence, Left.UNKNOWN, witnesses=heard)
+    if balance > 0:
+        return Parting(divergence, Left.SKIPPED, few, heard, call, ways)
+    turned = tuple(replace(witness, agrees=not witness.agrees) for witness in heard)
+    return Parting(divergence, Left.EXTRA, many, turned, call, ways)
+
+
+def _of_several_levels(case: Case, divergence: Divergence) -> Parting:
+    """Three different counts and more: only a majority can say which one is usual."""
+    (norm, times), *_ = Counter(divergence.counts.values()).most_common(1)
+    if 2 * times <= len(divergence.counts):
+        return Parting(divergence, Left.UNKNOWN)
+    usual = tuple(sorted(rank for rank, count in divergence.counts.items() if count == norm))
+    short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
+    more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
+    witness = Witness(Kind.MAJORITY, _agree(case, usual))
+    return Parting(divergence, Left.SKIPPED if short else Left.EXTRA, short or more, (witness,))
+
+
+# The witnesses below agree where the few have skipped a call, and speak against it where the many made one too many.
+
+
+def _by_majority(case: Case, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    if len(few) == len(many):
+        return None
+    return Witness(Kind.MAJORITY, _agree(case, max(few, many, key=len)), agrees=len(many) > len(few))
+
+
+def _agree(case: Case, ranks: tuple[int, ...]) -> str:
+    return f"most ranks agree in that step: {case.name(ranks)}"
+
+
+def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten."""
+    fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
+    before = [_counts_before(case, divergence, ranks) for ranks in (few, many)]
+    recorded = "every earlier step that is recorded"
+    if before == [set(), set()] and len(few) == len(many):
+        before = [{most} if divergence.short else set(), {fewest} if divergence.more else set()]
+        recorded = "most of the steps before"
+    skipped, added = before[0] == {most}, before[1] == {fewest}
+    if skipped == added:
+        return None
+    who, count = (few, most) if skipped else (many, fewest)
+    return Witness(Kind.HABIT, f"{case.name(who)} issued {count} in {recorded}", agrees=skipped)
+
+
+def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
+    """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
+    found: set[int] = set()
+    for rank in ranks[:ASKED]:
+        steps = list(_before(case.ledger.steps(rank), divergence))
+        if len(steps) < HABIT:
+            return set()
+        found.update(step.counts.get(divergence.group, 0) for step in steps)
+    return found
+
+
+def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
+    named = divergence.epoch is not None and divergence.batch is not None
+    for step in steps:
+        here = (step.epoch, step.batch) == (divergence.epoch, divergence.batch) if named else False
+        if here or (not named and step.step >= divergence.step):
+            return
+        yield step
+
+
+def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], many: tuple[int, ...], call: str) -> Witness | None:
+    if by_sites is Left.UNKNOWN:
+        return None
+    what = call or "the call in question"
+    if by_sites is Left.SKIPPED:
+        return Witness(Kind.PLACE, f"{what} had been made in earlier steps, by {case.name(few)} too")
+    return Witness(Kind.PLACE, f"no rank had ever made {what}, or so many of them in a step, before", agrees=False)
 
 
 def repeated(case: Case, found: Parting, rank: int) -> str:
@@ -159,10 +263,6 @@ def _by_line(places: Counter[Site]) -> Counter[Site]:
     return found
 
 
-def _count(item: tuple[int, int]) -> int:
-    return item[1]
-
-
 def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str, tuple[Bypass, ...]]:
     """What the call sites of that step say: did one leave out what was always called, or one call what never was?
 
@@ -180,19 +280,16 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
         (place, times), *_ = surplus.items()
         call = sites.named(long, place, times)
         ways = ways_past(case, place, 1 if sites.in_backward(long, place) else times)
-    used = [place in known for place in surplus]
-    if used and all(used):
+    added = [_never_as_many(sites, place, known, theirs[0][place], divergence, long) for place in surplus]
+    if added and not any(added):
         return Left.SKIPPED, call, ways
-    return (Left.EXTRA if used and not any(used) else Left.UNKNOWN), call, ways
+    return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
 
 
-def _by_habit(divergence: Divergence) -> Parting:
-    """What the ranks usually did until then, as the watch has remembered it."""
-    if divergence.short and not divergence.more:
-        return Parting(divergence, Left.SKIPPED, divergence.short)
-    if divergence.more and not divergence.short:
-        return Parting(divergence, Left.EXTRA, divergence.more)
-    return Parting(divergence, Left.UNKNOWN)
+def _never_as_many(sites: Sites, place: Site, known: set[Site], times: int, divergence: Divergence, rank: int) -> bool:
+    """No rank had ever called from `place`, or none so often in one step: a new call, or one that was repeated."""
+    before = sites.most_in_a_step(rank, divergence.group, place, divergence.step)
+    return place not in known or (before is not None and times > before)
 
 
 def counted(case: Case, found: Parting) -> str:

@@ -9,19 +9,13 @@ from enum import IntEnum
 from ..frames import origin, user_frame
 from ..records import Certainty, Frame, Phase, ProcessFacts, Status
 from . import words
+from .aborts import CONSEQUENCE, ENDED_BY_LAUNCHER, Why, ending
 from .case import Case, RankView
 from .finding import Finding
 
-CONSEQUENCE = re.compile(
-    r"connection (closed|reset|refused|was)|closed by peer|broken pipe|timed? ?out|timeout|remote process"
-    r"|socket|unhandled (system|cuda) error|aborted|watchdog",
-    re.IGNORECASE,
-)
 PEER = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")  # as gloo names the other end of a connection
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
 FROZEN_S = 3.3  # who looks at a stopped process lets it go on after a moment: 2.4 s to our look, and a second for it
-ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})  # what gloo does when the sizes of messages do not fit
-ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
 
 def rank_died(case: Case) -> Finding | None:
@@ -41,17 +35,22 @@ def rank_died(case: Case) -> Finding | None:
     waiting = tuple(view.rank for view in survivors if view.rank in case.blocked)
     where = words.at(first.where)
     ended = f"left with {how} in the middle of its training" if first.quit else f"died: {how}"
-    summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) {ended}{where}"
+    error = words.error(first.exception) if first.exception is not None and first.exception.fatal else ""
+    of_error = f", of {error}" if error else ""
+    summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) {ended}{of_error}{where}"
     if waiting:
         summary += f"; {case.wait_words(waiting)} for it"
     evidence = [f"pid {first.pid} of rank {first.rank} is {'a zombie' if first.state == 'Z' else 'gone'}: {how}"]
+    evidence += [f"rank {first.rank} recorded {error}"] if error else []
     evidence += _out_of_memory(case, first)
     if first.evidence.crash_trace:
         evidence.append(f"its last words: {first.evidence.crash_trace.strip().splitlines()[0]}")
+    if (word := ending(first).word) is not None:
+        evidence.append(f"its output says: {word.line}")
     details = [f"{case.name(after, capital=True)} ended after it"] if after else []
     return Finding(
         "rank-died",
-        Certainty.PROVEN if len(dead) == 1 or _clearly_first(first, dead) else Certainty.LIKELY,
+        Certainty.PROVEN if _clearly_first(case, first, dead) else Certainty.LIKELY,
         summary + ".",
         culprits=(first.culprit(_last_place(first)),),
         victims=tuple(view.rank for view in case if view.rank != first.rank and (view.rank in waiting or view.dead)),
@@ -220,11 +219,20 @@ def ended_for(view: RankView) -> EndedFor:
     exception = view.exception
     if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
         return EndedFor.PEER
+    if view.dead and ending(view).why is Why.BACKEND:
+        return EndedFor.PEER  # of some rank's call, not of its own
     return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER else EndedFor.ITSELF
 
 
-def _clearly_first(first: RankView, dead: list[RankView]) -> bool:
+def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
+    """It alone has ended, or why it did is known, and the ends of all others follow from another's.
+
+    Of an exit code alone, without a board to say what was raised, nobody knows whether it was an error of its own.
+    """
     others = [view for view in dead if view is not first]
+    known = first.exception is not None or first.quit or (first.exit_code or 0) < 0
+    if not known:
+        return not others and not any(view.finished for view in case)
     return all(ended_for(view) > ended_for(first) for view in others)
 
 
@@ -262,6 +270,8 @@ def rank_frozen(case: Case) -> Finding | None:
         step=frozen[0].step,
         evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
         status=None if not stopped else Status.HUNG if case.still(culprits, FROZEN_S) else Status.WAITING,
+        dead=f"{case.name(culprits)} cannot run until continued: the process is stopped" if stopped else "",
+        held=tuple(culprits),
     )
 
 

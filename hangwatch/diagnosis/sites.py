@@ -82,6 +82,16 @@ class Sites:
                 earlier.add(found)
         return within, earlier
 
+    def most_in_a_step(self, rank: int, group: str, place: Site, before: int) -> int | None:
+        """How often at most `rank` has called from `place` in one of its recorded steps before step `before`."""
+        counts: Counter[int] = Counter()
+        for call in self.case.ledger.calls(rank).values():
+            if call.group == group and site(call) == place:
+                step = self.case.ledger.step_of(rank, call)
+                if step is not None and step < before:
+                    counts[step] += 1
+        return max(counts.values(), default=None)
+
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
         backward = self.in_backward(rank, place)
@@ -97,6 +107,16 @@ class Sites:
         frames = next((call.frames for call in calls if site(call) == place), ())
         return any(frame.function == "_engine_run_backward" for frame in frames)
 
+    def synchronised(self, rank: int, group: str, steps: set[int]) -> set[int]:
+        """Those of `steps` in which a backward of `rank` issued collectives in `group`, as far as recorded."""
+        found: set[int] = set()
+        for call in self.case.ledger.calls(rank).values():
+            if call.group == group and any(frame.function == "_engine_run_backward" for frame in call.frames):
+                step = self.case.ledger.step_of(rank, call)
+                if step in steps:
+                    found.add(step)
+        return found
+
     def used(self, rank: int, call: Collective) -> list[Collective]:
         """The earlier calls of `rank` in the group of `call`, from the very place of `call`."""
         here = site(call)
@@ -110,7 +130,7 @@ class Sites:
     def due(self, rank: int, place: Site) -> bool | None:
         """By its own rhythm (every so many steps) `place` is due in the rank's present step; None where it has none."""
         now = self.case.ranks[rank].step.step
-        steps = sorted(step for step, places in self._by_step(rank).items() if step != now and _holds(places, place))
+        steps = sorted(step for step, places in self.by_step(rank).items() if step != now and _holds(places, place))
         gaps = {after - before for before, after in pairwise(steps)}
         if now is None or len(steps) < 3 or len(gaps) != 1:
             return None
@@ -118,7 +138,7 @@ class Sites:
 
     def precedes(self, rank: int, earlier: Site, later: Site) -> bool:
         """In the last step of `rank` that had both, `earlier` came before `later`."""
-        for step, places in sorted(self._by_step(rank).items(), reverse=True):
+        for step, places in sorted(self.by_step(rank).items(), reverse=True):
             if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
                 return next(place for place in places if _same(place, earlier) or _same(place, later)) == earlier
         return False
@@ -167,7 +187,7 @@ class Sites:
         calls = sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
         return [place for call in calls if (place := site(call)) is not None]
 
-    def _by_step(self, rank: int) -> dict[int, list[Site]]:
+    def by_step(self, rank: int) -> dict[int, list[Site]]:
         """The sites of each recorded step of `rank`, in order."""
         found: dict[int, list[Site]] = {}
         for call in self.case.ledger.calls(rank).values():

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from ..frames import name_of, user_frame
 from ..records import Certainty, Culprit, Launched, ProcessEvidence, ProcessFacts, Stage, Status
 from . import words
+from .aborts import CONSEQUENCE, ENDED_BY_LAUNCHER
 from .arrivals import LATE, Arrivals, address, ends_the_others, launcher_of, main_stack, registered
 from .case import IDLE_CPU_S, Case, RankView
 from .finding import Finding, Rule
 from .lockfile import lock_across_collective, stale_file_lock
 from .master import port_conflict, unreachable_master
 from .newgroup import new_group_mismatch
-from .processes import CONSEQUENCE, ENDED_BY_LAUNCHER, end_of
+from .processes import end_of
 
 WORDS_S = 1.5  # the last words of a process may come a moment after its end
 SETTLED_S = 3.0  # two claimants of one rank may be an old process on its way out and its successor
@@ -46,6 +47,8 @@ def rank_died_before_init(case: Case) -> Finding | None:
         victims=tuple(waiting),
         evidence=tuple(sentence for each in own[: words.SHOWN] for sentence in each.evidence),
         status=_end_of_the_start(case, first, alive=bool(alive)),
+        dead=f"{case.name(culprits)} ended before registering, and the launcher starts no other in its place",
+        held=tuple(waiting),
     )
 
 
@@ -247,6 +250,8 @@ def missing_ranks(case: Case) -> Finding | None:
         victims=tuple(waiting),
         evidence=tuple(_missing_evidence(case, arrivals, longest)),
         status=Status.HUNG if closed or longest > patience else Status.WAITING,
+        dead="all ranks must be of this machine, and their launcher starts no more" if closed else "",
+        held=tuple(waiting),
     )
 
 
@@ -285,7 +290,6 @@ def late_rank(case: Case) -> Finding | None:
     first = next(iter(arrivals.late), None)
     ages = [case.snapshot.taken_at - each.started_at for each in arrivals.unborn]
     oldest = max([*ages, *map(arrivals.age, arrivals.late)])
-    works = any(view.works for view in arrivals.late)
     doing = f": it is at {words.place(first.where)}" if first is not None and first.where is not None else ""
     return Finding(
         "user-code-blocked",
@@ -298,9 +302,17 @@ def late_rank(case: Case) -> Finding | None:
         ),
         victims=tuple(waiting),
         evidence=tuple(_late_evidence(arrivals)),
-        status=Status.HUNG if oldest > LATE * case.snapshot.start_patience_s and not works else Status.WAITING,
+        status=_status_of_late(arrivals, oldest),
         stage=Stage.START,
     )
+
+
+def _status_of_late(arrivals: Arrivals, oldest: float) -> Status:
+    """Long patience with a process that lives, unless a fact holds each of those that are awaited."""
+    if any(view.works for view in arrivals.late):
+        return Status.WAITING
+    held = not arrivals.unborn and all(view.evidence.held and view.evidence.stalled for view in arrivals.late)
+    return Status.HUNG if held or oldest > LATE * arrivals.case.snapshot.start_patience_s else Status.WAITING
 
 
 def _late_evidence(arrivals: Arrivals) -> Iterable[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
+from ..ledger import Step
 from ..records import Certainty, Divergence, Frame, StepName
 from . import words
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .overlong import left_out_with_its_step
 from .parting import Left, Parting, counted, parting
-from .sites import ASKED, Site, Sites, site, sites_of
+from .sites import ASKED, Site, Sites, sites_of
 from .ways import by_way_of, evidence_of, the_only, ways_past
+from .witness import Kind, Witness
 
 # ------------------------------------------------------------------------------------------ cadence of gradients
 
@@ -20,20 +23,28 @@ from .ways import by_way_of, evidence_of, the_only, ways_past
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if first is None or not case.blocked or len({cadence(case, rank) for rank in _representatives(first)}) < 2:
+    if (
+        first is None
+        or not case.blocked
+        or len({cadence(case, rank, first.group) for rank in _representatives(first)}) < 2
+    ):
         return None
-    cadences = {view.rank: found for view in case if (found := cadence(case, view.rank)) is not None}
-    if len(set(cadences.values())) < 2 or len(cadences) < len(case.ranks):
+    members = [rank for rank in first.members if rank in case.ranks]
+    cadences = {rank: found for rank in members if (found := cadence(case, rank, first.group)) is not None}
+    if len(set(cadences.values())) < 2 or len(cadences) < len(first.members):
         return None
     counts = Counter(cadences.values())
     usual, times = counts.most_common(1)[0]
     majority = 2 * times > len(cadences)
     odd = [rank for rank, found in cadences.items() if found != usual or not majority]
     by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
+    witnesses = [Witness(Kind.HABIT, "each rank has kept its rhythm in all steps that are recorded")]
+    if majority:
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
     return Finding(
         "gradient-sync-mismatch",
-        case.certainty() if majority else Certainty.LIKELY,
+        case.weigh(witnesses),
         f"The ranks synchronise their gradients at different intervals: {words.listed(sides)}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
@@ -43,6 +54,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
             f" {len(case.ledger.steps(ranks[0]))}"
             for found, ranks in by_cadence.items()
         ),
+        witnesses=tuple(witnesses),
         awaited=tuple(case.ranks),
     )
 
@@ -55,24 +67,27 @@ def _representatives(divergence: Divergence) -> list[int]:
     return [rank for ranks in sides.values() for rank in ranks[:4]]
 
 
-def cadence(case: Case, rank: int) -> int | None:
-    """Every how many steps `rank` issues most collectives of its busiest group; None where there is no such rule."""
+def cadence(case: Case, rank: int, group: str) -> int | None:
+    """Every how many steps `rank` synchronises its gradients in a group; None where there is no such rule.
+
+    Where calls are recorded, those of backward count; else the steps with more collectives than the least.
+    """
     steps = [step for step in case.ledger.steps(rank) if step.complete]
-    names: Counter[str] = Counter()
-    for step in steps:
-        names.update(step.counts)
-    if not names:
-        return None
-    name = names.most_common(1)[0][0]
-    least = min(step.counts.get(name, 0) for step in steps)
-    at = [step.step for step in steps if step.counts.get(name, 0) > least]
-    if not at:
-        return 1 if len(steps) >= 4 and least > 0 else None
+    at = sorted(sites_of(case).synchronised(rank, group, {step.step for step in steps})) or _busy_steps(steps, group)
     gaps = Counter(after - before for before, after in pairwise(at))
-    if gaps.total() < 2:
+    if not gaps:
         return None
     gap, times = gaps.most_common(1)[0]
+    if gaps.total() == 1:  # the first turn of the rhythm began with the training; loaders may be one batch ahead
+        return gap if steps[0].step == 0 and at[0] + 1 in (gap, gap + 1) else None
     return gap if 5 * times >= 4 * gaps.total() else None
+
+
+def _busy_steps(steps: Sequence[Step], group: str) -> list[int]:
+    """The steps with more collectives of the group than the least; all of them, where they are alike."""
+    least = min((step.counts.get(group, 0) for step in steps), default=0)
+    busy = [step.step for step in steps if step.counts.get(group, 0) > least]
+    return busy or [step.step for step in steps if least > 0]
 
 
 def _th(number: int) -> str:
@@ -95,19 +110,15 @@ def skipped_collective(case: Case) -> Finding | None:
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     return Finding(
         "skipped-collective",
-        case.certainty() if found.sure or _against_habit(found) else Certainty.LIKELY,
+        case.weigh(found.witnesses),
         f"{case.name(found.who, capital=True)} {what} {found.when}{by_way_of(found.ways)}; since then"
         f" {'its' if one else 'their'} calls meet the wrong partners.",
         culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
         step=found.step,
         evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),
+        witnesses=found.witnesses,
         awaited=found.who,
     )
-
-
-def _against_habit(found: Parting) -> bool:
-    """The calls that they left out are known, and they have always made as many before."""
-    return bool(found.call) and set(found.who) <= set(found.divergence.short)
 
 
 def _peers(case: Case, found: Parting) -> str:
@@ -135,6 +146,7 @@ def _somebody_differs(case: Case, found: Parting) -> Finding | None:
         victims=tuple(case.blocked),
         step=found.step,
         evidence=(counted(case, found),),
+        witnesses=found.witnesses,
         awaited=tuple(case.ranks),
     )
 
@@ -143,26 +155,33 @@ def _skipped_by_site(case: Case) -> Finding | None:
     """All are in the same step with equal numbers, but some stand in a call that comes after the one of the others."""
     sites = sites_of(case)
     places = {rank: place for rank in case.blocked if (place := sites.now(rank)) is not None}
-    if len(places) < 2 or len(set(places.values())) != 2 or len({case.ranks[rank].step.step for rank in places}) != 1:
-        return None
+    steps = {case.ranks[rank].step.step for rank in places}
+    if len(places) < 2 or len(set(places.values())) != 2 or len(steps) != 1 or None in steps:
+        return None  # where nothing counts turns of the loop, a rank at the other call may be a turn ahead
     order = _in_order(case, sites, places)
     if order is None:
         return None
     skipped, reached = order
     ahead = _who_could(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
-    outvoted = 2 * len(ahead) < len(places) == len(case.ranks)
-    behind = next(rank for rank, place in places.items() if place == skipped)
+    due = [rank for rank, place in places.items() if place == skipped]
+    outvoted = 2 * len(due) > len(places) == len(case.ranks)
+    behind = due[0]
     ways = ways_past(case, skipped)
+    order_kept = f"by the order of all earlier steps, {first} comes before {second} in this one"
+    witnesses = [Witness(Kind.HABIT, order_kept)]
+    if outvoted:
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(due)}"))
     return Finding(
         "skipped-collective",
-        case.certainty() if outvoted else Certainty.LIKELY,
+        case.weigh(witnesses),
         f"{case.name(ahead, capital=True)} skipped {sites.named(behind, skipped)} in"
         f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{by_way_of(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
         culprits=tuple(case.ranks[rank].culprit(the_only(ways)) for rank in ahead),
         step=case.ranks[ahead[0]].step,
-        evidence=(f"by the order of all earlier steps, {first} comes before {second} in this one", *evidence_of(ways)),
+        evidence=evidence_of(ways),
+        witnesses=tuple(witnesses),
         awaited=ahead,
     )
 
@@ -214,11 +233,13 @@ def _in_order(case: Case, sites: Sites, places: dict[int, Site]) -> tuple[Site, 
 
 
 def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
-    """In the recorded past of `rank`, each call at `later` came right after one at `earlier`."""
-    blocked = case.blocked[rank]
-    current = (blocked.group.name, blocked.seq) if blocked.group is not None else None
-    order = [site(call) for key, call in case.ledger.calls(rank).items() if key != current]
-    before = [order[index - 1] for index, place in enumerate(order) if place == later and index > 0]
+    """In the earlier steps of `rank`, each call at `later` came right after one at `earlier` in the same step.
+
+    Across the end of a step every call follows every other one: a loop comes around.
+    """
+    now = case.ranks[rank].step.step
+    past = [places for step, places in sites_of(case).by_step(rank).items() if step != now]
+    before = [places[i - 1] if i else None for places in past for i, place in enumerate(places) if place == later]
     return len(before) >= 2 and all(place == earlier for place in before)
 
 

@@ -11,10 +11,10 @@ from ..frames import user_frame
 from ..ledger import Group
 from ..records import Certainty, Collective, Divergence, Status
 from . import words
+from .aborts import ABORTS
 from .case import Case, RankView
 from .finding import Finding, Rule
 from .loops import first_uneven
-from .processes import ABORTS
 
 MAIN = "MainThread"
 

@@ -13,13 +13,19 @@ from .alternatives import alternatives
 from .case import Blocked, Case
 from .causes import cause
 from .finding import Finding
+from .proof import is_dead
+from .witness import sentences
 
 
 def judged(case: Case, finding: Finding) -> Judgement:
     """The judgement that follows from `finding`."""
     entry = cause(finding.cause)
+    if finding.certainty is Certainty.UNDETERMINED:
+        finding = replace(finding, culprits=())  # no rank is blamed where the witnesses disagree
     blamed = [culprit.rank for culprit in finding.culprits if culprit.rank is not None]
     victims = case.victims(blamed) if finding.victims is None else finding.victims
+    state = status(case, finding)
+    hang, argument = is_dead(case, state, finding)
     verdict = Verdict(
         cause=finding.cause,
         certainty=finding.certainty,
@@ -29,12 +35,14 @@ def judged(case: Case, finding: Finding) -> Judgement:
         culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
         step=finding.step,
-        evidence=finding.evidence,
+        evidence=(*finding.evidence, *sentences(finding.witnesses)),
         alternatives=alternatives(case, finding),
         waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
         details=(*finding.details, *who_waits(case, victims)),
+        hang=hang,
+        argument=argument,
     )
-    return Judgement(status(case, finding), finding.stage or entry.stage or stage(case), verdict)
+    return Judgement(state, finding.stage or entry.stage or stage(case), verdict)
 
 
 def quoted(culprits: Sequence[Culprit], excerpts: Sequence[Excerpt]) -> tuple[Culprit, ...]:

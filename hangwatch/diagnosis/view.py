@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..activity import Activity, Doing
+from ..activity import Activity, Doing, Within
+from ..frames import name_of, origin
 from ..records import Culprit, ExceptionFacts, Frame, LoaderFacts, Phase, RankEvidence, Reading, StepName, ThreadStack
 from ..stacks import activity
 
@@ -17,6 +19,8 @@ QUIET_WRITES = 64 << 10  # bytes written, those for us left out
 OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
 _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+_DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
+_JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
 
@@ -67,6 +71,51 @@ class RankView:
     @property
     def where(self) -> Frame | None:
         return self.now.where
+
+    @property
+    def waits_for_sure(self) -> bool:
+        """Its training thread surely waits for a collective, and does not compute or read on the way to one.
+
+        A blocking call of torch.distributed shows it by its own frame. Backward has none for the wait: there a native
+        frame shows it, or `sleeps_privately` where no device is about.
+        """
+        now = self.now
+        in_python = now.doing is Doing.WORK_WAIT and now.frame is not None and not now.frame.native
+        return now.doing is Doing.COLLECTIVE or now.native or in_python
+
+    @property
+    def sleeps_privately(self) -> bool:
+        """Its main thread sleeps without a timeout for what only its own process can give."""
+        process = self.evidence.process
+        return self.idle and self.now.main and process is not None and process.private_wait
+
+    def threads_that_may_communicate(self) -> list[str]:
+        """Names of other threads that could issue a collective: those in one, and those that run the user's code.
+
+        That a thread has issued none so far says nothing of what it will do.
+        """
+        others = zip(self.threads, self.evidence.stacks, strict=True)
+        return [
+            thread.thread or str(thread.thread_id)
+            for thread, stack in others
+            if thread.thread_id != self.now.thread_id and not self._waits_for_the_training(thread)
+            if thread.in_collective or may_communicate(stack.frames)
+        ]
+
+    def _waits_for_the_training(self, thread: Activity) -> bool:
+        """It is the main thread, in the join of another thread that trains, or in the result of its future."""
+        return thread.main and thread.frame is not None and name_of(thread.frame.function) in _JOINS
+
+    @property
+    def guarded(self) -> bool:
+        """It stands where only some ranks come: behind a rank check, or in what people do on one rank.
+
+        Evaluations and checkpoints count only where the source does not show that every rank comes to them.
+        """
+        if self.now.guard in ("rank", "none"):
+            return self.now.guard == "rank"
+        evaluates = self.phase is Phase.EVAL and Within.BUFFERS in self.now.within
+        return evaluates or Within.CHECKPOINT in self.now.within
 
     # -------------------------------------------------------------- life
 
@@ -130,7 +179,8 @@ class RankView:
 
     @property
     def busy(self) -> bool:
-        return self.cpu is not None and self.cpu > IDLE_CPU_S
+        """It uses the processor, and not only to spin in a wait for its device."""
+        return self.cpu is not None and self.cpu > IDLE_CPU_S and self.now.doing is not Doing.DEVICE
 
     @property
     def writing(self) -> bool:
@@ -151,7 +201,7 @@ class RankView:
     @property
     def _starved(self) -> bool:
         """Ready to run, on a machine whose processors are taken."""
-        return self.state == "R" and self.cpu != 0.0
+        return self.state == "R" and self.cpu != 0.0 and self.now.doing is not Doing.DEVICE
 
     @property
     def steady(self) -> bool:
@@ -182,6 +232,14 @@ class RankView:
     def culprit(self, where: Frame | None = None) -> Culprit:
         host = self.evidence.host or (self.reading.identity.host if self.reading else "")
         return Culprit(self.rank, self.pid, host, where=where or self.where)
+
+
+def may_communicate(frames: Iterable[Frame]) -> bool:
+    """A thread with these frames could come to a collective: the user's code runs in it, or torch.distributed's."""
+    return any(
+        not frame.native and (origin(frame.file) == "user" or _DISTRIBUTED.search(frame.file) is not None)
+        for frame in frames
+    )
 
 
 def _stack(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:

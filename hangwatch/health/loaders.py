@@ -78,7 +78,7 @@ def sampler_full_copy(ranks: Ranks) -> HealthWarning | None:
         return None
     sampler = next(iter(loaders.values()))
     summary = (
-        f"Every rank draws all {sampler.sampler_length:,} samples of {sampler.dataset}: {sampler.sampler} does not"
+        f"Every rank draws all {sampler.dataset_length:,} samples of {sampler.dataset}: {sampler.sampler} does not"
         f" divide them among the {world(ranks)} ranks"
     )
     evidence = ["all ranks drew the same indices in the same order"] if same_order else []
@@ -155,9 +155,14 @@ def _step_of(reading: Reading, loader: LoaderFacts, batch: int) -> str:
 
 
 def _whole(loader: LoaderFacts) -> bool:
-    """The sampler is as long as the data set."""
-    length = loader.sampler_length
-    return length is not None and length == loader.dataset_length and length >= LEAST_SAMPLES
+    """The sampler is as long as the data set; of one that does not say, an epoch that has ended drew all of it."""
+    length, size = loader.dataset_length, loader.batch_size
+    if length is None or length < LEAST_SAMPLES:
+        return False
+    if loader.sampler_length is not None:
+        return loader.sampler_length == length
+    ended = [drawn for drawn, whole in zip(loader.drawn_per_epoch, loader.exhausted_per_epoch, strict=False) if whole]
+    return bool(ended) and bool(size) and ended[-1] in (length // (size or 1), -(-length // (size or 1)))
 
 
 def _repeats(loader: LoaderFacts) -> bool:

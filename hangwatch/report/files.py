@@ -13,7 +13,7 @@ from pathlib import Path
 from hangwatch import wire
 from hangwatch.errors import HangwatchError
 from hangwatch.records import SCHEMA, Incident
-from hangwatch.report import html
+from hangwatch.report import html, versions
 
 _NAME = re.compile(r"incident-\d{8}T\d{6}Z-[\w.-]+\.json")
 
@@ -122,7 +122,10 @@ def _age(path: Path) -> tuple[str, float]:
 
 
 def read(path: Path | str) -> Incident:
-    """The incident in a file. Fields of a newer hangwatch are passed over. Raises ReportError."""
+    """The incident in a file, of this format or an earlier one. Fields of a newer hangwatch are passed over.
+
+    Raises ReportError.
+    """
     path = Path(path)
     try:
         text = path.read_bytes()
@@ -140,10 +143,10 @@ def parse(text: bytes, source: str) -> Incident:
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{source} is cut off or not JSON: {error}") from error
     schema = document.get("schema") if isinstance(document, dict) else None
-    if schema != SCHEMA:
+    if schema not in versions.READABLE:
         raise ReportError(f"{source} {_other_version(schema)}")
     try:
-        return wire.decode(Incident, document, lenient=True)
+        return wire.decode(Incident, versions.upgraded(document), lenient=True)
     except wire.WireError as error:
         raise ReportError(f"{source} is not a whole incident report: {error}") from error
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import TextIO
 
 from hangwatch.records import Incident, Status, Verdict
@@ -23,8 +25,13 @@ _BOLD, _RED, _YELLOW, _GREEN, _BLUE = "1", "1;31", "1;33", "1;32", "36"
 _HEADLINE = {Status.RECOVERED: _GREEN, Status.LINGERING: _YELLOW, Status.WAITING: _YELLOW}
 
 
-def render(incident: Incident, width: int = 100, color: bool = False, report: str = "") -> str:
-    """What to print for an incident, ending in a line break. `report` is the file that holds the rest."""
+def render(
+    incident: Incident, width: int = 100, color: bool = False, report: str = "", *, verbose: bool = False
+) -> str:
+    """What to print for an incident, ending in a line break. `report` is the file that holds the rest.
+
+    It fits one screen; `verbose` shows every sentence of the argument and the evidence instead.
+    """
     page = _Page(min(max(width, NARROWEST), _WIDEST), color)
     style = _HEADLINE.get(incident.status, _RED)
     lines = [*page.wrapped(f"hangwatch: {words.headline(incident)}", 0, style, most=2), ""]
@@ -32,10 +39,10 @@ def render(incident: Incident, width: int = 100, color: bool = False, report: st
     for sentence in incident.verdict.details[:3]:
         lines += page.wrapped(sentence, 2, most=2)
     lines.append("")
-    rows = [page.row(row) for row in _rows(incident)]
+    rows = [page.row(row) for row in _rows(incident, verbose)]
     if report:
         rows.append(page.uncut_row("report", report))
-    lines += _fitting(rows, SCREEN - len(lines))
+    lines += _fitting(rows, sys.maxsize if verbose else SCREEN - len(lines))
     return "\n".join(lines) + "\n"
 
 
@@ -45,11 +52,18 @@ def waiting_line(verdict: Verdict, still_s: float, color: bool = False) -> str:
     return f"hangwatch: {_styled('WAITING', _YELLOW, color)} for {words.duration(still_s)}: {sentence}\n"
 
 
-def show(incident: Incident, stream: TextIO, report: str = "", environment: Mapping[str, str] = os.environ) -> None:
+def show(
+    incident: Incident,
+    stream: TextIO,
+    report: str = "",
+    environment: Mapping[str, str] = os.environ,
+    *,
+    verbose: bool = False,
+) -> None:
     """Print an incident on `stream` as wide and as colourful as it allows, in one write."""
     interactive = stream.isatty()
     width = shutil.get_terminal_size((100, 24)).columns if interactive else 100
-    text = render(incident, width, colorful(stream, environment), report)
+    text = render(incident, width, colorful(stream, environment), report, verbose=verbose)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
@@ -73,20 +87,31 @@ class _Row:
     lines: tuple[str, ...] = ()
 
 
-def _rows(incident: Incident) -> Iterator[_Row]:
+def _rows(incident: Incident, verbose: bool) -> Iterator[_Row]:
     verdict = incident.verdict
+    most = sys.maxsize if verbose else None
     if verdict.fix:
         yield _Row("fix", verdict.fix, 0, most=4)
     if verdict.culprits:
         yield _Row("who", words.culprits(verdict.culprits), 0)
-    for place, sentence in enumerate(verdict.evidence[:3]):
-        yield _Row("seen", sentence, (2, 5, 7)[place])
-    for place, other in enumerate(verdict.alternatives[:2]):
-        yield _Row("not", f"{other.cause}: {other.why_not}", (3, 6)[place])
+    yield from _argument(verdict, most or 2)
+    for sentence, rank in zip(verdict.evidence[: most or 3], chain((2, 5, 8), repeat(9)), strict=False):
+        yield _Row("seen", sentence, rank)
+    for other, rank in zip(verdict.alternatives[: most or 2], chain((3, 7), repeat(9)), strict=False):
+        yield _Row("not", f"{other.cause}: {other.why_not}", rank)
     if missing := words.missing_evidence(incident):
         yield _Row("lacks", missing, 1)
     if incident.warnings:
         yield _Row("also", incident.warnings[0].summary, 4)
+
+
+def _argument(verdict: Verdict, most: int) -> Iterator[_Row]:
+    """Why the job is dead: its own rows, apart from what speaks for the cause."""
+    if verdict.hang is None or verdict.hang not in words.ARGUMENT:
+        return
+    label, _ = words.ARGUMENT[verdict.hang]
+    for sentence, rank in zip(verdict.argument[:most], chain((2, 6), repeat(9)), strict=False):
+        yield _Row(label, sentence, rank, most=4)
 
 
 def _fitting(rows: list[_Row], room: int) -> Iterator[str]:

@@ -132,18 +132,30 @@ def waiting(edge: Wait, verdict: Verdict) -> tuple[int, ...]:
 
 
 def headline(incident: Incident) -> str:
-    """HUNG, proven, 3.1 s after the last step"""
+    """HUNG, proven, 3.1 s after the last step; cause likely"""
     if incident.status is Status.RECOVERED:
         stood = (incident.closed_at or incident.updated_at) - incident.opened_at + incident.detected_after_s
         return f"RECOVERED after {duration(stood)} without progress"
     after = f"{duration(incident.detected_after_s)} {_since(incident)}"
-    return f"{incident.status.upper()}, {certainty(incident)}, {after}"
+    state = ", ".join(filter(None, (incident.status.upper(), hang(incident.verdict), after)))
+    return f"{state}; {cause(incident.verdict)}"
 
 
-def certainty(incident: Incident) -> str:
-    """proven, likely, or "cause undetermined"."""
-    sure = incident.verdict.certainty
-    return "cause undetermined" if sure is Certainty.UNDETERMINED else str(sure)
+def hang(verdict: Verdict) -> str:
+    """How sure it is that the job is dead: proven, likely; "" where the job is not called hung."""
+    return "" if verdict.hang is None else str(verdict.hang)
+
+
+def cause(verdict: Verdict) -> str:
+    """cause proven, cause likely, cause not known"""
+    return "cause not known" if verdict.certainty is Certainty.UNDETERMINED else f"cause {verdict.certainty}"
+
+
+ARGUMENT = {
+    Certainty.PROVEN: ("proof", "Proof that the job is dead"),
+    Certainty.LIKELY: ("hung", "Why the job is called hung"),
+}
+"""By the certainty of the hang: the label and the title of `verdict.argument`."""
 
 
 def _since(incident: Incident) -> str:

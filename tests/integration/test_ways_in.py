@@ -136,11 +136,26 @@ def test_abort_ends_the_job_with_75(tmp_path: Path) -> None:
 
 def test_a_launcher_that_restarts_gets_its_chance(tmp_path: Path) -> None:
     elastic = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
-    run = [sys.executable, "-m", "hangwatch", "run", "--on-hang", "abort", "--", *elastic, TRAIN, "--short=1", "--once"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    run = [sys.executable, "-m", "hangwatch", "run", "--on-hang", "abort-attempt", "--"]
+    done = subprocess.run(
+        [*run, *elastic, TRAIN, "--short=1", "--once"], cwd=tmp_path, capture_output=True, text=True, timeout=250
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rank done") == 2
     assert done.stderr.count("HUNG, proven") == 1
+    assert "RECOVERED" not in done.stderr
+    assert len(list((tmp_path / "hangwatch-reports").glob("incident-*.json"))) == 1
+
+
+def test_abort_ends_a_launcher_that_would_restart(tmp_path: Path) -> None:
+    elastic = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3"]
+    run = [sys.executable, "-m", "hangwatch", "run", "--on-hang", "abort", "--", *elastic, TRAIN, "--short=1"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 75, done.stderr
+    assert done.stderr.count("HUNG, proven") == 1
+    (report,) = (tmp_path / "hangwatch-reports").glob("incident-*.json")
+    assert files.read(report).status is Status.HUNG
+    assert [rank.pid for rank in files.read(report).ranks if rank.pid and psutil.pid_exists(rank.pid)] == []
 
 
 @pytest.mark.parametrize("launcher", ["plain", pytest.param("torchrun", marks=LONG)])  # which gives its ranks 30 s

@@ -280,7 +280,12 @@ class World:
             pid=4000 + rank,
             reading=self._reading(rank, heads, steps_kept),
             process=ProcessFacts(
-                4000 + rank, me.state, exit_code=me.code, cpu_delta_s=1.0 if works else 0.0, command="python train.py"
+                4000 + rank,
+                me.state,
+                exit_code=me.code,
+                cpu_delta_s=1.0 if works else 0.0,
+                command="python train.py",
+                private_wait=me.waiting is not None,
             ),
             stacks=stacks,
             earlier_stacks=stacks,

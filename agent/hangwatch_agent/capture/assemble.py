@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangwatch.frames import stacks_of_trace
+from hangwatch.frames import stacks_of_calls, stacks_of_trace, told
 from hangwatch.records import (
     Collectives,
+    Frame,
     LoaderFacts,
     NodeFacts,
     ProcessEvidence,
@@ -44,16 +45,16 @@ class Seen:
         pid, reading = target.pid, self.readings[target.pid]
         facts, dump = self._facts(pid, target), self.second.dumps.get(pid)
         own = [each for each in self.members if each.rank == rank and each.role != "orphan"]
-        trace = outputs.crash_trace(target.run_dir, pid)
+        trace = outputs.crash_trace(target.run_dir, target.own_pid)
         found = dump.stacks if dump is not None else ()
-        if not found and facts.state in "XZ":
-            found = stacks_of_trace(trace)  # its last ones
+        if not found and facts.state in "XZ":  # its last ones
+            found = stacks_of_trace(trace) or stacks_of_calls(reading.open_calls)
         return RankEvidence(
             rank=rank,
             host=self.node.host,
             pid=pid,
-            reading=reading,
-            process=facts,
+            reading=_brief(reading),
+            process=facts if target.visible else None,
             stacks=with_source(found, self.sources, self.means.proc / str(pid) / "root"),
             earlier_stacks=self._earlier(pid),
             collectives=self.rings[pid],
@@ -64,7 +65,7 @@ class Seen:
             last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.means.proc),
             crash_trace=trace,
             lock_files=locks.lock_files(
-                facts, dump, run_dir=target.run_dir, proc=self.means.proc, clock=self.means.clock
+                facts, dump, run_dir=target.run_dir, own_pid=target.own_pid, proc=self.means.proc
             ),
         )
 
@@ -123,10 +124,19 @@ class Seen:
         )
 
 
+def _brief(reading: Reading) -> Reading:
+    """The long list of calls with the frames that tell call sites apart; whole paths stand with the last calls."""
+    short: dict[int, tuple[Frame, ...]] = {}  # by identity: the reader has one tuple for all calls of a site
+    for call in reading.calls:
+        if id(call.frames) not in short:
+            short[id(call.frames)] = told(call.frames)
+    return replace(reading, calls=tuple(replace(call, frames=short[id(call.frames)]) for call in reading.calls))
+
+
 def _of_its_own(written: int | None, target: Target) -> int | None:
     """What a rank wrote between the samples without its answer to us, which it has written in this time or not yet."""
     try:
-        answer = target.board_path.with_name(f"collectives-{target.pid}.json").stat().st_size
+        answer = target.board_path.with_name(f"collectives-{target.own_pid}.json").stat().st_size
     except OSError:
         return written
     return written if written is None or written < answer else written - answer

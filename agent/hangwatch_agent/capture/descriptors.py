@@ -14,11 +14,13 @@ from hangwatch_agent.capture.procfs import PROC, read_text
 
 def open_file(pid: int, fd: int, proc: Path = PROC) -> OpenFile:
     """A descriptor in words. Raises OSError where it is not open or may not be read."""
-    target = str((proc / str(pid) / "fd" / str(fd)).readlink())
+    link = proc / str(pid) / "fd" / str(fd)
+    target = str(link.readlink())
     if target.startswith("socket:["):
         return OpenFile(fd, sockets.describe(pid, target[8:-1], proc))
-    filesystem = filesystem_of(pid, target, proc) if target.startswith("/") else None
-    return OpenFile(fd, target, filesystem)
+    if not target.startswith("/"):
+        return OpenFile(fd, target)
+    return OpenFile(fd, target, "fifo" if link.is_fifo() else filesystem_of(pid, target, proc))
 
 
 def standard_pipes(pid: int, proc: Path = PROC) -> tuple[OpenFile, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from hangwatch.records import CaptureNote, Collectives, Pipe, Reading
+from hangwatch.records import CaptureNote, Collectives, Phase, Pipe, Reading
 from hangwatch_agent.capture import collectives, locks, pipes, procfs, sample, tree, workers
 from hangwatch_agent.capture.assemble import Seen
 from hangwatch_agent.capture.call_sites import call_sites
@@ -26,6 +26,7 @@ from hangwatch_agent.capture.tree import Member
 
 Reread = Callable[[Target], Reading | None]
 _WITHOUT_STACKS = frozenset(["helper", "compile-worker"])  # many, and their frames say nothing
+_IN_TRAINING = frozenset(Phase) - {Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING, Phase.FAILED}
 _MOVEMENT_S = 0.2  # samples closer than this cannot tell movement
 
 
@@ -76,11 +77,12 @@ class _Capture:
             self.means.sleep(self.means.sample_gap_s)
             readings = {each.pid: self._read_again(each) for each in self.targets}
             second = self._sample(after=first)
-            stopped = {pid for pid, facts in second.facts.items() if facts.state in ("T", "t")}
-            rings = {each.pid: self._ring(each, readings[each.pid], asked, stopped) for each in self.targets}
+            states = {pid: facts.state for pid, facts in second.facts.items()}
+            rings = {each.pid: self._ring(each, readings[each.pid], asked, states) for each in self.targets}
             facts, notes = node.result()
         self.notes.extend(notes)
         self._note_stacks(second)
+        self._note_outputs(readings, second)
         facts = replace(facts, pipes=self._pipes(second))
         seen = Seen(self.living, self.members, first, second, readings, rings, facts, self.means)
         return self._result(seen)
@@ -108,14 +110,17 @@ class _Capture:
         return sample.take(pids, looked_at, self.living, self.means, with_locals=curious)
 
     def _ask(self, target: Target) -> collectives.Request:
-        return collectives.ask(target.board_path, target.pid, self.means.request_collectives)
+        return collectives.ask(target.board_path, target.own_pid, self.means.request_collectives, self.means.taken_up)
 
     def _ring(
-        self, target: Target, reading: Reading, asked: Mapping[int, collectives.Request], stopped: Collection[int]
+        self, target: Target, reading: Reading, asked: Mapping[int, collectives.Request], states: Mapping[int, str]
     ) -> Collectives:
         if target.pid not in asked:
-            return collectives.left_behind(target.board_path, target.pid, reading)
-        found, note = collectives.answer(asked[target.pid], reading, rank=target.rank, stopped=target.pid in stopped)
+            return collectives.left_behind(target.board_path, target.own_pid, reading)
+        state = states.get(target.pid, "X")
+        found, note = collectives.answer(
+            asked[target.pid], reading, rank=target.rank, stopped=state in "Tt", ended=state in "XZ"
+        )
         self.notes.append(note)
         return found
 
@@ -153,6 +158,18 @@ class _Capture:
         slowest = max((dump.took_s for dump in taken), default=0.0)
         self.notes.append(CaptureNote("stacks", True, f"of {len(taken)} processes", slowest))
 
+    def _note_outputs(self, readings: Mapping[int, Reading], second: Sample) -> None:
+        """A backend says on standard error why it ends a rank: where that is kept nowhere, the report says so."""
+        for each in self.targets:
+            facts, reading = second.facts.get(each.pid), readings[each.pid]
+            ended = each.pid not in self.living or facts is None or facts.state in "XZ"
+            if ended and each.unreadable_output and reading.phase in _IN_TRAINING and reading.exception is None:
+                detail = (
+                    f"standard error of the rank was {each.unreadable_output}: what its backend wrote there cannot be"
+                    " read; in a file (torchrun --redirects 3 --log-dir DIR) it can"
+                )
+                self.notes.append(CaptureNote("last output", False, detail, rank=each.rank))
+
     def _result(self, seen: Seen) -> CaptureResult:
         ranks = tuple(seen.rank(each, each.rank) for each in self.targets if each.rank is not None)
         unranked = tuple(seen.process(Member(each.pid, "job")) for each in self.targets if each.rank is None)
@@ -178,7 +195,7 @@ class _Capture:
 
 def _lives(target: Target, means: Means) -> bool:
     identity = target.reading.identity
-    return procfs.is_same(target.pid, identity.started_at, means.proc, mapped=target.board_path)
+    return target.visible and procfs.is_same(target.pid, identity.started_at, means.proc, mapped=target.board_path)
 
 
 def _worth_locals(dump: Dump) -> bool:

@@ -31,10 +31,18 @@ _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<fu
 
 
 def ask_faulthandler(
-    pid: int, run_dir: Path, *, proc: Path = PROC, sleep: Callable[[float], object] = time.sleep
+    pid: int,
+    run_dir: Path,
+    *,
+    own_pid: int | None = None,
+    proc: Path = PROC,
+    sleep: Callable[[float], object] = time.sleep,
 ) -> Dump:
-    """The stacks that the rank itself writes, within half a second. Never raises; sends no uncaught signal."""
-    path, began = run_dir / f"stacks-{pid}.txt", time.monotonic()
+    """The stacks that the rank itself writes, within half a second. Never raises; sends no uncaught signal.
+
+    `own_pid` is the pid by which the rank calls itself, where that differs from the one here.
+    """
+    path, began = run_dir / f"stacks-{own_pid or pid}.txt", time.monotonic()
     try:
         number, size = _registered(path)
         if not catches(pid, number, proc):

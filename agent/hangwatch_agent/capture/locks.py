@@ -2,7 +2,8 @@
 
 Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are
 polled (torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own
-frame, and the owner is who has the file open. Only those two variables are kept of what py-spy gives.
+frame, and the owner is who has the file open. Those two variables are all that is kept of what py-spy gives
+(`stacks.KEPT_LOCALS`).
 Locks that anything else polls (a database): the process naps with a file open that another one has locked for writing.
 """
 
@@ -38,6 +39,7 @@ def lock_files(
     dump: Dump | None = None,
     *,
     run_dir: Path | None = None,
+    own_pid: int | None = None,
     proc: Path = PROC,
     clock: Callable[[], float] = time.time,
 ) -> tuple[LockFile, ...]:
@@ -47,11 +49,12 @@ def lock_files(
         facts: the process.
         dump: its stacks with local variables, for locks that are polled.
         run_dir: where a rank says itself which lock it polls (`hangwatch_agent.polled`).
+        own_pid: the pid by which it calls itself, where that differs from the one here.
         proc: root of the proc file system.
         clock: seconds since 1970, for the age.
     """
     polls = dump is not None and polls_a_lock(dump.stacks)
-    told = [_told(run_dir / f"lock-{facts.pid}.txt")] if run_dir is not None and polls else []
+    told = [_told(run_dir / f"lock-{own_pid or facts.pid}.txt")] if run_dir is not None and polls else []
     paths = [*_waited_in_kernel(facts), *(_polled(dump) if dump else ()), *(path for path in told if path)]
     named = [_lock_file(path, facts.pid, proc, clock) for path in dict.fromkeys(paths)]
     if not named and 0 < (facts.sleeps_s or 0.0) <= _NAP_S:

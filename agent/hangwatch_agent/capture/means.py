@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hangwatch.records import CallSite, CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
+from hangwatch_agent import boardfile
 from hangwatch_agent.capture import cgroup, stacks
 from hangwatch_agent.capture.gpu import Gpus
 from hangwatch_agent.capture.procfs import PROC
@@ -24,6 +25,8 @@ class Target:
     reading: Reading
     board_path: Path
     log_files: tuple[Path, ...] = ()
+    unreadable_output: str = ""  # what standard error is where it keeps nothing ("a pipe"), see `outputs.unreadable`
+    visible: bool = True  # False: its process is in a pid namespace that cannot be seen from here
 
     @property
     def run_dir(self) -> Path:
@@ -32,6 +35,11 @@ class Target:
     @property
     def pid(self) -> int:
         return self.reading.identity.pid
+
+    @property
+    def own_pid(self) -> int:
+        """Its pid as it knows it itself, by which it names its files; in a container that is not the pid here."""
+        return boardfile.own_pid(self.board_path) or self.pid
 
     @property
     def rank(self) -> int | None:
@@ -50,6 +58,7 @@ class Means:
     Attributes:
         request_collectives: Asks the rank of a board (path, pid) to write `collectives-PID.json` beside it; None if
             ranks cannot be asked. May raise OSError or ValueError.
+        taken_up: Whether the rank of a board has begun to answer.
         gpus: Kept between captures, because NVML is started only once.
         proc: Root of the proc file system.
         cgroups: Root of the cgroup file systems.
@@ -64,6 +73,7 @@ class Means:
     """
 
     request_collectives: Callable[[Path, int], None] | None = None
+    taken_up: Callable[[Path], bool] = lambda path: False
     gpus: Gpus = field(default_factory=Gpus)
     proc: Path = PROC
     cgroups: Path = cgroup.CGROUPS

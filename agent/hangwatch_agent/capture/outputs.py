@@ -9,11 +9,13 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hangwatch.last_words import word_of
 from hangwatch_agent.capture.procfs import PROC
 from hangwatch_agent.capture.redact import redact_text
 
 LINES = 20
-TAIL_BYTES = 16 << 10
+MOST_TELLING = 20  # lines further up that tell of an end
+TAIL_BYTES = 64 << 10
 LONGEST_LINE = 500
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 
@@ -54,10 +56,28 @@ def log_files(pid: int, proc: Path = PROC) -> tuple[Path, ...]:
     return tuple(found)
 
 
+def unreadable(pid: int, proc: Path = PROC) -> str:
+    """What standard error of a living process is, where it keeps nothing that can be read: "a pipe", "a terminal"."""
+    link = proc / str(pid) / "fd" / "2"
+    try:
+        mode, target = link.stat().st_mode, os.readlink(link)
+    except OSError:
+        return ""
+    if stat.S_ISREG(mode):
+        return ""
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    if stat.S_ISSOCK(mode):
+        return "a socket"
+    return "a terminal" if target.startswith(("/dev/pts/", "/dev/tty")) else target
+
+
 def tail(path: Path, lines: int = LINES) -> str:
     """The last lines of a log, as a terminal would show them without colours; "" if it cannot be read.
 
-    Only the last 16 kB are read, progress bars are reduced to their last state, and secrets are redacted.
+    Lines further up that tell of an end come first: ranks share a log, and tracebacks of all of them follow the line
+    of the backend that ended the first. Only the last 64 kB are read, progress bars are reduced to their last state,
+    and secrets are redacted.
     """
     try:
         with path.open("rb") as file:
@@ -66,8 +86,9 @@ def tail(path: Path, lines: int = LINES) -> str:
             text = file.read(TAIL_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
-    shown = [_shown(line) for line in text.split("\n")]
-    return redact_text("\n".join([line for line in shown if line.strip()][-lines:]))
+    shown = [line for each in text.split("\n") if (line := _shown(each)).strip()]
+    earlier = [line for line in shown[:-lines] if word_of(line) is not None][:MOST_TELLING]
+    return redact_text("\n".join([*earlier, *shown[-lines:]]))
 
 
 def _shown(line: str) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hangwatch_agent import steady
+
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -87,7 +89,9 @@ def _exit_code(values: list[str]) -> int | None:
 
 @functools.lru_cache(maxsize=8)
 def boot_time(proc: Path = PROC) -> float:
-    """When the machine started, in seconds since 1970; 0.0 where /proc/stat does not say."""
+    """When the machine started, in seconds since 1970 by the steady clock; 0.0 where a made-up /proc does not say."""
+    if proc == PROC:
+        return steady.boot_time()
     try:
         lines = read_text(proc / "stat").splitlines()
         return float(next(line.split()[1] for line in lines if line.startswith("btime ")))

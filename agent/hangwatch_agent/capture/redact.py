@@ -1,70 +1,129 @@
-"""Secrets out of command lines, environment values and log lines: they leave the machine in reports.
+"""Secrets out of command lines, environment values, messages and log lines: they leave the machine in reports.
 
-Taken for a secret: options and variables whose name says so, tokens with a known shape, userinfo in URLs. Too
-much redacted is a nuisance, too little is a leak: in doubt it goes.
+Taken for a secret: options and variables whose name says so, tokens with a known shape, userinfo and signatures in
+URLs, addresses of webhooks, private keys. Too much redacted is a nuisance, too little is a leak: in doubt it goes.
+
+Every repetition that can fail is bounded, so that no text takes longer than in proportion to its length.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 HIDDEN = "[redacted]"
 
-_NAME = (
-    r"(?:[\w.-]*(?:passw(?:or)?d|passphrase|secret|token(?!iz)|credential|api[_-]?key|access[_-]?key|private[_-]?key"
-    r"|auth(?!or)|cookie|dsn|webhook)[\w.-]*|[\w.-]*[_-](?:key|pass|pwd|pat)|key|pwd)"
+_SECRET_NAME = re.compile(
+    r"""-*(?:
+        [\w.-]*(?:passw(?:or)?d|passphrase|secret|token(?!iz)|credential|api[_-]?key|access[_-]?key|private[_-]?key
+            |account[_-]?key|shared[_-]?key|auth(?!or)|cookie|dsn|webhook|signature|connection[_-]?string)[\w.-]*
+      | [\w.-]*[_-](?:key|pass|pwd|pat|sig) | key | pwd | sig | pat
+    )""",
+    re.IGNORECASE | re.VERBOSE,
 )
-_SECRET_NAME = re.compile(rf"-*{_NAME}", re.IGNORECASE)
 _COUNTED = re.compile(
     r"-*[\w.-]*(?:(?:num|max|min|n|total)[_-]tokens|tokens[_-]per[\w.-]*|tokens|token[_-](?:len|length|count|id|ids|dim)"
     r"|[\w.-]*[_-](?:dir|file|path|size))",
     re.IGNORECASE,
 )  # `--max-tokens 2048` is a figure, `--token-file f` a place
-_ASSIGNED = re.compile(rf"""(?<![\w.-])(-*{_NAME})(["']?\s*[=:]\s*["']?)([^\s"',;&}}]+)""", re.IGNORECASE)
-_OPTION = re.compile(rf"(?<!\S)(--?{_NAME})(\s+)(?!-)(\S+)", re.IGNORECASE)
-_HEADER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_USERINFO = re.compile(r"(?<=://)(?:[^\s/@:]+:[^\s@]+|[^\s/@]+)@")
+_LONGEST_NAME = 80
+_NAME = rf"[\w.-]{{1,{_LONGEST_NAME}}}"
+_ASSIGNED = re.compile(rf"""(?<![\w.-])({_NAME})["']?\s{{0,20}}[=:]\s{{0,20}}""")
+_VALUE = re.compile(r"""(["'])(?:(?!\1)[^\n]){0,500}\1|["']?[^\s"',;&}]+""")
+_OPTION = re.compile(rf"(?<!\S)(--?{_NAME})(\s{{1,20}})(?!-)(\S+)")
+_LOGIN_OPTIONS = ("-u", "-U", "--user", "--proxy-user")
+_LOGIN = re.compile(r"(?<!\S)(-[uU]|--user|--proxy-user)([= ]{0,3}[\"']?)([^\s:\"'=]{1,100}):(\S+)")
+_OWNER = re.compile(r"\d{1,10}:\d{1,10}")  # `docker run -u 1000:1000`
 _SHAPES = re.compile(
     r"""\b(?:
         hf_[A-Za-z0-9]{16,}                         # Hugging Face
       | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}         # AWS access key id
       | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
-      | glpat-[\w-]{16,}
+      | gl(?:pat|rt|dt|ptt)-[\w-]{16,}              # GitLab
       | sk-[\w-]{16,}                               # OpenAI and those who copied it
-      | xox[abeprs]-[\w-]{10,}                      # Slack
-      | AIza[\w-]{30,}                              # Google
-      | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*             # JSON web token
+      | (?:sk|rk)_(?:live|test)_\w{10,} | whsec_\w{16,}  # Stripe
+      | xox[abeprs]-[\w-]{10,} | xapp-[\w-]{10,}    # Slack
+      | AIza[\w-]{30,} | ya29\.[\w-]{20,}           # Google
+      | SG\.[\w-]{16,64}\.[\w-]{16,64}              # SendGrid
+      | nvapi-[\w-]{20,} | r8_\w{20,}               # NVIDIA, Replicate
+      | npm_\w{30,} | pypi-[\w-]{30,} | dckr_pat_[\w-]{16,}
+      | hv[sbr]\.[\w-]{20,}                         # Vault
+      | dop_v1_[0-9a-f]{32,} | tskey-[\w-]{16,} | ATATT3[\w=-]{20,}
+      | eyJ[\w-]{8,400}\.[\w-]{8,4000}\.[\w-]*      # JSON web token
       | wandb_v\d_\w{16,}
+      | \d{6,12}:AA[\w-]{30,}                       # Telegram
       | [0-9a-f]{40}(?![0-9a-f])                    # wandb key; a git hash looks the same, and goes too
     )""",
     re.VERBOSE,
 )
 
+Replacement = str | Callable[[re.Match[str]], str]
+_PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
+    # The body of a key, to its end or to that of the text, and the lines of one whose head has been cut off.
+    (re.compile(r"(-----BEGIN [^\n-]{1,60}-----)(?:(?!-----END )[\s\S])*"), rf"\1{HIDDEN}"),
+    (
+        re.compile(r"""^([ \t]{0,40}["']?)[A-Za-z0-9+/]{64}(?=(?:\\n)?["']?,?[ \t]{0,40}$)""", re.MULTILINE),
+        rf"\1{HIDDEN}",
+    ),
+    # user:password@ and token@ in addresses.
+    (re.compile(r"(?<=://)(?:[^\s/@:]{0,200}:[^\s@]{1,300}|[^\s/@]{1,300})@"), f"{HIDDEN}@"),
+    # Whoever has the address of a webhook may post there.
+    (
+        re.compile(
+            r"""((?:hooks\.slack\.com/(?:services|workflows|triggers)
+            |://[^\s/"']{1,200}/(?:[^\s/"'?]{1,100}/){0,6}(?:webhook\w{0,10}|hooks)
+            )/)[^\s"'<>]+""",
+            re.VERBOSE | re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(
+            r"""\b(authorization["']?\s{0,5}[:=]\s{0,5}["']?)(?:(?:bearer|basic|token|digest|negotiate|apikey)\s{1,5})?"""
+            r"""[^\s"',;]+""",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"\b(bearer|basic)\s{1,20}[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (re.compile(r"\b(sshpass\s{1,5}-p\s{0,5})\S+"), rf"\1{HIDDEN}"),
+)
+
 
 def redact_text(text: str) -> str:
     """A text with everything replaced that looks like a secret."""
-    text = _USERINFO.sub(f"{HIDDEN}@", text)
-    text = _HEADER.sub(rf"\1 {HIDDEN}", text)
-    text = _ASSIGNED.sub(_unless_counted, text)
-    text = _OPTION.sub(_unless_counted, text)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    text = _LOGIN.sub(_without_password, text)
+    text = _without_assigned(text)
+    text = _OPTION.sub(_without_value, text)
     return _SHAPES.sub(HIDDEN, text)
 
 
 def redact_command(arguments: Sequence[str]) -> str:
     """A command line as one text. `--token X` and `--token=X` both lose X, whatever blanks X holds."""
     shown: list[str] = []
-    hide_next = False
+    option = ""
     for argument in arguments:
         is_option = argument.startswith("-")
-        shown.append(HIDDEN if hide_next and not is_option else _argument(argument))
-        hide_next = is_option and "=" not in argument and is_secret_name(argument)
+        shown.append(_argument(argument) if is_option or not option else _operand(option, argument))
+        option = argument if is_option and "=" not in argument else ""
     return " ".join(shown)
 
 
 def _argument(argument: str) -> str:
     name, equals, _ = argument.partition("=")
     return f"{name}={HIDDEN}" if equals and is_secret_name(name) else redact_text(argument)
+
+
+def _operand(option: str, argument: str) -> str:
+    """What stands behind an option."""
+    if is_secret_name(option):
+        return HIDDEN
+    user, colon, _ = argument.partition(":")
+    if option in _LOGIN_OPTIONS and colon and "//" not in argument and not _OWNER.fullmatch(argument):
+        return f"{redact_text(user)}:{HIDDEN}"
+    return _argument(argument)
 
 
 def redact_environment(values: Mapping[str, str]) -> dict[str, str]:
@@ -74,8 +133,28 @@ def redact_environment(values: Mapping[str, str]) -> dict[str, str]:
 
 def is_secret_name(name: str) -> bool:
     """Whether an option's or variable's name says that its value is a secret."""
+    name = name[-_LONGEST_NAME:]
     return bool(_SECRET_NAME.fullmatch(name)) and not _COUNTED.fullmatch(name)
 
 
-def _unless_counted(match: re.Match[str]) -> str:
-    return match[0] if _COUNTED.fullmatch(match[1]) else f"{match[1]}{match[2]}{HIDDEN}"
+def _without_assigned(text: str) -> str:
+    """Values of secret names: `name=value`, `"name": "value"`."""
+    parts, end = [], 0
+    for found in _ASSIGNED.finditer(text):
+        if found.start() < end or not is_secret_name(found[1]):
+            continue
+        if value := _VALUE.match(text, found.end()):
+            quote = value[1] or ""
+            parts += [text[end : found.end()], quote, HIDDEN, quote]
+            end = value.end()
+    return "".join((*parts, text[end:]))
+
+
+def _without_password(match: re.Match[str]) -> str:
+    if match[4].startswith("//") or _OWNER.fullmatch(f"{match[3]}:{match[4]}"):
+        return match[0]
+    return f"{match[1]}{match[2]}{match[3]}:{HIDDEN}"
+
+
+def _without_value(match: re.Match[str]) -> str:
+    return f"{match[1]}{match[2]}{HIDDEN}" if is_secret_name(match[1]) else match[0]

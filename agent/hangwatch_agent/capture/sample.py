@@ -75,7 +75,10 @@ def _dump(
     if failed:
         with ThreadPoolExecutor(min(stacks.CONCURRENCY, len(failed)), "hangwatch-faulthandler") as pool:
             answers = pool.map(
-                lambda pid: fallback.ask_faulthandler(pid, targets[pid].run_dir, proc=means.proc), failed
+                lambda pid: fallback.ask_faulthandler(
+                    pid, targets[pid].run_dir, own_pid=targets[pid].own_pid, proc=means.proc
+                ),
+                failed,
             )
         dumps.update({pid: _second_best(dumps[pid], answer) for pid, answer in zip(failed, answers, strict=True)})
     return dumps

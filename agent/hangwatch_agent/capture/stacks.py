@@ -33,6 +33,14 @@ NATIVE_MEMORY_BYTES = 600 << 20
 KILL_S = 1.0
 LARGEST_OUTPUT = 32 << 20
 _LOCALS = "-llllllll"  # local variables, up to 128 characters of each for every "l"
+KEPT_LOCALS = {
+    "torch/utils/data/_utils/worker.py": ("worker_id", "idx"),
+    "torch/utils/data/_utils/fetch.py": ("idx", "index", "possibly_batched_index"),
+    "filelock/_api.py": ("lock_filename",),
+    "torch/utils/cpp_extension.py": ("build_directory",),
+}
+"""By the end of a file's path: the variables that are kept of its frames. py-spy can only be asked for all variables of
+all frames; all others are dropped before its answer goes anywhere, and reach neither a report nor a log."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def dump_all(
 
     Args:
         pids: the processes; one that is named twice is looked at once.
-        with_locals: those of them whose `raw` frames shall hold local variables (filter them at once).
+        with_locals: those of them whose `raw` frames are to hold the local variables of `KEPT_LOCALS`.
         program: py-spy, if it is not to be looked for.
         timeout_s: for each process, in seconds.
         proc: root of the proc file system, for the reasons of failures.
@@ -220,7 +228,15 @@ def _threads(out: bytes) -> tuple[Mapping[str, Any], ...]:
     found = json.loads(out)
     if not isinstance(found, list):
         raise TypeError("not a list of threads")
+    for thread in found:
+        for frame in thread["frames"]:
+            frame["locals"] = _kept(frame)
     return tuple(found)
+
+
+def _kept(frame: Mapping[str, Any]) -> list[Any]:
+    names = next((names for file, names in KEPT_LOCALS.items() if frame["filename"].endswith(file)), ())
+    return [variable for variable in frame.get("locals") or () if variable["name"] in names]
 
 
 def parse(threads: Iterable[Mapping[str, Any]]) -> tuple[ThreadStack, ...]:

@@ -1,7 +1,7 @@
 """Loader workers: which processes they are, which index each has, and which sample it holds.
 
-The sample comes from local variables of torch's own frames and of no others. py-spy can only give the variables of all
-frames, so what it gave is dropped as soon as the few integers have been picked out.
+The sample comes from local variables of torch's own frames and of no others: py-spy is asked for the variables of all
+frames, because it knows no other way, and `stacks.KEPT_LOCALS` are all that is kept of its answer.
 """
 
 from __future__ import annotations

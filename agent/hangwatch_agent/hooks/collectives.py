@@ -6,23 +6,26 @@ them, and wait in `Work.wait`. Both are replaced on the class. What DDP issues f
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from hangwatch_agent import board as b
-from hangwatch_agent.callsite import described
+from hangwatch_agent.callsite import CallPath, codes_of, described_path, path_of
 from hangwatch_agent.groups import Group
 from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.untraced import is_compiling, replacing
 from hangwatch_agent.patch import Patches
 
 C10D = "torch._C._distributed_c10d"
 MOST_WORKS = 1024
 MOST_TENSORS = 8
-TABLE_FOR_SITES = 24 << 10  # bytes of the board's table that shapes may not use
+MOST_SITES = 4096
+TABLE_FOR_SITES = 80 << 10  # bytes of the board's table that shapes may not use
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,15 @@ class CollectivesHook:
         self._context = context
         self._patches = Patches()
         self._installed = False
+        self._plainly: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self._works: dict[int, int] = {}  # id of a Work -> number of its call; no reference, which would hold tensors
         self.reset()
 
     def reset(self) -> None:
         """Forget what the old board's table held: this process has a new board."""
-        self._works: dict[int, int] = {}  # id of a Work -> number of its call; no reference, which would hold tensors
+        self._works.clear()
         self._ops: dict[str, int] = {}
-        self._sites: dict[Any, int] = {}
+        self._sites: dict[CallPath, tuple[int, tuple[CodeType, ...]]] = {}
         self._shapes: dict[Any, int] = {}
         self._context.waited.clear()
 
@@ -101,9 +106,10 @@ class CollectivesHook:
         if self._installed or module is None or not hasattr(module, "ProcessGroup"):
             return
         self._installed = True
+        self._plainly = getattr(sys.modules.get("torch._C"), "DisableTorchFunction", nullcontext)
         for name, method in METHODS.items():
             if (original := getattr(module.ProcessGroup, name, None)) is not None:
-                self._patches.put(module.ProcessGroup, name, self._issuing(original, method))
+                self._patches.put(module.ProcessGroup, name, self._issuing(original, name, method))
         self._patches.put(module.Work, "wait", self._waiting(module.Work.wait))
 
     def remove(self) -> None:
@@ -112,11 +118,13 @@ class CollectivesHook:
 
     # ------------------------------------------------------------ replacements
 
-    def _issuing(self, original: Callable[..., Any], method: Method) -> Callable[..., Any]:
-        issue, returned = self._issue, self._returned
+    def _issuing(self, original: Callable[..., Any], name: str, method: Method) -> Callable[..., Any]:
+        issue, returned, compiling = self._issue, self._returned, is_compiling()
 
-        @functools.wraps(original)
+        @replacing(original, name)
         def issuing(group: Any, *args: Any, **kwargs: Any) -> Any:
+            if compiling():
+                return original(group, *args, **kwargs)
             token = issue(group, method, args, kwargs)
             work = None
             try:
@@ -125,28 +133,28 @@ class CollectivesHook:
                 returned(group, token, work)
             return work
 
-        issuing._torchdynamo_disable = True  # type: ignore[attr-defined]
         return issuing
 
     def _waiting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        guard, board = self._context.guard, self._context.board
+        guard, board, works, waited, compiling = (
+            self._context.guard, self._context.board, self._works, self._waited, is_compiling(),
+        )  # fmt: skip
 
-        @functools.wraps(original)
+        @replacing(original, "wait")
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            number = self._works.get(id(work))
+            number = None if compiling() else works.get(id(work))
             if number is None:
                 return original(work, *args, **kwargs)
             token = None
             try:
-                token = board.enter(number, time.time_ns())
+                token = board.enter(number, time.monotonic_ns())
             except Exception as error:
                 guard.swallow(error)
             try:
                 return original(work, *args, **kwargs)
             finally:
-                self._waited(id(work), number, token)
+                waited(id(work), number, token)
 
-        wait._torchdynamo_disable = True  # type: ignore[attr-defined]
         return wait
 
     def _waited(self, identity: int, number: int, token: tuple[int, int] | None) -> None:
@@ -167,10 +175,11 @@ class CollectivesHook:
 
     def _issue(self, pg: Any, method: Method, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Token | None:
         try:
-            context, now = self._context, time.time_ns()
+            context, now = self._context, time.monotonic_ns()
             group = context.groups.of(pg)
             seq, raw = self._numbered(pg, group, method)
-            shapes, elements = self._described(_tensors(method, args, kwargs))
+            with self._plainly():  # sizes are asked past the user's tensor subclasses and modes
+                shapes, elements = self._described(_tensors(method, args, kwargs))
             tag = args[-1] if method.point_to_point and args else b.NONE
             number = context.board.call(
                 group.index if group else -1, seq, self._op(method.op), shapes, elements, _peer(method, args, group),
@@ -253,18 +262,22 @@ class CollectivesHook:
         return number, elements
 
     def _site(self) -> int:
-        """The number of the line that says who called: torch's function (all_gather_object), then the user's line."""
-        user, through = self._context.sites.user_frame(sys._getframe(3))
-        key = (
-            user and (user.f_code, user.f_lineno),
-            through and (through.f_code, through.f_lineno),
-        )
-        number = self._sites.get(key)
-        if number is None:
-            frames = [described(frame) for frame in (through, user) if frame is not None]
-            number = self._context.board.intern(frames)
-            if number >= 0 or self._context.board.table_full:
-                self._sites[key] = number
+        """The number of the line that says by which path this call was reached, from torch's function outwards.
+
+        The whole path tells call sites apart: one helper is called from a step and from under `if rank == 0`.
+        """
+        caller = sys._getframe(3)
+        key = path_of(caller)
+        known = self._sites.get(key)
+        if known is not None:
+            return known[0]
+        board = self._context.board
+        frames = [board.intern(place) for place in described_path(caller)]
+        number = board.intern(frames) if -1 not in frames else -1
+        if number >= 0 or board.table_full:
+            if len(self._sites) >= MOST_SITES:
+                self._sites.clear()  # a program that makes code without end
+            self._sites[key] = number, codes_of(caller)
         return number
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,8 +38,3 @@ class Context:
         self.met: Callable[[BaseException], None] = _ignored  # an error that the program may handle by itself
         self.training_seen: Callable[[], None] = _nothing
         self.evaluation_seen: Callable[[], None] = _nothing
-
-
-def is_compiling() -> Callable[[], bool]:
-    """torch's own test for "torch.compile is tracing this", or one that says no where torch is too old to have it."""
-    return getattr(sys.modules.get("torch.compiler"), "is_compiling", bool)

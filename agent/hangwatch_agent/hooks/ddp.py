@@ -6,15 +6,15 @@ of an error in the user's model, and torch.compile still compiles what is inside
 
 from __future__ import annotations
 
-import functools
-import logging
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from hangwatch_agent import board as b
-from hangwatch_agent.hooks.context import Context, is_compiling
+from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.module_hook import AbsentFromCopies, ModuleHook, private_ids
+from hangwatch_agent.hooks.untraced import is_compiling, replacing
 from hangwatch_agent.patch import Patches
 from hangwatch_agent.steps import BY_FORWARD
 
@@ -31,6 +31,7 @@ class ForwardHook:
         self._patches = Patches()
         self._handles: dict[int, list[Any]] = {}
         self._installed = False
+        self._absent = AbsentFromCopies()
         self.reset()
         self._grad_enabled: Callable[[], bool] = bool
 
@@ -59,6 +60,7 @@ class ForwardHook:
             for handle in handles:
                 handle.remove()
         self._handles.clear()
+        self._absent.remove()
 
     def watch(self, model: Any) -> None:
         """See the forwards of `model` too, unless its class is hooked anyway. What is no module is passed over."""
@@ -70,38 +72,43 @@ class ForwardHook:
             return
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
         compiling = is_compiling()
-        self._handles[id(model)] = [
-            model.register_forward_pre_hook(ModuleHook(self.enter, compiling)),
-            model.register_forward_hook(ModuleHook(self.leave, compiling)),
-        ]
+        with private_ids(sys.modules["torch.utils.hooks"]):
+            self._handles[id(model)] = [
+                model.register_forward_pre_hook(ModuleHook(self.enter, compiling)),
+                model.register_forward_hook(ModuleHook(self.leave, compiling)),
+            ]
+        if not self._absent.installed:
+            self._absent.install(modules.Module)
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        enter = self.enter
+        enter, compiling = self.enter, is_compiling()
 
-        @functools.wraps(original)
+        @replacing(original, "_pre_forward")
         def _pre_forward(module: Any, *inputs: Any, **kwargs: Any) -> Any:
-            enter(module)
+            if not compiling():
+                enter(module)
             return original(module, *inputs, **kwargs)
 
-        return _untraced(_pre_forward)
+        return _pre_forward
 
     def _after(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        leave = self.leave
+        leave, compiling = self.leave, is_compiling()
 
-        @functools.wraps(original)
+        @replacing(original, "_post_forward")
         def _post_forward(module: Any, output: Any) -> Any:
             output = original(module, output)
-            leave(module)
+            if not compiling():
+                leave(module)
             return output
 
-        return _untraced(_post_forward)
+        return _post_forward
 
     def enter(self, module: Any) -> None:
         """A forward begins."""
         try:
             words, steps = self._board.words, self._steps
             self._forwards = words[b.W_FORWARDS] = self._forwards + 1
-            words[b.W_PHASE_AT] = now = time.time_ns()
+            words[b.W_PHASE_AT] = now = time.monotonic_ns()
             if grad := self._grad_enabled():
                 words[b.W_PHASE] = b.FORWARD
                 if steps.source <= BY_FORWARD:
@@ -120,7 +127,7 @@ class ForwardHook:
         """A forward has returned."""
         try:
             words, steps = self._board.words, self._steps
-            words[b.W_PHASE_AT] = now = time.time_ns()
+            words[b.W_PHASE_AT] = now = time.monotonic_ns()
             if self._grad:
                 words[b.W_PHASE] = b.BACKWARD
                 if self._timed_step != steps.count and steps.began_at:
@@ -135,28 +142,3 @@ class ForwardHook:
             self._context.evaluation_seen()
         elif module.training:
             self._context.training_seen()
-
-
-class ModuleHook:
-    """A hook that stands on the user's own module, and must not be in the way of what is done with the module.
-
-    torch.compile traces it as nothing. A pickled or copied module gets a hook that does nothing and does not need
-    hangwatch: a logger's method, whose level is too high.
-    """
-
-    def __init__(self, body: Callable[[Any], None], compiling: Callable[[], bool]) -> None:
-        self._body = body
-        self._compiling = compiling
-
-    def __call__(self, module: Any, *_: Any) -> None:
-        if not self._compiling():
-            self._body(module)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (logging.getLogger("hangwatch.detached"), "debug")
-
-
-def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that torch.compile calls as it is, instead of looking into it."""
-    function._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return function

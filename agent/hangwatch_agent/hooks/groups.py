@@ -6,7 +6,6 @@ imported before attach, a group made in another way) is found by `Groups.sync` a
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -17,6 +16,7 @@ from hangwatch import members
 from hangwatch_agent import board as b
 from hangwatch_agent import identity
 from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.untraced import replacing
 from hangwatch_agent.patch import Patches
 
 DEFINED = "torch.distributed.distributed_c10d"
@@ -43,6 +43,11 @@ class GroupsHook:
         self._made: list[list[Any]] = []
         self._count = 0
         self.ready = False
+
+    @property
+    def seen(self) -> bool:
+        """Whether this process has begun to make a process group."""
+        return bool(self._made)
 
     def install(self) -> None:
         defined = sys.modules.get(DEFINED)
@@ -88,7 +93,7 @@ class GroupsHook:
     # ------------------------------------------------------------ replacements
 
     def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
+        @replacing(original, "init_process_group")
         def init_process_group(*args: Any, **kwargs: Any) -> Any:
             self._guarded(self._entering, args, kwargs)
             try:
@@ -102,7 +107,7 @@ class GroupsHook:
         return init_process_group
 
     def _new_group(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
+        @replacing(original, "_new_group_with_tag")
         def _new_group_with_tag(*args: Any, **kwargs: Any) -> Any:
             asked = args[0] if args else kwargs.get("ranks")
             return self._making(asked, original, args, kwargs)
@@ -110,7 +115,7 @@ class GroupsHook:
         return _new_group_with_tag
 
     def _split_group(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
+        @replacing(original, "split_group")
         def split_group(*args: Any, **kwargs: Any) -> Any:
             splits = args[1] if len(args) > 1 else kwargs.get("split_ranks")
             return self._making([rank for ranks in splits or () for rank in ranks], original, args, kwargs)
@@ -118,7 +123,7 @@ class GroupsHook:
         return split_group
 
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
+        @replacing(original, "destroy_process_group")
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
             group = args[0] if args else kwargs.get("group")
             whole = group is None or group is _world_group()

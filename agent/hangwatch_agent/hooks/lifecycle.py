@@ -6,12 +6,12 @@ import atexit
 import functools
 import sys
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from hangwatch_agent import board as b
+from hangwatch_agent import steady
 from hangwatch_agent.callsite import frames_of
 from hangwatch_agent.hooks.context import Context
 from hangwatch_agent.patch import Patches
@@ -39,6 +39,7 @@ class LifecycleHook:
         self._patches = Patches()
         self._installed = self._listening = False
         self._at_end: Any = None
+        self.recorded = False  # whether an exception stands on the board
 
     def install(self) -> None:
         self._listen()
@@ -121,6 +122,7 @@ class LifecycleHook:
 
     def record(self, error: BaseException, thread: str, *, fatal: bool) -> None:
         """Put an exception on the board. Of one that was raised from another, the frames are those of the last."""
+        self.recorded = True
         frames = [{"file": file, "line": line, "function": name} for file, line, name in frames_of(error.__traceback__)]
         self._context.board.write(
             "exception",
@@ -129,7 +131,7 @@ class LifecycleHook:
                 "message": _message(error),
                 "frames": frames[:40],
                 "thread": thread,
-                "at": time.time(),
+                "at": steady.time(),
                 "fatal": fatal,
             },
         )

@@ -15,7 +15,9 @@ from typing import Any
 
 from hangwatch_agent import board as b
 from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.lengths import own
 from hangwatch_agent.hooks.loader_facts import LoaderSlot, Pass, dataset_of
+from hangwatch_agent.hooks.untraced import is_compiling, replacing
 from hangwatch_agent.patch import Patch, Patches
 
 LOADER_MODULE = "torch.utils.data.dataloader"
@@ -35,6 +37,7 @@ class LoaderHook:
         self._installed = False
         self._declared: list[weakref.ref[Any]] = []
         self._grad_enabled: Callable[[], bool] = bool
+        self._asked: dict[int, int] = {}  # what len(loader) gave when the program asked, by the loader's id
         self.reset()
 
     def reset(self) -> None:
@@ -57,6 +60,7 @@ class LoaderHook:
             self._context.board.problem("this torch's DataLoader is another one: batches are not seen")
             return
         self._patches.put(module.DataLoader, "__iter__", self._iter(module.DataLoader.__iter__))
+        self._patches.put(module.DataLoader, "__len__", self._len(module.DataLoader.__len__))
         self._patches.put(base, "__next__", self._next(base.__next__))
         if hasattr(base, "_next_index"):
             self._digesting = Patch(base, "_next_index", self._next_index(base._next_index))
@@ -74,7 +78,7 @@ class LoaderHook:
     def _worker_failed(self, original: Callable[[], None]) -> Callable[[], None]:
         """torch's handler of SIGCHLD raises from wherever the rank is at that moment: in no `__next__` of ours."""
 
-        @functools.wraps(original)
+        @replacing(original, WORKER_FAILED)
         def check() -> None:
             try:
                 original()
@@ -98,11 +102,13 @@ class LoaderHook:
     # ------------------------------------------------------------ replacements
 
     def _iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        begin, guard = self._begin, self._context.guard
+        begin, guard, compiling = self._begin, self._context.guard, is_compiling()
 
-        @functools.wraps(original)
+        @replacing(original, "__iter__")
         def making_iterator(loader: Any) -> Any:
             iterator = original(loader)
+            if compiling():
+                return iterator
             try:
                 begin(loader, iterator)
             except Exception as error:
@@ -111,13 +117,42 @@ class LoaderHook:
 
         return making_iterator
 
+    def _len(self, original: Callable[[Any], int]) -> Callable[[Any], int]:
+        """The program, or its progress bar, asks len(loader): we never do."""
+        noted, guard, compiling = self._noted, self._context.guard, is_compiling()
+
+        @replacing(original, "__len__")
+        def asking(loader: Any) -> int:
+            found = original(loader)
+            if not compiling():
+                try:
+                    noted(loader, found)
+                except Exception as error:
+                    guard.swallow(error)
+            return found
+
+        return asking
+
+    def _noted(self, loader: Any, found: Any) -> None:
+        if own(loader, "_IterableDataset_len_called") is not None:
+            return  # a promise that a stream need not keep; torch remembers it, and `describe` reads that
+        if id(loader) not in self._asked:
+            weakref.finalize(loader, self._asked.pop, id(loader), None).atexit = False
+        self._asked[id(loader)] = int(found)
+        for slot in self.slots:
+            if slot.is_of(loader) and slot.facts["length"] is None:
+                slot.facts["length"] = int(found)
+                self._publish()
+
     def _next(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         # Runs once a batch: what is not needed at once is left to the ticker, and calls are spared.
         board, steps, guard, failed = self._board, self._context.steps, self._context.guard, self._failed
-        time_ns = time.time_ns
+        time_ns, compiling = time.monotonic_ns, is_compiling()
 
-        @functools.wraps(original)
+        @replacing(original, "__next__")
         def drawing(iterator: Any) -> Any:
+            if compiling():
+                return original(iterator)
             current, entered = None, 0
             try:
                 current = self._passes.get(id(iterator)) or self._late(iterator)
@@ -154,7 +189,7 @@ class LoaderHook:
     def _next_index(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         guard = self._context.guard
 
-        @functools.wraps(original)
+        @replacing(original, "_next_index")
         def _next_index(iterator: Any) -> Any:
             index = original(iterator)
             current = self._passes.get(id(iterator))
@@ -200,7 +235,7 @@ class LoaderHook:
             index = len(self.slots)
             if index >= b.LOADER_SLOTS:
                 index = next((slot.index for slot in self.slots if slot.idle), b.LOADER_SLOTS - 1)
-            found = LoaderSlot(self._context.board, index, grad)
+            found = LoaderSlot(self._context.board, index, grad, self._asked)
             self._replaced += sum(slot.draws for slot in self.slots[index : index + 1])
             self.slots[index : index + 1] = [found]
         return found
@@ -224,6 +259,8 @@ class LoaderHook:
 
     def _digest(self, current: Pass, index: Any) -> None:
         current.digest(index)
+        if current.digested == 1 and current.slot.learn(current.iterator()):
+            self._publish()
         wanted = (each.open and each.digested < DIGESTED_BATCHES for each in self._passes.values())
         if self._digesting is not None and not any(wanted):
             self._digesting.remove()  # the rest of the epoch does without
@@ -243,7 +280,7 @@ class LoaderHook:
         if current is None:
             return
         try:
-            now = time.time_ns()
+            now = time.monotonic_ns()
             if isinstance(error, StopIteration):
                 current.slot.end(current, exhausted=True)
                 self._ended(current, now)
@@ -267,7 +304,7 @@ class LoaderHook:
     def _left(self, current: Pass) -> None:
         if current.open:
             current.slot.end(current, exhausted=False)
-            self._ended(current, time.time_ns())
+            self._ended(current, time.monotonic_ns())
 
     def _ended(self, current: Pass, now: int) -> None:
         if current is self._guess:
@@ -309,7 +346,7 @@ class LoaderHook:
             current.training = True
             current.slot.take_part(True)
             self._first_step(current.slot)
-            self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.time_ns())
+            self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.monotonic_ns())
 
     def evaluation_seen(self) -> None:
         """A forward without gradients: the pass that was a guess is validation, unless training is seen in it yet.

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hangwatch_agent import board as b
-from hangwatch_agent.hooks.context import Context, is_compiling
+from hangwatch_agent.hooks.context import Context
+from hangwatch_agent.hooks.module_hook import private_ids
+from hangwatch_agent.hooks.untraced import is_compiling
 from hangwatch_agent.steps import BY_OPTIMIZER
 
 
@@ -34,7 +36,8 @@ class OptimizerHook:
                 self._context.board.problem("this torch has no global optimizer hook: optimizer steps are not seen")
             else:
                 self._compiling = is_compiling()
-                self._handle = register(self._stepped)
+                with private_ids(sys.modules["torch.utils.hooks"]):
+                    self._handle = register(self._stepped)
 
     def remove(self) -> None:
         if self._handle is not None:
@@ -48,7 +51,7 @@ class OptimizerHook:
             context = self._context
             words = context.board.words
             self._steps = words[b.W_OPTIMIZER_STEPS] = self._steps + 1
-            words[b.W_PHASE_AT] = now = time.time_ns()
+            words[b.W_PHASE_AT] = now = time.monotonic_ns()
             words[b.W_PHASE] = b.OPTIMIZER
             if context.steps.source <= BY_OPTIMIZER:
                 self._stepping = self._stepping or id(optimizer)

@@ -7,12 +7,11 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from hangwatch_dashboard import views
+from hangwatch_dashboard import documents, views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.routes import JobKey, RecordId, TheJob, TheService
 from hangwatch_dashboard.routes.downloads import download, speedscope
 from hangwatch_dashboard.store.rows import CaptureRow
-from hangwatch_dashboard.store.text import unpack
 
 router = APIRouter(tags=["captures"])
 
@@ -49,7 +48,7 @@ async def one_capture(service: TheService, id: RecordId) -> dict[str, Any]:
     """A capture with its document."""
     row = await _row(service, id)
     live = service.registry.jobs.get(row.run)
-    document = await run_in_threadpool(unpack, row.document) if row.document else None
+    document = await run_in_threadpool(documents.document, row.document) if row.document else None
     return views.capture_view(row, live.capture if live else None) | {"document": document}
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
-
 from starlette.responses import Response
 
-from hangwatch import wire
-from hangwatch.records import Incident
 from hangwatch.report import html as html_report
 from hangwatch.report import speedscope as speedscope_report
+from hangwatch_dashboard import documents
 
 SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'"  # should a browser open it all the same
 KINDS = {".html": "text/html; charset=utf-8", ".json": "application/json"}
@@ -21,16 +18,11 @@ def download(name: str, body: str | bytes) -> Response:
     return Response(body, media_type=KINDS[name[name.rindex(".") :]], headers=headers)
 
 
-def read(document: bytes) -> Incident:
-    """The incident in a stored document."""
-    return wire.loads(Incident, zlib.decompress(document), lenient=True)
-
-
 def html(document: bytes) -> str:
     """The self-contained page of a stored document."""
-    return html_report.page(read(document))
+    return html_report.page(documents.incident(document))
 
 
 def speedscope(document: bytes) -> str:
     """The stacks of a stored document, for speedscope."""
-    return speedscope_report.render(read(document))
+    return speedscope_report.render(documents.incident(document))

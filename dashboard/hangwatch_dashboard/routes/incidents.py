@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 
+from hangwatch_dashboard import documents
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.routes import KEY, RecordId, TheService
 from hangwatch_dashboard.routes.downloads import download, html, speedscope
 from hangwatch_dashboard.store.rows import IncidentRow
-from hangwatch_dashboard.store.text import unpack
 
 router = APIRouter(prefix="/incidents", tags=["incidents"])
 
@@ -28,7 +27,7 @@ async def incidents(
 ) -> dict[str, Any]:
     """Incidents of all jobs or of one, newest first."""
     page = await service.store.ask(service.store.find_incidents, job, status, limit, offset)
-    return {"incidents": [unpack(row.summary) for row in page.rows], "total": page.total}
+    return {"incidents": [documents.summary(row.summary) for row in page.rows], "total": page.total}
 
 
 @router.get("/{id}.html")
@@ -49,14 +48,14 @@ async def incident_speedscope(service: TheService, id: RecordId) -> Response:
 async def incident_json(service: TheService, id: RecordId) -> Response:
     """The report, as a download that `hangwatch report` and `hangwatch analyze` read."""
     row = await _row(service, id)
-    return download(f"incident-{id}.json", await run_in_threadpool(zlib.decompress, row.document))
+    return download(f"incident-{id}.json", await run_in_threadpool(documents.text, row.document))
 
 
 @router.get("/{id}")
 async def incident(service: TheService, id: RecordId) -> Response:
     """The report."""
     row = await _row(service, id)
-    return Response(await run_in_threadpool(zlib.decompress, row.document), media_type="application/json")
+    return Response(await run_in_threadpool(documents.text, row.document), media_type="application/json")
 
 
 @router.delete("/{id}", status_code=204)
@@ -69,7 +68,7 @@ async def delete(service: TheService, id: RecordId) -> Response:
             job.incident = ""
         if job.last_incident is not None and job.last_incident.get("id") == id:
             job.last_incident = None
-    service.hub.publish("incident", {"change": "deleted", "incident": unpack(row.summary)})
+    service.hub.publish("incident", {"change": "deleted", "incident": documents.summary(row.summary)})
     return Response(status_code=204)
 
 

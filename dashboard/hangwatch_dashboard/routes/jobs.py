@@ -8,12 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from hangwatch import members
-from hangwatch_dashboard import views
+from hangwatch_dashboard import documents, views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.routes import JobKey, TheJob, TheService
-from hangwatch_dashboard.store.text import unpack
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -38,7 +37,7 @@ async def jobs(
         if live is not None:
             found.append(views.job_summary(live, now))
         elif row.summary is not None:
-            found.append(unpack(row.summary) | {"state": row.state})
+            found.append(documents.job_summary(row.summary) | {"state": row.state})
     return {"jobs": found, "total": page.total}
 
 

@@ -18,7 +18,8 @@ export interface IncidentSummary {
   status: Status;
   stage: Stage;
   cause: string;
-  certainty: Certainty;
+  hang: Certainty | null; // how sure it is that the job is dead; null where it is not called hung
+  certainty: Certainty; // of the cause
   summary: string;
   fix: string;
   culprits: number[];

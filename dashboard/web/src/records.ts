@@ -134,6 +134,8 @@ export interface Collective {
   frames: Frame[];
   at: number | null;
   step: number | null;
+  output_sizes: number[][];
+  started: boolean | null;
 }
 
 export interface GroupHead {
@@ -287,6 +289,7 @@ export interface RankEvidence {
   lock_files: LockFile[];
   ended_at: number | null;
   phases: PhaseSpan[];
+  held: string;
 }
 
 export interface PhaseSpan {
@@ -449,6 +452,8 @@ export interface Verdict {
   alternatives: Alternative[];
   waits: Wait[];
   details: string[];
+  hang: Certainty | null;
+  argument: string[];
 }
 
 export interface Judgement {
@@ -497,6 +502,7 @@ export interface RankReport {
   lock_files: LockFile[];
   ended_at: number | null;
   phases: PhaseSpan[];
+  held: string;
 }
 
 export interface Incident {

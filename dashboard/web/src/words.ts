@@ -130,8 +130,14 @@ export function wait(edge: Omit<Wait, "rank">): string {
   return edge.awaited.length ? `waits for ${ranks(edge.awaited)}, in ${edge.what}${at}` : `waits: ${edge.what}${at}`;
 }
 
-export function certainty(sure: Certainty): string {
-  return sure === "undetermined" ? "cause undetermined" : sure;
+/** cause proven, cause likely, cause not known */
+export function cause(sure: Certainty): string {
+  return `cause ${sure === "undetermined" ? "not known" : sure}`;
+}
+
+/** The title of `verdict.argument`, by how sure it is that the job is dead. */
+export function argumentTitle(hang: Certainty): string {
+  return hang === "proven" ? "Proof that the job is dead" : "Why the job is called hung";
 }
 
 /** 3.1 s after the last step */

@@ -15,7 +15,7 @@ export function head(name: string, members: number[], issued: number, completed 
 export function call(seq: number, op: string, more: Partial<Collective> = {}): Collective {
   return {
     group: "0", seq, op, sizes: [[10]], dtypes: ["float32"], retired: true, peer: null, tag: null, thread_id: null, thread_name: "",
-    frames: [frame("train.py", 71, "train")], at: null, step: null, ...more,
+    frames: [frame("train.py", 71, "train")], at: null, step: null, output_sizes: [], started: null, ...more,
   };
 }
 
@@ -24,14 +24,14 @@ export function report(rank: number, more: Partial<RankReport> = {}): RankReport
     rank, host: "node-a", pid: 100 + rank, phase: "backward", progress: null, waiting_for: "",
     collectives: { heads: [], recent: [], open_calls: [], source: "flight-recorder", answer_cpu_s: 0 },
     loader: [], exception: null, process: null, stacks: [], earlier_stacks: [], workers: [], children: [], gpu: null, reading: null,
-    still_s: 3, patience_s: 120, moved: false, last_output: "", crash_trace: "", lock_files: [], ended_at: null, phases: [], ...more,
+    still_s: 3, patience_s: 120, moved: false, last_output: "", crash_trace: "", lock_files: [], ended_at: null, phases: [], held: "", ...more,
   };
 }
 
 export function verdict(more: Partial<Verdict> = {}): Verdict {
   return {
     cause: "uneven-steps", certainty: "proven", summary: "Rank 3 ran out of data.", fix: "", docs: "", culprits: [], victims: [],
-    step: { epoch: null, batch: null, step: null }, evidence: [], alternatives: [], waits: [], details: [], ...more,
+    step: { epoch: null, batch: null, step: null }, evidence: [], alternatives: [], waits: [], details: [], hang: "proven", argument: [], ...more,
   };
 }
 
@@ -40,7 +40,7 @@ export function incident(ranks: RankReport[], more: Partial<Incident> = {}): Inc
     id: "3f2a", opened_at: 103, detected_after_s: 3, status: "hung", stage: "step",
     job: { id: "job", name: "vision", world_size: ranks.length, launcher: "", command: "", started_at: 0, nodes_expected: null },
     verdict: verdict(), ranks, stack_tree: [], nodes: [], launchers: [], others: [], divergences: [], warnings: [], capture: [],
-    closed_at: null, updated_at: 104, schema: "hangwatch.incident/1", hangwatch_version: "", taken_at: 104, last_progress_at: 100, sampled_twice: true,
+    closed_at: null, updated_at: 104, schema: "hangwatch.incident/2", hangwatch_version: "", taken_at: 104, last_progress_at: 100, sampled_twice: true,
     launched: [], start_patience_s: 30, excerpts: [], call_sites: [], ...more,
   };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { clean, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, shortTime, size } from "../src/words";
+import { argumentTitle, cause, clean, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, shortTime, size } from "../src/words";
 import { frame } from "./make";
 
 describe("numbers in words", () => {
@@ -27,6 +27,14 @@ describe("ranks", () => {
     expect(fromRanges("x, -3, 4-")).toEqual([]);
     expect(fromRanges("0-999999999", 10)).toHaveLength(10);
     expect(runs(fromRanges("0-9999"))).toEqual([[0, 9999]]);
+  });
+});
+
+describe("the two answers", () => {
+  it("says them as the terminal does", () => {
+    expect((["proven", "likely", "undetermined"] as const).map(cause)).toEqual(["cause proven", "cause likely", "cause not known"]);
+    expect(argumentTitle("proven")).toBe("Proof that the job is dead");
+    expect(argumentTitle("likely")).toBe("Why the job is called hung");
   });
 });
 

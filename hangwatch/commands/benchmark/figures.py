@@ -41,7 +41,7 @@ def parts() -> tuple[Part, ...]:
         finally:
             shutil.rmtree(kept, ignore_errors=True)
 
-    return attach, hooks, throughput, watchdog_at_rest, evidence, time_to_a_proof, large_jobs
+    return attach, hooks, throughput, watchdog_at_rest, watchdog_polls, evidence, time_to_a_proof, large_jobs
 
 
 def title(part: Part) -> str:
@@ -98,6 +98,15 @@ def watchdog_at_rest() -> list[Figure]:
     ]
 
 
+def watchdog_polls() -> list[Figure]:
+    found = _python("-m", "hangwatch_agent.overhead_poll", "64", "128")
+    note = "boards with full rings that go on by 5 steps and 20 calls between two polls; processor time"
+    return [
+        Figure("a poll, 64 ranks", found["64"] * 1e3, "ms", 70.0, note=note),
+        Figure("a poll, 128 ranks / 64 ranks", found["128"] / found["64"], "", 2.2),
+    ]
+
+
 def evidence() -> list[Figure]:
     code = "import json; from hangwatch_agent.capture import bench; print(json.dumps(bench.figures()))"
     seconds, workers = _python("-c", code)
@@ -113,10 +122,10 @@ def proofs(keep: Path, rounds: int = 2) -> list[Figure]:
         for case in chosen:
             folder = keep if case.name == "uneven-steps" and number == 0 else None
             found = _verdict(case, (case.culprit or 0) + number, folder)
-            if found is not None and found.verdict.certainty == Certainty.PROVEN:
+            if found is not None and found.verdict.hang == Certainty.PROVEN:
                 times.append(found.detected_after_s)
             else:
-                others.append(f"{case.name} {found.verdict.certainty if found else 'not told'}")
+                others.append(f"{case.name} {found.verdict.hang or found.status if found else 'not told'}")
     if not times:
         raise RuntimeError(f"nothing was proven: {', '.join(others)}")
     note = f"{len(times)} of {rounds * len(chosen)} runs of {', '.join(case.name for case in chosen)} on {RANKS} ranks"

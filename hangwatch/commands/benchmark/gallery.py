@@ -128,6 +128,7 @@ def _run(what: Play, first: Incident | None, final: Incident | None, took: float
         cause=final.verdict.cause,
         status=str(final.status),
         certainty=str(final.verdict.certainty),
+        hang=str(final.verdict.hang or ""),
         named=_named(final),
         processes=tuple(sorted({culprit.process for culprit in final.verdict.culprits})),
         accused=tuple(sorted({*_named(first), *_named(final)})),

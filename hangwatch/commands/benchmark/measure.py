@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from hangwatch.commands.benchmark import gallery, peers
+from hangwatch.commands.benchmark import gallery, peers, table
 from hangwatch.commands.benchmark.gallery import Play
 from hangwatch.commands.benchmark.results import Control, Figure, Machine, PeerRun, Results, Run
 from hangwatch.errors import HangwatchError
@@ -146,7 +146,7 @@ def run_line(run: Run) -> str:
         return "no verdict" if run.wants_verdict else "no verdict, as it should be" if run.cause_right else "no warning"
     who = f" ({words})" if (words := ", ".join(map(str, run.named))) else ""
     right = "right" if run.cause_right and run.culprit_right else "WRONG"
-    return f"{right}: {run.status}, {run.certainty}, {run.cause}{who}, after {run.detected_after_s or 0:.1f} s"
+    return f"{right}: {table.said(run)}, {run.cause}{who}, after {run.detected_after_s or 0:.1f} s"
 
 
 def control_line(control: Control) -> str:

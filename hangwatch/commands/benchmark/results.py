@@ -14,6 +14,7 @@ from typing import Any
 
 import hangwatch
 from hangwatch.errors import HangwatchError
+from hangwatch.report import versions
 
 SCHEMA = "hangwatch.benchmark/1"
 
@@ -48,7 +49,8 @@ class Run:
     """One faulty case, played once.
 
     `expected` is the status that should follow, and `blame` the ranks that should be named (none where nobody is to
-    blame). `cause`, `status` and `certainty` are what was said, "" if nothing was. `named` are the ranks and
+    blame). `cause`, `status`, `certainty` (of the cause) and `hang` (that the job is dead) are what was said, "" if
+    nothing was. `named` are the ranks and
     `processes` the kinds of process that were blamed; `accused` are all ranks that any version of the verdict blamed.
     `detected_after_s` is from the last progress of the job to the verdict.
     """
@@ -68,6 +70,7 @@ class Run:
     detected_after_s: float | None = None
     seconds: float = 0.0  # from the start of the command to the verdict, or to the end
     warned: bool = False
+    hang: str = ""
 
     @property
     def wants_verdict(self) -> bool:
@@ -191,7 +194,7 @@ def load(path: Path) -> Results:
             raise HangwatchError(f"{path} is of another version of the benchmark")
         return Results(
             machines={part: Machine(**values) for part, values in document["machines"].items()},
-            runs=[Run(**_tuples(values)) for values in document["runs"]],
+            runs=[_run(values) for values in document["runs"]],
             controls=[Control(**values) for values in document["controls"]],
             peers=[PeerRun(**_tuples(values)) for values in document["peers"]],
             figures=[Figure(**values) for values in document["figures"]],
@@ -199,6 +202,13 @@ def load(path: Path) -> Results:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise HangwatchError(f"cannot read {path} as results of the benchmark: {error}") from error
+
+
+def _run(values: dict[str, Any]) -> Run:
+    """A run; those of before there were two answers had one certainty, as reports of format 1."""
+    if "hang" not in values and values.get("certainty"):
+        values = values | versions.answers(values["certainty"], values.get("status"))
+    return Run(**_tuples(values | {"hang": values.get("hang") or ""}))
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

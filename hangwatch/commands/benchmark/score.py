@@ -21,7 +21,8 @@ class Row:
     cause_right: int
     culprit_right: int
     wrong_culprit: int
-    certainties: dict[str, int]
+    certainties: dict[str, int]  # of the cause
+    hangs: dict[str, int]  # the certainty that the job is dead
 
 
 def rows(runs: Sequence[Run]) -> list[Row]:
@@ -39,19 +40,20 @@ def row(cause: str, runs: Sequence[Run]) -> Row:
         cause_right=sum(run.cause_right for run in runs),
         culprit_right=sum(run.culprit_right for run in runs),
         wrong_culprit=sum(run.wrong_culprit for run in runs),
-        certainties=dict(Counter(_said(run) for run in runs)),
+        certainties=dict(Counter(_said(run, run.certainty) for run in runs)),
+        hangs=dict(Counter(_said(run, run.hang or run.status) for run in runs)),
     )
 
 
-def _said(run: Run) -> str:
-    if run.certainty:
-        return run.certainty
+def _said(run: Run, answer: str) -> str:
+    if answer:
+        return answer
     return "none" if run.wants_verdict else run.expected
 
 
 def proven(runs: Iterable[Run]) -> list[float]:
-    """The times of the proven verdicts, in order."""
-    return sorted(r.detected_after_s for r in runs if r.certainty == "proven" and r.detected_after_s is not None)
+    """The times of the verdicts that prove the hang, in order."""
+    return sorted(r.detected_after_s for r in runs if r.hang == "proven" and r.detected_after_s is not None)
 
 
 def alarms_per_hour(controls: Sequence[Control]) -> tuple[int, float, float]:

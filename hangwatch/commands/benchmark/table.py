@@ -33,7 +33,7 @@ def about(machine: Machine) -> str:
 
 
 HEADINGS = (
-    "cause", "runs", "detected after", "worst", "cause right", "culprit right", "wrong culprit", "certainty",
+    "cause", "runs", "detected after", "worst", "cause right", "culprit right", "wrong culprit", "hang", "cause is",
 )  # fmt: skip
 
 
@@ -49,10 +49,15 @@ def accuracy_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
             f"{row.cause_right}/{row.runs}",
             f"{row.culprit_right}/{row.runs}",
             str(row.wrong_culprit),
-            ", ".join(f"{count} {name}" for name, count in sorted(row.certainties.items())),
+            _counts(row.hangs),
+            _counts(row.certainties),
         )
         for row in rows
     ]
+
+
+def _counts(counted: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counted.items()))
 
 
 def summary(runs: Sequence[Run], controls: Sequence[Control]) -> list[str]:
@@ -63,7 +68,9 @@ def summary(runs: Sequence[Run], controls: Sequence[Control]) -> list[str]:
     lines = [f"Cause and culprit right in {right} of {len(runs)} runs ({rate}); a wrong culprit in {wrong}."]
     if times := score.proven(runs):
         median, worst = times[len(times) // 2], times[-1]
-        lines.append(f"Proven verdicts: {len(times)}, after {median:.1f} s (median), {worst:.1f} s (worst).")
+        lines.append(f"Hang proven in {len(times)} runs, after {median:.1f} s (median), {worst:.1f} s (worst).")
+    if runs:
+        lines.append(f"Cause proven in {sum(run.certainty == 'proven' for run in runs)} runs.")
     if controls:
         alarms, hours, an_hour = score.alarms_per_hour(controls)
         healthy = f"{len(controls)} healthy runs, {hours * 60:.0f} minutes"
@@ -84,7 +91,13 @@ def misses(runs: Sequence[Run], controls: Sequence[Control]) -> list[str]:
 def _instead(run: Run) -> str:
     if not run.status:
         return "nothing was said" if run.wants_verdict else "no warning"
-    return f"{run.status}, {run.certainty}: {run.cause}, {ranks(run.named)}"
+    return f"{said(run)}: {run.cause}, {ranks(run.named)}"
+
+
+def said(run: Run) -> str:
+    """hung, proven, cause likely"""
+    cause = "cause not known" if run.certainty == "undetermined" else f"cause {run.certainty}"
+    return ", ".join(filter(None, (run.status, run.hang, cause)))
 
 
 def ranks(numbers: Sequence[int]) -> str:

@@ -20,6 +20,7 @@ def banner(incident: Incident) -> Html:
         tag("p", verdict.summary or words.NO_VERDICT, class_="summary"),
         *(tag("p", sentence) for sentence in verdict.details),
         tag("dl", *_rows(incident)),
+        _argument(incident),
         _alternatives(incident),
         class_=f"verdict {_mood(incident)}",
     )
@@ -71,14 +72,23 @@ def _quoted(who: Culprit) -> Html | None:
 def _cause(incident: Incident) -> Html:
     verdict = incident.verdict
     sure = {
-        Certainty.PROVEN: "proven: nobody in it can ever move again, or a fact of the system settles it",
+        Certainty.PROVEN: "proven: a fact of the system or independent witnesses that agree settle it",
         Certainty.LIKELY: "likely: the evidence fits this cause and no other in the catalogue",
-        Certainty.UNDETERMINED: "not determined: the evidence is below, nobody is blamed",
+        Certainty.UNDETERMINED: "not known: the evidence fits no single cause, so no rank is blamed",
     }[verdict.certainty]
     name = tag("code", verdict.cause)
     # Only addresses of the web: a report may come from anybody.
     linked = tag("a", name, href=verdict.docs, rel="noreferrer") if verdict.docs.startswith("https://") else name
     return tag("span", linked, f", {sure}")
+
+
+def _argument(incident: Incident) -> Html | None:
+    """Why the job is dead, apart from what speaks for the cause."""
+    verdict = incident.verdict
+    if verdict.hang not in words.ARGUMENT or not verdict.argument:
+        return None
+    said = (tag("li", sentence) for sentence in verdict.argument[:50])
+    return details(words.ARGUMENT[verdict.hang][1], tag("ul", *said), open_=True)
 
 
 def _alternatives(incident: Incident) -> Html | None:

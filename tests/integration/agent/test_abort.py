@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch_agent.abort import end_idle_command, end_ranks
-from hangwatch_agent.capture.procfs import stat_of
+from hangwatch_agent.abort import end_idle_command, end_job, end_ranks
+from hangwatch_agent.capture.procfs import Table, stat_of
 from hangwatch_agent.roster import Standing
 from tests.unit.agent.readings import standing
 
@@ -151,3 +151,43 @@ def test_torchrun_is_left_alone(start: Start) -> None:
 def test_a_command_that_ends_by_itself_is_not_ended(start: Start) -> None:
     command, _ = start("print(0, flush=True)")
     assert not end_idle_command(command.pid, 1.0, patience_s=20.0)
+
+
+# ------------------------------------------------------------------------------------------------- the job as a whole
+
+LAUNCHER = """
+import subprocess, sys
+restarts = 0
+while True:
+    child = subprocess.Popen([sys.executable, "-c", sys.argv[-1]], stdout=subprocess.PIPE, start_new_session=True)
+    child.stdout.readline()
+    if not restarts:
+        print(child.pid, flush=True)
+    child.wait()
+    restarts += 1
+"""
+
+
+def rank_of_pid(pid: int) -> Standing:
+    found = stat_of(pid)
+    assert found is not None
+    return replace(standing(pid=pid), path=Path(f"rank-{pid}-{found.ticks}.board"))
+
+
+@pytest.mark.parametrize("code", [OBEYS, DEAF])
+def test_a_launcher_that_restarts_its_ranks_is_ended_with_them(start: Start, code: str) -> None:
+    launcher, rank = start(LAUNCHER, code)
+    killed = end_job([rank_of_pid(rank)], [], 2.0, launcher.pid)
+    assert killed == ([rank] if code == DEAF else [])
+    assert launcher.wait(20) == -signal.SIGTERM
+    assert gone_soon(rank)
+    assert [each for each in Table.read().stats.values() if each.parent == launcher.pid] == []
+
+
+def test_without_a_command_only_launchers_above_the_ranks_are_ended(start: Start) -> None:
+    """The ranks attached by themselves: who started their launcher is nothing to us."""
+    launcher, rank = start(LAUNCHER, "torch.distributed.run", OBEYS)
+    end_job([rank_of_pid(rank)], [], 5.0, None)
+    assert launcher.wait(20) == -signal.SIGTERM
+    assert gone_soon(rank)
+    assert is_there(os.getpid())

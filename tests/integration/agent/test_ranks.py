@@ -275,7 +275,8 @@ def test_processes_that_are_no_ranks_get_no_board(job: Job) -> None:
 def test_the_stages_of_the_end(job: Job) -> None:
     script = job.folder / "end.py"
     script.write_text(
-        "import atexit, pathlib, sys, threading, time, torch\n"
+        "import atexit, pathlib, sys, threading, time, torch.distributed as dist\n"
+        "dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)\n"
         "def wait(path):\n"
         "    while not path.exists():\n"
         "        time.sleep(0.05)\n"

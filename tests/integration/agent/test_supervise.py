@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from hangwatch.report import files
 
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
 
@@ -134,3 +137,161 @@ def test_no_board_folder_can_be_had(tmp_path: Path) -> None:
     assert "trains" in done.stdout
     assert "HANGWATCH_RUN_DIR" in done.stderr
     assert done.returncode == 0
+
+
+# ------------------------------------------------------------------------------------------------ faults of our own
+
+FAULTY = """
+import sys, threading
+from hangwatch_agent import assemble, supervise
+{fault}
+from hangwatch.settings import Settings
+command = [sys.executable, "-c", "import time; time.sleep(1); print('trained'); exit(7)"]
+sys.exit(supervise.supervise(command, Settings()))
+"""
+FAULTS = {
+    "built": "def broken(*a, **k): raise ValueError('unforeseen')\nassemble.watchdog = broken",
+    "thread": 'def broken(self): raise RuntimeError("can\'t start new thread")\nthreading.Thread.start = broken',
+    "import": "import hangwatch_agent\nsys.modules['hangwatch_agent.assemble'] = None\ndel hangwatch_agent.assemble",
+    "run": "from hangwatch_agent.watchdog import Watchdog\nWatchdog.run = lambda self: 1 / 0",
+    "close": "from hangwatch_agent.watchdog import Watchdog\nWatchdog.finish_abort = lambda self, slack: 1 / 0",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_ours_costs_the_watch_and_not_the_job(tmp_path: Path, fault: str) -> None:
+    """GIVEN a watchdog that cannot be built, started or run WHEN a command runs THEN it is waited for."""
+    code = FAULTY.format(fault=FAULTS[fault])
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout) == (7, "trained\n"), done.stderr
+    assert done.stderr.count("not watching any more") == 1, done.stderr
+
+
+def test_a_run_dir_that_others_may_read_is_refused_and_left_alone(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    environment = {**os.environ, "HANGWATCH_RUN_DIR": str(shared)}
+    done = run(tmp_path, *python("print('trains')"), env=environment)
+    assert (done.returncode, done.stdout) == (0, "trains\n")
+    assert "others may read or write it (mode 755)" in done.stderr
+    assert shared.stat().st_mode & 0o777 == 0o755
+    assert list(shared.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------------ what a kill leaves
+
+
+def test_the_next_run_sweeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    # GIVEN a run that was killed while its command lives, and one whose command has gone too
+    boards = tmp_path / "boards"
+    environment = {**os.environ, "HANGWATCH_RUN_DIR": str(boards)}
+
+    def killed_run() -> tuple[Path, int]:
+        code = "import os, time; print(os.getpid(), os.environ['HANGWATCH_RUN_DIR'], flush=True); time.sleep(300)"
+        with subprocess.Popen([*RUN, *python(code)], stdout=subprocess.PIPE, text=True, env=environment) as process:
+            assert process.stdout is not None
+            pid, folder = process.stdout.readline().split()
+            deadline = time.monotonic() + 100
+            while not (Path(folder) / "owner").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            return Path(folder), int(pid)
+
+    living, command = killed_run()
+    dead, other = killed_run()
+    os.kill(other, signal.SIGKILL)
+    try:
+        # WHEN the next one of this user starts
+        code = f"import os, time\nfor _ in range(600):\n    if os.path.exists({str(dead)!r}): time.sleep(0.1)"
+        assert run(tmp_path, *python(code), env=environment).returncode == 0
+        # THEN only the folder that nobody uses is gone
+        assert not dead.exists()
+        assert living.exists()
+    finally:
+        os.kill(command, signal.SIGKILL)
+
+
+# ------------------------------------------------------------------------------------------------ other pid namespaces
+
+RANK = """
+import os, sys, time
+import torch.distributed as dist
+dist.init_process_group("gloo")
+deadline = time.monotonic() + 6
+while time.monotonic() < deadline:
+    dist.barrier()
+    time.sleep(0.1)
+dist.destroy_process_group()
+print("rank done", os.getpid(), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a pid namespace needs root")
+def test_a_healthy_job_in_a_pid_namespace_of_its_own(tmp_path: Path) -> None:
+    """As containers do it: the ranks call themselves by numbers that mean other processes outside."""
+    (tmp_path / "rank.py").write_text(RANK)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "rank.py"]
+    done = run(tmp_path, "unshare", "--pid", "--fork", "--mount-proc", *launch)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rank done") == 2
+    assert [line for line in done.stderr.splitlines() if "hangwatch" in line] == []
+    assert not (tmp_path / "hangwatch-reports").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="a pid namespace needs root")
+def test_a_hang_in_a_pid_namespace_of_its_own(tmp_path: Path) -> None:
+    """Its ranks are named by the pids that an operator outside sees, with their stacks."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "rank.py"]
+    hangs = "time.sleep(1000) if dist.get_rank() else dist.barrier()"
+    (tmp_path / "rank.py").write_text(RANK.replace("deadline = time.monotonic() + 6", hangs))
+    command = [*RUN[:-1], "--on-hang", "abort", "--stall-after", "5", "--"]
+    done = subprocess.run(
+        [*command, "unshare", "--pid", "--fork", "--mount-proc", *launch],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode == 75, done.stderr
+    assert "HUNG" in done.stderr
+    assert "died" not in done.stderr
+    incident = files.read(next((tmp_path / "hangwatch-reports").glob("incident-*.json")))
+    assert len({rank.pid for rank in incident.ranks} - {None}) == 2
+    assert all((rank.pid or 0) > 20 for rank in incident.ranks)
+    assert all(rank.stacks and rank.process and rank.process.state not in "XZ" for rank in incident.ranks)
+
+
+# ------------------------------------------------------------------------------------------------ no room for boards
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system in memory that has no room for a board."""
+    folder = tmp_path / "small"
+    folder.mkdir(mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_boards_without_room_lie_elsewhere_and_are_watched(tmp_path: Path, small: Path) -> None:
+    # GIVEN a run directory without room WHEN a rank hangs THEN it says where its board is, and the hang is noticed
+    elsewhere = tmp_path / "temporary"
+    elsewhere.mkdir()
+    environment = {**os.environ, "HANGWATCH_RUN_DIR": str(small), "TMPDIR": str(elsewhere)}
+    hangs = "time.sleep(1000) if dist.get_rank() else dist.barrier()"
+    (tmp_path / "rank.py").write_text(RANK.replace("deadline = time.monotonic() + 6", hangs))
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "rank.py"]
+    command = [*RUN[:-1], "--on-hang", "abort-attempt", "--stall-after", "5", "--", "sh", "-c", '"$@"; exit 0', "sh"]
+    done = subprocess.run(
+        [*command, *launch], cwd=tmp_path, capture_output=True, text=True, timeout=250, env=environment
+    )
+    assert done.stderr.count("has no room for a board; it lies in") == 2, done.stderr
+    assert "HUNG" in done.stderr
+    assert done.returncode == 75  # although the shell hides how the job has ended
+    assert [path.name for path in elsewhere.glob("hangwatch-*/run-*")] == []

@@ -87,7 +87,7 @@ def test_a_stall_makes_all_nodes_capture_and_one_incident(dashboard: Dashboard, 
     assert (job["state"], job["open_incident"], job["capture"]["state"]) == ("hung", found["id"], "done")
     assert job["state_text"].startswith("hung: ")
     whole = dashboard.get(f"/incidents/{found['id']}")
-    assert (whole["schema"], len(whole["ranks"]), len(whole["stack_tree"]) > 0) == ("hangwatch.incident/1", 4, True)
+    assert (whole["schema"], len(whole["ranks"]), len(whole["stack_tree"]) > 0) == ("hangwatch.incident/2", 4, True)
 
 
 def test_downloads_of_an_incident(dashboard: Dashboard, pair: Pair) -> None:

@@ -73,7 +73,7 @@ def test_one_message_an_incident_and_one_when_it_recovers(telling: Dashboard, no
     telling.until(lambda: len(notifier.sent) == 2)
     time.sleep(0.5)
     opened, recovered = notifier.sent
-    assert opened.title.endswith("HUNG, proven, 3.1 s after the last step")
+    assert opened.title.endswith("HUNG, proven, 3.1 s after the last step; cause proven")
     assert "RECOVERED" in recovered.title
     assert "Rank 3 ran out of data" in opened.body
     assert "fix: " in opened.body

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hangwatch.records import Phase, Reading
 from hangwatch_agent import board as b
-from hangwatch_agent import reader
+from hangwatch_agent import reader, steady
 from hangwatch_agent.board import BoardError, BoardWriter, read_board, request_collectives
 
 IDENTITY = {
@@ -46,7 +46,8 @@ def writer(path: Path) -> Iterator[BoardWriter]:
 
 
 def issue(writer: BoardWriter, seq: int = 1, op: str = "all_reduce") -> int:
-    site = writer.intern([["/t/distributed_c10d.py", 10, "all_reduce"], ["/home/me/train.py", 67, "main"]])
+    path = [["/t/distributed_c10d.py", 10, "all_reduce"], ["/home/me/train.py", 67, "main"]]
+    site = writer.intern([writer.intern(frame) for frame in path])
     shapes = writer.intern([[[1000, 10]], ["Float"]])
     return writer.call(0, seq, writer.intern(op), shapes, 10_000, b.NONE, b.NONE, site, 5, 1_000_000_000)
 
@@ -98,7 +99,40 @@ def test_the_ring_of_calls(writer: BoardWriter, path: Path) -> None:
         5,
     )
     assert [frame.function for frame in call.frames] == ["all_reduce", "main"]
-    assert (call.peer, call.tag, call.at) == (None, None, 1.0)
+    assert (call.peer, call.tag) == (None, None)
+    assert call.at == pytest.approx(steady.ANCHOR_NS / 1e9 + 1.0)
+
+
+def test_a_call_that_is_newer_than_the_look_at_the_table_is_not_remembered_without_its_path(
+    writer: BoardWriter, path: Path
+) -> None:
+    """GIVEN a reader that knows an older table WHEN a call with a new path comes THEN the path is read with it."""
+    with reader.BoardReader(path) as own:
+        issue(writer, 1)
+        used = writer.words[b.W_TABLE_USED]
+        assert own.read().calls[0].frames
+        read_table, looks = own._read_table, list[int]()
+
+        def late(given: int) -> None:  # the first look at the table comes before the call is issued
+            looks.append(given)
+            if len(looks) == 1:
+                read_table(used)
+                frame = writer.intern(["/home/me/train.py", 99, "save"])
+                writer.call(0, 2, writer.intern("barrier"), -1, 0, b.NONE, b.NONE, writer.intern([frame]), 5, 1)
+            else:
+                read_table(given)
+
+        own._read_table = late  # type: ignore[method-assign, assignment]
+        assert [call.seq for call in own.read().calls] == [1]  # the other one was not there when this look began
+        newest = own.read().calls[-1]
+    assert (newest.op, [frame.line for frame in newest.frames]) == ("barrier", [99])
+
+
+def test_calls_from_one_place_share_their_frames(writer: BoardWriter, path: Path) -> None:
+    issue(writer, 1)
+    issue(writer, 2)
+    first, second = read_board(path).calls
+    assert first.frames is second.frames
 
 
 def test_the_ring_of_calls_keeps_the_last_ones(writer: BoardWriter, path: Path) -> None:
@@ -241,7 +275,7 @@ def test_what_is_no_board_says_so(tmp_path: Path) -> None:
 
 def test_a_board_of_another_version_says_so(writer: BoardWriter, path: Path) -> None:
     writer.words[b.W_VERSION] = 9
-    with pytest.raises(BoardError, match=r"version 9; this hangwatch reads version 1"):
+    with pytest.raises(BoardError, match=r"version 9; this hangwatch reads version 2"):
         read_board(path)
 
 
@@ -283,6 +317,18 @@ def test_a_symbolic_link_is_not_followed(writer: BoardWriter, path: Path, tmp_pa
     link.symlink_to(path)
     with pytest.raises(OSError, match=r"symbolic links|loop"):
         read_board(link)
+
+
+def test_what_an_exception_says_is_redacted_where_it_is_read(tmp_path: Path) -> None:
+    writer = BoardWriter.create(tmp_path / "rank-1-1.board", IDENTITY)
+    message = "403 for https://store/x?sig=geheim: password=geheim refused"
+    writer.write("exception", {"type": "OSError", "message": message, "frames": []})
+    writer.problem("no login with --token geheim")
+    found = read_board(tmp_path / "rank-1-1.board")
+    writer.forget()
+    assert found.exception is not None
+    assert found.exception.message == "403 for https://store/x?sig=[redacted] password=[redacted] refused"
+    assert found.problems == ("no login with --token [redacted]",)
 
 
 def busy(path: Path) -> bytes:

@@ -69,3 +69,25 @@ def test_a_package_is_the_user_where_there_is_no_other(sites: CallSites) -> None
 
 def _files(frame: FrameType | None) -> list[str]:
     return [] if frame is None else [frame.f_code.co_filename, *_files(frame.f_back)]
+
+
+def helper() -> tuple[callsite.CallPath, list[str]]:
+    frame = sys._getframe()
+    return callsite.path_of(frame), [function for _, _, function in callsite.described_path(frame)]
+
+
+def test_a_call_path_tells_callers_of_one_helper_apart() -> None:
+    found = {helper()[0] for _ in range(3)}
+    assert len(found) == 1
+    assert helper()[0] != helper()[0], "two calls on one line are two places"
+    assert helper()[1][:2] == ["helper", "test_a_call_path_tells_callers_of_one_helper_apart"]
+
+
+def test_a_deep_path_is_cut_off() -> None:
+    def deep(depth: int) -> tuple[callsite.CallPath, list[str]]:
+        return deep(depth - 1) if depth else helper()
+
+    path, functions = deep(300)
+    assert len(path) == 2 * callsite.MOST_FRAMES
+    assert len(functions) == callsite.MOST_FRAMES
+    assert len(callsite.codes_of(sys._getframe())) <= callsite.MOST_FRAMES

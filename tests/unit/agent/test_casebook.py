@@ -26,9 +26,14 @@ SNAPSHOT = Snapshot(Job("j", "j", 2), taken_at=20.0, ranks=(), last_progress_at=
 
 
 def judgement(
-    certainty: Certainty = Certainty.PROVEN, status: Status = Status.HUNG, cause: str = "uneven-steps", rank: int = 1
+    certainty: Certainty = Certainty.PROVEN,
+    status: Status = Status.HUNG,
+    cause: str = "uneven-steps",
+    rank: int = 1,
+    hang: Certainty | None = Certainty.PROVEN,
 ) -> Judgement:
-    verdict = Verdict(cause, certainty, f"Rank {rank} ran out of data.", culprits=(Culprit(rank),))
+    hang = hang if status is Status.HUNG else None
+    verdict = Verdict(cause, certainty, f"Rank {rank} ran out of data.", culprits=(Culprit(rank),), hang=hang)
     return Judgement(status, Stage.STEP, verdict)
 
 
@@ -66,6 +71,26 @@ def test_a_surer_verdict_replaces_the_first_in_the_same_file(tmp_path: Path) -> 
     assert book.open is not None
     assert book.open.verdict.certainty is Certainty.LIKELY
     assert stream.getvalue().count("hangwatch: HUNG") == 2
+
+
+def test_a_proof_of_the_hang_sharpens_an_incident_and_lends_its_word_to_no_cause(tmp_path: Path) -> None:
+    book, stream = casebook(tmp_path)
+    book.judged(judgement(Certainty.LIKELY, hang=Certainty.LIKELY), SNAPSHOT)
+    book.judged(judgement(Certainty.LIKELY, hang=Certainty.PROVEN), SNAPSHOT)
+    assert "hangwatch: HUNG, proven, 3.0 s after the last progress; cause likely\n" in stream.getvalue()
+    assert stream.getvalue().count("hangwatch: HUNG") == 2
+
+
+def test_neither_answer_becomes_less_sure(tmp_path: Path) -> None:
+    book, _ = casebook(tmp_path)
+    book.judged(judgement(Certainty.LIKELY, hang=Certainty.LIKELY), SNAPSHOT)
+    book.judged(judgement(Certainty.UNDETERMINED, cause="undetermined", hang=Certainty.PROVEN), SNAPSHOT)
+    assert book.open is not None
+    verdict = book.open.verdict
+    assert (verdict.cause, verdict.certainty, verdict.hang) == ("uneven-steps", Certainty.LIKELY, Certainty.PROVEN)
+    book.judged(judgement(Certainty.PROVEN, hang=Certainty.LIKELY), SNAPSHOT)
+    verdict = book.open.verdict
+    assert (verdict.certainty, verdict.hang) == (Certainty.PROVEN, Certainty.PROVEN)
 
 
 @pytest.mark.parametrize("certainty", [Certainty.LIKELY, Certainty.UNDETERMINED])

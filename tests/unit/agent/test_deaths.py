@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 
+from hangwatch_agent import steady
+from hangwatch_agent.capture.procfs import stat_of
 from hangwatch_agent.deaths import DeathWatch
 
 
@@ -18,8 +19,8 @@ def test_the_order_of_deaths_is_kept() -> None:
         assert woken.wait(60)
         woken.clear()
         process.wait()
-    first, second = (deaths.ended[process.pid] for process in reversed(processes))
-    assert time.time() - 10 < first < second <= time.time()
+    first, second = (deaths.ended[process.pid, 0] for process in reversed(processes))
+    assert steady.time() - 10 < first < second <= steady.time()
 
 
 def test_a_process_that_had_gone_before() -> None:
@@ -27,7 +28,7 @@ def test_a_process_that_had_gone_before() -> None:
     process.wait()
     deaths = DeathWatch(lambda: None, clock=lambda: 42.0)
     deaths.watch(process.pid)
-    assert deaths.ended == {process.pid: 42.0}
+    assert deaths.ended == {(process.pid, 0): 42.0}
 
 
 def test_the_codes_of_processes_that_are_not_our_children() -> None:
@@ -43,7 +44,7 @@ def test_the_codes_of_processes_that_are_not_our_children() -> None:
         assert woken.wait(60)
         process.kill()
     # An old kernel only tells as long as nobody has waited for the process.
-    assert deaths.codes.get(grandchild, 7) == 7
+    assert deaths.codes.get((grandchild, 0), 7) == 7
 
 
 def test_how_a_zombie_ended() -> None:
@@ -53,5 +54,15 @@ def test_how_a_zombie_ended() -> None:
     deaths.watch(process.pid)
     process.kill()
     assert woken.wait(60)
-    assert deaths.codes == {process.pid: -9}
+    assert deaths.codes == {(process.pid, 0): -9}
     process.wait()
+
+
+def test_a_pid_that_was_given_to_another_process_does_not_live_on() -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        deaths = DeathWatch(lambda: None, clock=lambda: 42.0)
+        ticks = stat_of(process.pid).ticks  # type: ignore[union-attr]
+        deaths.watch(process.pid, ticks - 1)
+        deaths.watch(process.pid, ticks)
+        assert deaths.ended == {(process.pid, ticks - 1): 42.0}
+        process.kill()

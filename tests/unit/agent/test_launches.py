@@ -17,11 +17,11 @@ def environment(rank: int, **more: str) -> dict[str, str]:
 
 class Deaths:
     def __init__(self) -> None:
-        self.ended: dict[int, float] = {}
-        self.codes: dict[int, int] = {}
+        self.ended: dict[tuple[int, int], float] = {}
+        self.codes: dict[tuple[int, int], int] = {}
         self.watched: list[int] = []
 
-    def watch(self, pid: int) -> None:
+    def watch(self, pid: int, ticks: int = 0) -> None:
         self.watched.append(pid)
 
 
@@ -53,7 +53,7 @@ def test_a_worker_first_seen_when_its_rank_has_ended_is_no_second_rank(tmp_path:
     found = Launches(10, deaths)
     found.update(Table.read(tmp_path), 100.0)
     end(tmp_path, 21)
-    deaths.ended[21] = procfs.boot_time(tmp_path) + 100.8
+    deaths.ended[21, 100] = procfs.boot_time(tmp_path) + 100.8
     process(tmp_path, 23, parent=10, environment=environment(1), ticks=10_050)  # forked by 21, an orphan since
     process(tmp_path, 24, parent=10, environment=environment(1), ticks=10_050, command="python other.py")
     process(tmp_path, 25, parent=10, environment=environment(1), ticks=10_090)
@@ -85,7 +85,7 @@ def test_the_descriptor_tells_where_nobody_else_does(tmp_path: Path) -> None:
     found.update(Table.read(tmp_path), 100.0)
     end(tmp_path, 20)
     found.update(Table.read(tmp_path), 101.0)
-    deaths.ended[20], deaths.codes[20] = 100.4, -9  # its thread comes a moment later
+    deaths.ended[20, 100], deaths.codes[20, 100] = 100.4, -9  # its thread comes a moment later
     found.update(Table.read(tmp_path), 102.0)
     assert deaths.watched == [20]
     assert [(each.ended_at, each.exit_code) for each in found.known()] == [(101.0, -9)]

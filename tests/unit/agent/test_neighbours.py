@@ -265,7 +265,7 @@ def test_files_that_are_no_evidence_are_passed_over(pair: tuple[Node, Node]) -> 
         if not question:
             question.append(True)
             (folder / "0001.part-liar-1.json").write_text("{}")
-            (folder / "0001.part-cut-2.json").write_text('{"schema": "hangwatch.incident/1", "id": ')
+            (folder / "0001.part-cut-2.json").write_text('{"schema": "hangwatch.incident/2", "id": ')
             stranger = replace(files.parse(wire.dumps(_report(second)).encode(), "it"), job=replace(JOB, id="other"))
             (folder / "0001.part-other-3.json").write_text(wire.dumps(stranger))
             (folder / "notes.txt").write_text("mine")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -171,3 +173,53 @@ def test_frames_are_not_asked_for_where_torch_would_import_its_compiler(monkeypa
         list(own.entries({"gloo"}))
         list(own.entries({"gloo"}, frames=False))
     assert asked == [False, False, True, False]
+
+
+# ---------------------------------------------------------------- without harm
+
+
+def test_nccls_recorder_is_asked_without_the_interpreter_lock_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions that hold it while they wait for the recorder's mutex are never called."""
+    asked = []
+
+    def handler(request: Any, response: Any) -> None:
+        asked.append(request.params())
+        response.set_content('{"pg_status": {"0": {}}, "entries": [{"collective_seq_id": 1}]}', "application/json")
+        response.set_status(200)
+
+    def forbidden(**arguments: Any) -> bytes:
+        raise AssertionError("holds the interpreter lock")
+
+    module = SimpleNamespace(
+        _Request=object, _Response=object, _get_handler=lambda name: handler,
+        _get_handler_names=lambda: ["dump_nccl_trace_json"],
+        _dump_nccl_trace_json=forbidden, _dump_nccl_trace=forbidden,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, recorder.C10D, module)
+    found = Recorder()
+    assert found.status({"nccl"}) == {"nccl": {"0": {}}}
+    assert list(found.entries({"nccl"})) == [{"collective_seq_id": 1}]
+    assert asked == [{"includecollectives": "false"}, {}]
+    module._get_handler_names = list  # an older torch
+    assert list(Recorder().entries({"nccl"})) == []
+
+
+def test_torchs_handlers_answer_us() -> None:
+    torch = pytest.importorskip("torch")
+    ask = recorder._handler(torch._C._distributed_c10d, "fr_trace_json")
+    assert ask is not None
+    assert "pg_status" in json.loads(ask({}))
+    assert recorder._handler(torch._C._distributed_c10d, "no_such_handler") is None
+
+
+def test_a_call_bears_the_name_that_python_has_for_its_thread(group: Group) -> None:
+    """torch's recorder gives the system's name, and autograd's threads issue for the thread that called backward."""
+    by_name = {"0": group}
+    ours = entry(1) | {"thread_id": str(threading.get_ident()), "thread_name": "pt_main_thread"}
+    autograds = entry(2) | {"thread_name": "pt_autograd_0"}
+    calls = [recorder.collective(each, by_name) for each in (ours, autograds, entry(3))]
+    assert [(call.thread_name, call.thread_id) for call in calls] == [
+        (threading.current_thread().name, threading.get_ident()),
+        ("", None),
+        ("python3", 123),
+    ]

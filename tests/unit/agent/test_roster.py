@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hangwatch.records import Progress
 from hangwatch_agent.board import BoardWriter, board_name
-from hangwatch_agent.roster import Roster, Standing, mark, newest, process_state, start_ticks
+from hangwatch_agent.boardfile import start_ticks
+from hangwatch_agent.roster import Roster, Standing, mark, newest, process_state
 from tests.unit.agent.readings import reading, standing
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,34 @@ def test_the_folder_is_private_to_the_user(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_others_may_write_to_is_closed(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    rundir.private(tmp_path)
-    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+@pytest.mark.parametrize("mode", [0o777, 0o755, 0o750, 0o711])
+def test_a_folder_that_others_may_use_is_refused_and_left_as_it_is(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(rundir.RunDirError, match=rf"others may read or write it \(mode {mode:o}\).*chmod 700"):
+        rundir.make(Settings(run_dir=str(tmp_path)), "job")
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
+
+
+def test_boards_are_found_in_both_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    folder = rundir.make(Settings(run_dir=str(tmp_path / "memory")), "job")
+    elsewhere = rundir.private(rundir.twin(folder))
+    for place, name in ((folder, "rank-1-1.board"), (elsewhere, "rank-2-2.board")):
+        (place / name).touch()
+    assert [path.name for path in rundir.boards(folder)] == ["rank-1-1.board", "rank-2-2.board"]
+    rundir.remove(folder)
+    assert not folder.exists()
+    assert not elsewhere.exists()
+
+
+def test_the_next_best_place_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, free = tmp_path / "full", tmp_path / "free"
+    full.write_text("")
+    monkeypatch.setattr(rundir, "roots", lambda settings: iter((full, free)))
+    said: list[str] = []
+    assert rundir.make(Settings(), "job", said.append) == free / "job"
+    assert len(said) == 1
+    assert str(free) in said[0]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ RIGHT = replace(
     cause="rank-frozen",
     status="hung",
     certainty="proven",
+    hang="proven",
     named=(1,),
     processes=("rank",),
     accused=(1,),
@@ -104,7 +106,7 @@ def test_a_row_counts_and_takes_median_and_worst() -> None:
     (row,) = score.rows(results().runs)
     assert (row.runs, row.median_s, row.worst_s) == (3, 4.0, 5.0)
     assert (row.cause_right, row.culprit_right, row.wrong_culprit) == (2, 2, 0)
-    assert row.certainties == {"proven": 2, "none": 1}
+    assert row.certainties == row.hangs == {"proven": 2, "none": 1}
 
 
 def test_alarms_are_counted_by_the_hour() -> None:
@@ -301,11 +303,11 @@ def test_an_unknown_cause_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("run", "line"),
     [
-        (RIGHT, "right: hung, proven, rank-frozen (1), after 3.0 s"),
+        (RIGHT, "right: hung, proven, cause proven, rank-frozen (1), after 3.0 s"),
         (RUN, "no verdict"),
         (WAITING, "no verdict, as it should be"),
         (replace(WAITING, expected="warned"), "no warning"),
-        (replace(RIGHT, cause="early-exit"), "WRONG: hung, proven, early-exit (1), after 3.0 s"),
+        (replace(RIGHT, cause="early-exit"), "WRONG: hung, proven, cause proven, early-exit (1), after 3.0 s"),
     ],
 )
 def test_a_run_in_one_line(run: Run, line: str) -> None:
@@ -331,3 +333,14 @@ def test_the_watchdog_at_rest_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     # THEN it has been found and measured
     assert 1 < mebibytes < 200
     assert 0 <= percent <= 100
+
+
+@pytest.mark.parametrize(("status", "hang"), [("hung", "proven"), ("failed", "")])
+def test_results_of_one_certainty_prove_no_cause(tmp_path: Path, status: str, hang: str) -> None:
+    path = tmp_path / "results.json"
+    dump(Results({"accuracy": Machine.here()}, runs=[replace(RIGHT, status=status)]), path)
+    document = json.loads(path.read_text())
+    del document["runs"][0]["hang"]
+    path.write_text(json.dumps(document))
+    (run,) = load(path).runs
+    assert (run.hang, run.certainty) == (hang, "likely")

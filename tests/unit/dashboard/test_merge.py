@@ -111,7 +111,7 @@ def case() -> Case:
 def test_a_case_is_judged_into_a_document() -> None:
     judged = judge(case(), lambda snapshot: uneven_steps_judgement())
     assert (judged.head.id, judged.head.status, judged.head.ranks) == ("3f2a", Status.HUNG, ())
-    assert json.loads(zlib.decompress(judged.document))["schema"] == "hangwatch.incident/1"
+    assert json.loads(zlib.decompress(judged.document))["schema"] == "hangwatch.incident/2"
 
 
 def test_documents_are_the_same_as_reports() -> None:

@@ -73,6 +73,15 @@ def test_spawn_with_fewer_processes_than_the_world() -> None:
     assert judgement.verdict.fix == "mp.spawn(..., nprocs=3), or init_process_group(..., world_size=2)"
 
 
+def test_a_rank_that_a_fact_keeps_from_coming_is_not_waited_for_as_long() -> None:
+    late = rank(
+        1, IN_CODE, phase=Phase.START, progress=Progress(), still_s=62.0, patience_s=60.0, evidence={"held": "waits"}
+    )
+    assert told(judge(starting(0), late)) == ("user-code-blocked", "likely", "hung")
+    assert told(judge(starting(0), replace(late, held=""))) == ("user-code-blocked", "likely", "waiting")
+    assert told(judge(starting(0), replace(late, still_s=58.0))) == ("user-code-blocked", "likely", "waiting")
+
+
 def test_a_rank_that_comes_late_is_waited_for() -> None:
     late = rank(1, IN_CODE, phase=Phase.START, progress=Progress())
     judgement = judge(starting(0), late)

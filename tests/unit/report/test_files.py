@@ -146,8 +146,8 @@ def test_files_that_are_no_reports_are_refused_with_a_reason() -> None:
     assert _broken(b"[" * 100_000).startswith("x.json is cut off or not JSON: ")
     assert _broken(b"[]") == "x.json is not an incident report of hangwatch (no schema 'hangwatch.incident' in it)"
     assert _broken(b'{"schema": 3}').startswith("x.json is not an incident report")
-    assert _broken(whole.replace(b"incident/1", b"incident/2")) == (
-        "x.json has format 2, this hangwatch reads format 1; use the version that wrote it"
+    assert _broken(whole.replace(b"incident/2", b"incident/3")) == (
+        "x.json has format 3, this hangwatch reads format 2; use the version that wrote it"
     )
     assert _broken(whole.replace(b'"hung"', b'"hanged"')) == (
         "x.json is not a whole incident report: Incident.status: "

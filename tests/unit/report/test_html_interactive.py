@@ -35,7 +35,7 @@ def test_the_page_that_is_built_has_the_places() -> None:
 def test_the_incident_stands_in_the_page() -> None:
     text = interactive.filled(TEMPLATE, examples.uneven_steps())
     assert embedded(text).verdict == examples.uneven_steps().verdict
-    assert "<title>vision: HUNG, proven, 3.1 s after the last step</title>" in text
+    assert "<title>vision: HUNG, proven, 3.1 s after the last step; cause proven</title>" in text
     # Without script the verdict is there all the same.
     assert "Rank 3 ran out of data" in text.split("<noscript>")[1].split("</noscript>")[0]
 

@@ -41,14 +41,14 @@ def test_examples_fit_the_schema(example: Callable[[], Incident]) -> None:
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(incident=record(Incident))
 def test_every_incident_fits_the_schema(incident: Incident) -> None:
-    document = json.loads(wire.dumps(incident)) | {"schema": "hangwatch.incident/1"}
+    document = json.loads(wire.dumps(incident)) | {"schema": "hangwatch.incident/2"}
     _validator().validate(document)
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        {"schema": "hangwatch.incident/2"},
+        {"schema": "hangwatch.incident/3"},
         {"status": "stuck"},
         {"opened_at": "yesterday"},
         {"ranks": [{}]},

@@ -23,7 +23,7 @@ REPORT = "hangwatch-reports/incident-20261120T193003Z-3f2a.html"
 def test_a_hang() -> None:
     assert terminal.render(examples.uneven_steps(), 100, False, REPORT) == (
         """\
-hangwatch: HUNG, proven, 3.1 s after the last step
+hangwatch: HUNG, proven, 3.1 s after the last step; cause proven
 
   Rank 3 ran out of data: it drew 250 of 251 batches in epoch 0 and has left the loop (dist.barrier,
   train.py:88).
@@ -32,9 +32,11 @@ hangwatch: HUNG, proven, 3.1 s after the last step
   fix     give every rank the same number of batches: DistributedSampler(..., drop_last=True), or
           pad the last one
   who     rank 3, pid 4711 on node-b
+  proof   Ranks 0-2 wait in all_reduce (train.py:71), which cannot complete without rank 3
+          Rank 3 waits in barrier (train.py:88), which cannot complete without ranks 0-2
   seen    rank 3 drew 250 batches in epoch 0, then its loader ended; others 251
           rank 3 is in barrier, number 501 of group 0; elsewhere that is all_reduce
-          two samples a second apart show the same stacks and counters
+          len(loader) is 250 on rank 3 and 251 elsewhere
   not     rank-zero-only-collective: no rank is alone in a collective reached from a rank-guarded
           branch
           early-exit: the loader of rank 3 is exhausted, not left
@@ -47,13 +49,17 @@ hangwatch: HUNG, proven, 3.1 s after the last step
 
 
 def test_other_states() -> None:
-    assert terminal.render(examples.waiting()).startswith("hangwatch: WAITING, likely, 42 s after the last step\n")
+    assert terminal.render(examples.waiting()).startswith(
+        "hangwatch: WAITING, 42 s after the last step; cause likely\n"
+    )
     assert terminal.waiting_line(examples.waiting().verdict, 42.0) == (
         "hangwatch: WAITING for 42 s: Ranks 1-3 wait for rank 0, which is at work in evaluate (train.py:112): "
         "38 of 60 batches.\n"
     )
     assert terminal.render(examples.lingering()).startswith("hangwatch: LINGERING, proven, 12 s after the end of")
-    assert terminal.render(examples.undetermined()).startswith("hangwatch: HUNG, cause undetermined, 2 min 6 s after")
+    assert terminal.render(examples.undetermined()).startswith(
+        "hangwatch: HUNG, likely, 2 min 6 s after the last step; cause not known\n"
+    )
     made = examples.uneven_steps()
     again = terminal.render(recovered(made, made.opened_at + 90))
     assert again.startswith("hangwatch: RECOVERED after 93 s without progress\n")
@@ -141,3 +147,19 @@ def test_show_is_colourful_in_a_terminal() -> None:
     out = _Terminal()
     terminal.show(examples.uneven_steps(), out, environment={"TERM": "xterm"})
     assert "\x1b[1;31m" in out.getvalue()
+
+
+def test_verbose_prints_the_whole_argument() -> None:
+    sentence = "rank 0 waits for rank 1"
+    made = _large()
+    made = replace(made, verdict=replace(made.verdict, argument=(sentence,) * 12))
+    assert terminal.render(made, 100).count(sentence) <= 2
+    whole = terminal.render(made, 100, verbose=True)
+    assert whole.count(sentence) == 12
+    assert whole.count("\n  proof   ") == 1
+
+
+def test_why_an_unproven_hang_is_called_hung() -> None:
+    assert "\n  hung    no counter of ranks 0-3 has moved for 2 min 6 s" in terminal.render(
+        examples.undetermined(), 100
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.records import CaptureNote, Culprit, Frame, Stage, Status, Wait
+from hangwatch.records import CaptureNote, Certainty, Culprit, Frame, Stage, Status, Wait
 from hangwatch.report import words
 from tests import examples
 
@@ -93,14 +93,21 @@ def test_waits() -> None:
 
 def test_headlines() -> None:
     made = examples.uneven_steps()
-    assert words.headline(made) == "HUNG, proven, 3.1 s after the last step"
+    assert words.headline(made) == "HUNG, proven, 3.1 s after the last step; cause proven"
+    doubted = replace(made, verdict=replace(made.verdict, certainty=Certainty.LIKELY))
+    assert words.headline(doubted) == "HUNG, proven, 3.1 s after the last step; cause likely"
+    failed = replace(doubted, status=Status.FAILED, verdict=replace(doubted.verdict, hang=None))
+    assert words.headline(failed) == "FAILED, 3.1 s after the last step; cause likely"
     unsure = examples.undetermined()
-    assert words.headline(unsure) == "HUNG, cause undetermined, 2 min 6 s after the last step"
-    assert words.headline(examples.lingering()) == "LINGERING, proven, 12 s after the end of training"
+    assert words.headline(unsure) == "HUNG, likely, 2 min 6 s after the last step; cause not known"
+    assert words.headline(examples.lingering()) == "LINGERING, proven, 12 s after the end of training; cause proven"
     closed = replace(made, status=Status.RECOVERED, closed_at=made.opened_at + 90)
     assert words.headline(closed) == "RECOVERED after 93 s without progress"
-    assert words.headline(replace(made, ranks=(), stage=Stage.START)) == "HUNG, proven, 3.1 s after the start"
-    assert words.headline(replace(made, ranks=())) == "HUNG, proven, 3.1 s after the last progress"
+    assert (
+        words.headline(replace(made, ranks=(), stage=Stage.START))
+        == "HUNG, proven, 3.1 s after the start; cause proven"
+    )
+    assert words.headline(replace(made, ranks=())) == "HUNG, proven, 3.1 s after the last progress; cause proven"
 
 
 def test_one_edge_speaks_for_many() -> None:

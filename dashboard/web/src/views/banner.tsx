@@ -7,7 +7,7 @@ import { StateIcon } from "../parts/icon";
 import { Prose, Site } from "../parts/bits";
 import type { Alternative, Certainty, Culprit, Frame, Incident, Status, Verdict } from "../records";
 import { role, type Scene } from "../scene";
-import { certainty, culprit as sayCulprit, kindOf, NO_VERDICT, ranges, ranks } from "../words";
+import { argumentTitle, cause, culprit as sayCulprit, kindOf, NO_VERDICT, ranges, ranks } from "../words";
 import { Quoted } from "./excerpt";
 
 interface Props {
@@ -20,9 +20,9 @@ interface Props {
 }
 
 const SURE: Record<Certainty, string> = {
-  proven: "none of the ranks that wait can ever move again, or a fact of the system settles it",
+  proven: "a fact of the system or independent witnesses that agree settle it",
   likely: "the evidence fits this cause and no other that hangwatch knows",
-  undetermined: "the evidence fits no single cause, so nobody is blamed",
+  undetermined: "the evidence fits no single cause, so no rank is blamed",
 };
 
 export function Banner({ scene, status, verdict, after, when, brief }: Props) {
@@ -34,8 +34,9 @@ export function Banner({ scene, status, verdict, after, when, brief }: Props) {
           <span class="status">
             <StateIcon state={status} /> {status}
           </span>
-          <span class="certainty" title={SURE[verdict.certainty]}>{certainty(verdict.certainty)}</span>
+          {verdict.hang && <span class="certainty" title={argumentTitle(verdict.hang)}>{verdict.hang}</span>}
           <span class="after">{after}</span>
+          <span class="certainty" title={SURE[verdict.certainty]}>{cause(verdict.certainty)}</span>
           <span class="quiet">{when}</span>
         </p>
         <h2 class="sentence">{verdict.summary || NO_VERDICT}</h2>
@@ -92,10 +93,16 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       )}
       <Row label="why">
         <p class="sure">
-          <strong>{certainty(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
+          <strong>{cause(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
         </p>
         {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>}
       </Row>
+      {verdict.hang && verdict.argument.length > 0 && (
+        <Row label={verdict.hang === "proven" ? "proof" : "hung"}>
+          <p class="sure"><strong>{argumentTitle(verdict.hang)}</strong></p>
+          <ul>{verdict.argument.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>
+        </Row>
+      )}
       {lost.length > 0 && (
         <Row label="lacks">
           <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>

@@ -8,7 +8,7 @@ import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
 import { write, type Place } from "../router";
-import { duration, plural, timeOfDay } from "../words";
+import { cause, duration, plural, timeOfDay } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
 
@@ -61,7 +61,7 @@ function Announcement({ detail }: { detail: JobDetail | null }) {
   const verdict = detail?.judgement?.verdict;
   return (
     <div class="offscreen" role="status">
-      {detail && (verdict ? `${detail.judgement!.status}, ${verdict.certainty}. ${verdict.summary}` : `Job is ${detail.state}.`)}
+      {detail && (verdict ? `${[detail.judgement!.status, verdict.hang, cause(verdict.certainty)].filter(Boolean).join(", ")}. ${verdict.summary}` : `Job is ${detail.state}.`)}
     </div>
   );
 }
@@ -147,9 +147,9 @@ export function IncidentTable({ found }: { found: IncidentSummary[] }) {
         {found.map((incident) => (
           <tr key={incident.id}>
             <th scope="row"><a href={write({ page: "incident", id: incident.id, view: "overview", rank: null })}><When at={incident.opened_at} /></a></th>
-            <td><span class={`state ${incident.status}`}><StateIcon state={incident.status} /> {incident.status}</span></td>
+            <td><span class={`state ${incident.status}`}><StateIcon state={incident.status} /> {incident.status}{incident.hang && `, ${incident.hang}`}</span></td>
             <td class="wide">{incident.summary}</td>
-            <td>{incident.cause} <span class="quiet">{incident.certainty}</span></td>
+            <td>{incident.cause} <span class="quiet">{cause(incident.certainty)}</span></td>
           </tr>
         ))}
       </tbody>

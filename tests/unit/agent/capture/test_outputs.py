@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_any_bytes_give_a_text(tmp_path_factory: pytest.TempPathFactory, content
     log.write_bytes(content)
     text = outputs.tail(log)
     assert "\x1b" not in text
-    assert len(text.split("\n")) <= outputs.LINES
+    assert len(text.split("\n")) <= outputs.LINES + outputs.MOST_TELLING
 
 
 def test_no_log(tmp_path: Path) -> None:
@@ -78,3 +79,20 @@ def test_error_files_of_any_shape(tmp_path: Path, content: str, text: str) -> No
     (tmp_path / "error.json").write_text(content)
     assert outputs.elastic_error({"TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")}) == text
     assert outputs.elastic_error({}) == ""
+
+
+def test_a_line_that_tells_of_an_end_is_kept_though_many_follow(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    abort = "op.preamble.length <= op.nbytes. 676 vs 4. Received data size doesn't match expected size."
+    log.write_text("\n".join(["start", abort, *(f"line {n}" for n in range(50))]))
+    assert outputs.tail(log, lines=2).split("\n") == [abort, "line 48", "line 49"]
+
+
+@pytest.mark.parametrize(("target", "kind"), [("/dev/null", "/dev/null"), ("fifo", "a pipe"), ("err.log", "")])
+def test_what_cannot_be_read_is_named(tmp_path: Path, target: str, kind: str) -> None:
+    folder = process(tmp_path / "proc", 5)
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "err.log").write_text("")
+    (folder / "fd/2").symlink_to(target if target.startswith("/") else tmp_path / target)
+    assert outputs.unreadable(5, tmp_path / "proc") == kind
+    assert outputs.unreadable(6, tmp_path / "proc") == ""

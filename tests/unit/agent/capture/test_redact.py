@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangwatch_agent.capture.redact import redact_command, redact_environment, redact_text
@@ -25,6 +25,24 @@ SECRET = "s3cr3t-V4lue+/xyz"
         [f"postgres://user:{SECRET}@db/train"],
         [f"AWS_SECRET_ACCESS_KEY={SECRET}"],
         ["--header", f"Authorization: Bearer {SECRET}"],
+        ["--header", f"Authorization: token {SECRET}"],
+        ["--header", f"X-Api-Key: {SECRET}"],
+        ["curl", "-u", f"mia:{SECRET}", "https://x"],
+        ["curl", f"-umia:{SECRET}"],
+        ["sh", "-c", f"curl --user mia:{SECRET} https://x"],
+        ["sh", "-c", f"sshpass -p {SECRET} ssh x"],
+        [f"https://acc.blob.core.windows.net/c/f?sv=2024&sig={SECRET}&se=x"],
+        [f"https://b.s3.amazonaws.com/f?X-Amz-Signature={SECRET}"],
+        [f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={SECRET};EndpointSuffix=core"],
+        [f"Endpoint=sb://x/;SharedAccessKey={SECRET}"],
+        [f"https://hooks.slack.com/services/T000/B000/{SECRET}"],
+        [f"https://discord.com/api/webhooks/1234/{SECRET}"],
+        [f"https://x.webhook.office.com/webhookb2/{SECRET}"],
+        [f"https://chat.example.com/hooks/{SECRET}"],
+        [f"login(password='two words {SECRET}')"],
+        [f"redis://:{SECRET}@cache:6379/0"],
+        [f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----"],
+        [f"-----BEGIN RSA PRIVATE KEY-----\nabc\n{SECRET}\ncut off"],
     ],
 )
 def test_named_secrets_go(arguments: list[str]) -> None:
@@ -43,6 +61,12 @@ def test_named_secrets_go(arguments: list[str]) -> None:
         "glpat-abcdefghijklmnopqrst",
         "0123456789abcdef0123456789abcdef01234567",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdef",
+        "SG.abcdefghijklmnopqrst.abcdefghijklmnopqrstuvwxyz",
+        "nvapi-abcdefghijklmnopqrstuvwxyz",
+        "sk_live_abcdefghijklmnop",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "hvs.abcdefghijklmnopqrstuvwxyz",
+        "123456789:AAabcdefghijklmnopqrstuvwxyz0123456",
     ],
 )
 def test_secrets_of_a_known_shape_go_wherever_they_stand(secret: str) -> None:
@@ -59,6 +83,8 @@ def test_secrets_of_a_known_shape_go_wherever_they_stand(secret: str) -> None:
         "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6, pipe_handle=8)",
         "python train.py --author me --keys a --data /mnt/monkey/x",
         "srun --ntasks=8 python train.py --token-file /run/token",
+        "docker run -u 1000:1000 image python -u train.py",
+        "python train.py --signal 15 --design v2 --path /data/patterns --config=sigmoid",
     ],
 )
 def test_what_is_no_secret_stays(command: str) -> None:
@@ -85,6 +111,38 @@ def test_nothing_makes_it_fail(arguments: list[str]) -> None:
 def test_an_options_secret_never_stays(secret: str, option: str) -> None:
     assert secret not in redact_command(["x", option, secret])
     assert secret not in redact_command(["x", f"{option}={secret}"])
+
+
+FRAGMENTS = (
+    "token", "key=", "key: \"", "--token ", "-u a:", "://", "://a:", "a@", "bearer ",
+    "authorization: ", "eyJ-", "eyJaaaaaaaa.",
+    "/hooks/", "https://h/", "-----BEGIN X-----", "-----END X-----", "SG.aaaaaaaaaaaaaaaa.", "a-", "_",
+    " ", "\n", "'", "sshpass -p",     "A" * 64, "0" * 39,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=4))
+def test_no_repetition_takes_longer_than_in_proportion(parts: list[str]) -> None:
+    """A text of 16 kB, as much as is ever read of a log, made of whatever the patterns look at."""
+    text = "".join(parts) * (16_384 // len("".join(parts)))
+    started = time.process_time()
+    redact_text(text)
+    assert time.process_time() - started < 2.0
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=5), max_size=8))
+def test_what_has_been_redacted_is_not_touched_again(parts: list[str]) -> None:
+    once = redact_text("".join(parts))
+    assert redact_text(once) == once
+
+
+def test_a_key_in_lines_of_source_goes_line_by_line() -> None:
+    line = "MIIEpAIBAAKCAQEA7" + "bX" * 23 + "9"
+    assert len(line) == 64
+    assert line not in redact_text(f'    "{line}\\n"')
+    assert redact_text("/" + "data/" * 15) == "/" + "data/" * 15
 
 
 def test_long_lines_take_no_time() -> None:

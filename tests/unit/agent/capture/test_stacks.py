@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,17 @@ def test_the_note_of_a_dump() -> None:
     note = Dump(7, failure="refused", took_s=0.5).note(3)
     assert (note.source, note.ok, note.detail, note.rank) == ("stacks", False, "pid 7: refused", 3)
     assert Dump(7).note().detail == ""
+
+
+def test_local_variables_are_dropped_but_for_a_few_of_torchs_own(tmp_path: Path) -> None:
+    """GIVEN a dump with all variables of all frames WHEN it is taken THEN those of the user are nowhere in it."""
+    secret = {"name": "password", "repr": "'geheim'", "addr": 1, "arg": False}
+    index = {"name": "idx", "repr": "17", "addr": 1, "arg": False}
+    fetch = "/venv/torch/utils/data/_utils/fetch.py"
+    frames = (frame("load", locals=[secret, index]), frame("fetch", filename=fetch, locals=[index, secret]))
+    answer = tmp_path / "answer.json"
+    answer.write_text(json.dumps([thread(7, None, *frames)]))
+    taken = dump(7, with_locals=True, program=program(tmp_path, f"cat {answer}"))
+    assert taken.ok, taken.failure
+    assert [each["locals"] for each in taken.raw[0]["frames"]] == [[], [index]]
+    assert "geheim" not in repr(taken)

@@ -3,12 +3,18 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import subprocess
+import sys
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
 
 from hangwatch.records import Phase
 from hangwatch_agent.hooks.ddp import ForwardHook
@@ -72,9 +78,79 @@ def test_a_watched_model_is_copied_and_pickled_as_without_us(watched: Watched, h
     shadow(torch.ones(1, 1))
     pickle.loads(pickle.dumps(model))(torch.ones(1, 1))  # noqa: S301
     assert watched.reading.progress.forwards == 0
-    assert b"hangwatch_agent" not in pickle.dumps(model)
     file = io.BytesIO()
     torch.save(model, file)
+
+
+class Stubborn(nn.Linear):
+    """Pickles itself past torch.nn.Module's own way."""
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return (_restored, (dict(self.__dict__),))
+
+
+def _restored(state: dict[str, Any]) -> nn.Module:
+    module = nn.Linear(1, 1)
+    module.__dict__.update(state)
+    return module
+
+
+def test_nothing_of_ours_is_in_a_saved_or_copied_model(watched: Watched, hook: ForwardHook) -> None:
+    """GIVEN a model with a hook of the user's own WHEN it is pickled or copied THEN byte for byte as without us."""
+    model = nn.Sequential(nn.Linear(1, 1))
+    plain = pickle.dumps(model)
+    hook.watch(model)
+    hook.watch(model[0])
+    assert pickle.dumps(model) == plain
+    assert not copy.deepcopy(model)._forward_hooks
+    assert len(model._forward_hooks) == 1
+    next_id = RemovableHandle.next_id
+    model.register_forward_hook(print)
+    assert list(pickle.loads(pickle.dumps(model))._forward_hooks) == [next_id]  # noqa: S301
+    assert "__reduce_ex__" in vars(nn.Module)
+    hook.remove()
+    assert "__reduce_ex__" not in vars(nn.Module)
+
+
+def test_a_model_that_pickles_itself_needs_no_hangwatch_and_says_nothing(
+    watched: Watched, hook: ForwardHook, tmp_path: Path
+) -> None:
+    model = Stubborn(1, 1)
+    hook.watch(model)
+    data = pickle.dumps(model)
+    assert b"hangwatch" not in data.replace(b"tests.unit.agent.hooks", b"")
+    restored = pickle.loads(data)  # noqa: S301
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert restored(torch.ones(1, 1)).shape == (1, 1)
+    assert watched.reading.progress.forwards == 0
+
+
+def test_a_saved_model_is_loaded_elsewhere_in_silence(watched: Watched, hook: ForwardHook, tmp_path: Path) -> None:
+    model = nn.Linear(1, 1)
+    hook.watch(model)
+    torch.save(model, tmp_path / "model.pt")
+    script = (
+        "import logging, sys; logging.basicConfig(level=0); import torch;"
+        "torch.load(sys.argv[1], weights_only=False)(torch.ones(1, 1));"
+        "assert not [name for name in sys.modules if 'hangwatch' in name]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "model.pt")], capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
+def test_a_watched_model_is_scripted_and_traced_as_without_us(watched: Watched, hook: ForwardHook) -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    hook.watch(model)
+    hook.watch(model[0])
+    assert torch.jit.script(model)(torch.ones(1, 1)).shape == (1, 1)
+    assert torch.jit.trace(model, torch.ones(1, 1))(torch.ones(1, 1)).shape == (1, 1)
+    before = watched.reading.progress.forwards
+    model(torch.ones(1, 1))
+    assert watched.reading.progress.forwards > before
 
 
 def test_torch_compile_of_a_watched_model_in_one_graph(watched: Watched, hook: ForwardHook) -> None:

@@ -111,7 +111,8 @@ def test_what_a_loader_is_made_of(watched: Watched, hook: LoaderHook) -> None:
     sampler: DistributedSampler[int] = DistributedSampler(data, num_replicas=2, rank=1, shuffle=True)
     next(iter(DataLoader(data, batch_size=2, sampler=sampler)))
     facts = watched.loader
-    assert (facts.dataset, facts.dataset_length, facts.batch_size, facts.length) == ("Numbers", 10, 2, 3)
+    # The dataset's own __len__ is never called by us: it is the user's code.
+    assert (facts.dataset, facts.dataset_length, facts.batch_size, facts.length) == ("Numbers", None, 2, 3)
     assert (facts.sampler, facts.sampler_replicas, facts.sampler_rank) == ("DistributedSampler", 2, 1)
     assert (facts.sampler_length, facts.shuffle, facts.num_workers) == (5, True, 0)
 
@@ -370,3 +371,85 @@ def test_a_worker_that_fails_while_the_rank_is_elsewhere(watched: Watched, monke
         hook.remove()
     assert met == [raised.value]
     assert signal_handling._error_if_any_worker_fails is fails
+
+
+# ---------------------------------------------------------------- lengths without the user's code
+
+
+class Asking:
+    """A batch sampler of the user's, whose length is another one each time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter([[0], [1], [2]])
+
+    def __len__(self) -> int:
+        self.asked += 1
+        torch.rand(1)
+        return 3
+
+
+class Sly(Numbers):
+    """A dataset that counts how often it is asked for its length, or for an attribute that it does not have."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        type(self).asked += 1
+        return self.size
+
+    def __getattr__(self, name: str) -> Any:
+        type(self).asked += 1
+        raise AttributeError(name)
+
+
+def test_a_users_length_is_never_asked_for(watched: Watched, hook: LoaderHook) -> None:
+    """GIVEN a batch sampler whose __len__ draws WHEN it is iterated THEN the random numbers are those without us."""
+    sampler = Asking()
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    loader = DataLoader(Numbers(3), batch_sampler=sampler, generator=torch.Generator())
+    for _ in range(3):
+        for _ in loader:  # list(loader) would ask for its length
+            pass
+    assert sampler.asked == 0
+    assert torch.equal(torch.get_rng_state(), before)
+    assert watched.loader.length is None
+    assert len(loader) == 3
+    assert watched.loader.length == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"batch_size": None}, {"batch_size": 3, "drop_last": True}])
+def test_a_dataset_is_asked_as_often_as_without_us(watched: Watched, hook: LoaderHook, options: dict[str, Any]) -> None:
+    Sly.asked = 0
+    hook.remove()
+    list(DataLoader(Sly(7), **options))
+    plain, Sly.asked = Sly.asked, 0
+    hook.install()
+    loader = DataLoader(Sly(7), **options)
+    batches = len(list(loader))
+    assert Sly.asked == plain
+    # What torch's own sampler has been told lies in its frame.
+    assert (watched.loader.length, watched.loader.dataset_length) == (batches, 7)
+
+
+def test_torchs_own_datasets_and_samplers_are_asked(watched: Watched, hook: LoaderHook) -> None:
+    tensors = torch.utils.data.TensorDataset(torch.ones(9, 2))
+    kinds: list[Any] = [tensors, torch.utils.data.Subset(tensors, range(9)), torch.ones(9), list(range(9))]
+    for data in kinds:
+        next(iter(DataLoader(data, batch_size=2, shuffle=True, drop_last=True)))
+        facts = watched.reading.loaders[-1]
+        assert (facts.length, facts.dataset_length, facts.sampler_length) == (4, 9, 9)
+
+
+def test_len_of_a_loader_is_noted_before_its_first_pass(watched: Watched, hook: LoaderHook) -> None:
+    loader = DataLoader(Numbers(3), batch_sampler=Asking())
+    assert len(loader) == 3
+    next(iter(loader))
+    assert watched.loader.length == 3
+    key = id(loader)
+    assert hook._asked == {key: 3}
+    del loader
+    assert hook._asked == {}

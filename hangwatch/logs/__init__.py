@@ -1,0 +1,14 @@
+"""What logs tell of a hang: torch's NCCL watchdog, NCCL itself (NCCL_DEBUG), and torchrun.
+
+`read(path, logs)` takes the lines that are of use, one at a time; `completed` puts what the watchdog says of ranks
+without a dump into the queues; `assess` judges both together. Each format has a module of its own.
+"""
+
+from __future__ import annotations
+
+from .judgement import assess
+from .model import Logs
+from .queued import completed
+from .reading import is_log, read
+
+__all__ = ["Logs", "assess", "completed", "is_log", "read"]

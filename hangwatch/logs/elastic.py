@@ -1,0 +1,94 @@
+"""torchrun's own words: its table of failures, and the error files that it has its processes write."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+from ..records import Frame
+from .model import Failure, Logs
+
+MARKS = ("torch.distributed.elastic", "Root Cause (first observed failure)", "ChildFailedError")
+_ROOT = "Root Cause (first observed failure)"
+_FIELD = re.compile(r"^\s*(?:\[[^\]]*\]:?)?\s*(time|host|rank|exitcode|error_file|traceback)\s+: (.*)$")
+_RANK = re.compile(r"(\d+)")
+_EXIT = re.compile(r"(-?\d+) \(pid: (\d+)\)")
+_PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+class Table:
+    """Takes the lines of torchrun's table of failures, one after another."""
+
+    def __init__(self) -> None:
+        self._root = False
+        self._known: dict[str, str] = {}
+        self._rank: int | None = None
+
+    def take(self, line: str, logs: Logs) -> bool:
+        """Keep what a line says. False for a line of no use."""
+        if _ROOT in line:
+            self._root = True
+            return True
+        if self._rank is not None and (place := _PLACE.search(line)):
+            known = logs.failures[self._rank]
+            logs.failures[self._rank] = replace(known, where=Frame(place[1], int(place[2]), place[3]))
+            return True
+        found = _FIELD.match(line)
+        if found is None:
+            return self._text(line, logs)
+        name, said = found[1], found[2].strip()
+        if name == "time":
+            self._known, self._rank = {}, None
+        self._known[name] = said
+        if name == "traceback":
+            self._keep(logs)
+        return True
+
+    def _text(self, line: str, logs: Logs) -> bool:
+        """Further lines of a traceback: the last one is the error."""
+        said = line.strip()
+        if self._rank is None or not said or said.startswith(("=", "-", "[")):
+            self._rank = None
+            return False
+        known = logs.failures[self._rank]
+        logs.failures[self._rank] = replace(known, text=said)
+        return True
+
+    def _keep(self, logs: Logs) -> None:
+        rank = _RANK.match(self._known.get("rank", ""))
+        exit_code = _EXIT.match(self._known.get("exitcode", ""))
+        if rank is None:
+            return
+        self._rank = int(rank[1])
+        logs.ranks.add(self._rank)
+        text = self._known["traceback"]
+        logs.failures[self._rank] = Failure(
+            self._rank,
+            self._known.get("host", ""),
+            int(exit_code[2]) if exit_code else None,
+            int(exit_code[1]) if exit_code else None,
+            "" if text.startswith("To enable traceback") else text,
+            first=self._root,
+        )
+        if self._root:
+            self._root = False
+
+
+def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
+    """Keep what an error file says; its rank stands in the path. False where it is none."""
+    try:
+        message = json.loads(content)["message"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    if isinstance(message, str):
+        message = {"message": message, "extraInfo": {}}
+    if not isinstance(message, dict) or rank is None:
+        return False
+    extra = message.get("extraInfo")
+    places = _PLACE.findall(str(extra.get("py_callstack", "")) if isinstance(extra, dict) else "")
+    where = Frame(places[-1][0], int(places[-1][1]), places[-1][2]) if places else None
+    known = logs.failures.get(rank, Failure(rank, exit_code=1))
+    logs.failures[rank] = replace(known, text=str(message.get("message", "")), where=where)
+    logs.ranks.add(rank)
+    return True

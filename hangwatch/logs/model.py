@@ -1,0 +1,75 @@
+"""What is kept of logs: facts, each with the rank that it is about where that is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..records import Frame
+
+
+@dataclass
+class Timeout:
+    """torch's watchdog gave up on a call that `rank` had enqueued: the rank is a victim."""
+
+    rank: int
+    number: int
+    op: str
+    given: int | None = None  # elements of the inputs
+    made: int | None = None  # elements of the outputs
+    timeout_s: float | None = None
+    frames: list[Frame] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far `rank` was in a group, in the watchdog's words. `number` is the call that it gave up, if any."""
+
+    rank: int
+    group: str
+    description: str
+    enqueued: int
+    completed: int
+    started: int = -1
+    number: int | None = None
+
+
+@dataclass
+class Communicator:
+    """A communicator of NCCL's by its commId: which ranks began to set it up, and which came to the end."""
+
+    identifier: str
+    size: int
+    begun: dict[int, str] = field(default_factory=dict)  # rank to host
+    complete: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A process that torchrun saw fail. `first` marks the one that it calls the root cause."""
+
+    rank: int
+    host: str = ""
+    pid: int | None = None
+    exit_code: int | None = None
+    text: str = ""
+    first: bool = False
+    where: Frame | None = None
+
+
+@dataclass
+class Logs:
+    """The facts of all logs that were read."""
+
+    files: list[Path] = field(default_factory=list)
+    timeouts: list[Timeout] = field(default_factory=list)
+    progress: list[Progress] = field(default_factory=list)
+    communicators: dict[str, Communicator] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    warnings: dict[str, int] = field(default_factory=dict)  # warnings of NCCL about networks and devices, how often
+    networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
+    transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
+    ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
+
+    def __bool__(self) -> bool:
+        return bool(self.files)

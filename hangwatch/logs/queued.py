@@ -1,0 +1,106 @@
+"""What the watchdog says of ranks without a dump, as queues: one call that is open, and how far the rank is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..frames import origin
+from ..ledger import family
+from ..queues.model import RETIRED, SCHEDULED, Call, Communicator, Lane, Queues
+from .model import Logs, Progress, Timeout
+
+_DEFAULT = ("0", "default_pg")
+
+
+def completed(queues: Queues, logs: Logs) -> Queues:
+    """The queues with a lane for each rank that has lines and no dump; calls that torch gave up are marked."""
+    size = world_size(queues, logs)
+    told = logs.timeouts or logs.progress
+    if told:
+        queues.world_size = size
+    dumped = queues.ranks
+    for timeout, progress in _told(logs):
+        group = _group(queues, progress, timeout.rank if timeout else progress.rank, size)
+        if progress.rank in dumped:
+            _mark(group, progress.rank, timeout)
+        else:
+            _lane(queues, group, progress, timeout)
+    if told:
+        queues.ranks = dumped | {progress.rank for _, progress in _told(logs)}
+        queues.record = queues.record if dumped else "line of the watchdog"
+    return queues
+
+
+def world_size(queues: Queues, logs: Logs) -> int | None:
+    """The number of ranks, by the dumps, by NCCL's communicators, or by the highest rank that is named."""
+    sizes = [communicator.size for communicator in logs.communicators.values()]
+    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks)]
+    return max((queues.world_size or 0, *sizes, *named, *_spread(logs)), default=0) or None
+
+
+def _spread(logs: Logs) -> Iterator[int]:
+    """Sizes of groups, which are what a reduce_scatter takes by what it makes, and the reverse of an all_gather."""
+    for timeout in logs.timeouts:
+        if timeout.given and timeout.made:
+            more, less = max(timeout.given, timeout.made), min(timeout.given, timeout.made)
+            if family(timeout.op) in ("reduce_scatter", "all_gather") and more % less == 0:
+                yield more // less
+
+
+def _told(logs: Logs) -> list[tuple[Timeout | None, Progress]]:
+    """Each rank's progress in a group with the call that was given up there; a call without such a line by itself."""
+    found: list[tuple[Timeout | None, Progress]] = []
+    used: set[int] = set()
+    for progress in logs.progress:
+        timeout = next(
+            (each for each in logs.timeouts if (each.rank, each.number) == (progress.rank, progress.number)), None
+        )
+        if timeout is not None:
+            used.add(id(timeout))
+        found.append((timeout, progress))
+    for timeout in logs.timeouts:
+        if id(timeout) not in used:
+            far = Progress(timeout.rank, *_DEFAULT, timeout.number, timeout.number - 1, number=timeout.number)
+            found.append((timeout, far))
+    return found
+
+
+def _group(queues: Queues, progress: Progress, rank: int, size: int | None) -> Communicator:
+    default = progress.group == "0" or progress.description == "default_pg"
+    for group in queues.communicators:
+        if group.name == progress.group and (rank in group.members or not default):
+            if rank not in group.members:
+                group.members = tuple(sorted((*group.members, rank)))
+            return group
+    members = tuple(range(size or rank + 1)) if default else (rank,)
+    description = progress.description or ("default_pg" if default else "")
+    group = Communicator(progress.group, members, description, guessed=True)
+    queues.communicators.append(group)
+    return group
+
+
+def _mark(group: Communicator, rank: int, timeout: Timeout | None) -> None:
+    lane = group.lanes.get(rank)
+    if lane is not None and timeout is not None:
+        for place in lane.places(timeout.number):
+            lane.states[place] |= RETIRED
+
+
+def _lane(queues: Queues, group: Communicator, progress: Progress, timeout: Timeout | None) -> None:
+    lane = group.lanes.setdefault(progress.rank, Lane(progress.rank, lost=True))
+    lane.enqueued = max(lane.enqueued, progress.enqueued)
+    lane.started, lane.completed = max(lane.started, progress.started), max(lane.completed, progress.completed)
+    if timeout is not None and not lane.places(timeout.number):
+        queues.calls.append(_call(timeout))
+        lane.add(timeout.number, len(queues.calls) - 1, SCHEDULED | RETIRED, 0, len(lane))
+
+
+def _call(timeout: Timeout) -> Call:
+    name = timeout.op.lower()
+    return Call(
+        family(name) or name,
+        "nccl",
+        ((timeout.given,),) if timeout.given is not None else (),
+        ((timeout.made,),) if timeout.made is not None else (),
+        frames=tuple(frame for frame in timeout.frames if origin(frame.file)),
+    )

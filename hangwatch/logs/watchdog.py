@@ -1,0 +1,84 @@
+"""Lines of torch's NCCL watchdog: calls that it gave up, and how far each rank was in its groups.
+
+The line's own prefix (`[rank3]:`) is the global rank. "[Rank 1]" is the rank within the group in some versions, so it
+counts only where no prefix is there.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..records import Frame
+from .model import Logs, Progress, Timeout
+
+_PREFIX = re.compile(r"\[rank(\d+)\]:?")
+_RANK = re.compile(r"\b[Rr]ank (\d+)\]")
+_GAVE_UP = re.compile(
+    r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d+), OpType=(\w+)"
+    r"(?:, NumelIn=(\d+), NumelOut=(\d+))?, Timeout\(ms\)=(\d+)\)"
+)
+_FAR = re.compile(
+    r"last enqueued (?:NCCL )?work: (-?\d+)(?:, last started (?:NCCL )?work: (-?\d+))?"
+    r",? last completed (?:NCCL )?work: (-?\d+)",
+    re.IGNORECASE,
+)
+_AT = re.compile(r"(?:at work(?: sequence id)?|work sequence id): (\d+)")
+_GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank \d+\]")
+_FRAME = re.compile(r"^\s*#\d+ (\S+) from (.+):(\d+)\s*$")
+MARKS = ("ProcessGroupNCCL", "WorkNCCL(", "collective operation timeout")
+
+
+def take(line: str, logs: Logs, rank: int | None) -> bool:
+    """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
+    if "WorkNCCL(" in line and (gave_up := _GAVE_UP.search(line)):
+        return _give_up(line, gave_up, logs, rank)
+    if "ast enqueued" in line and (far := _FAR.search(line)):
+        return _progress(line, far, logs, rank)
+    if logs.timeouts and (frame := _FRAME.match(_PREFIX.sub("", line, count=1))):
+        logs.timeouts[-1].frames.append(Frame(frame[2], int(frame[3]), frame[1]))
+        return True
+    return False
+
+
+def rank_of(line: str, rank: int | None) -> int | None:
+    """The rank that a line is about: its prefix, else the file's, else the one that the text names."""
+    if prefix := _PREFIX.search(line):
+        return int(prefix[1])
+    if rank is not None:
+        return rank
+    said = _RANK.search(line)
+    return int(said[1]) if said else None
+
+
+def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> bool:
+    whose = rank_of(line, rank)
+    if whose is None:
+        return False
+    logs.ranks.add(whose)
+    number = int(found[1])
+    if any((known.rank, known.number) == (whose, number) for known in logs.timeouts):
+        return True  # the same is said again when the process ends
+    given, made = (None if part is None else int(part) for part in (found[3], found[4]))
+    logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[5]) / 1000))
+    return True
+
+
+def _progress(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> bool:
+    whose = rank_of(line, rank)
+    if whose is None:
+        return False
+    logs.ranks.add(whose)
+    group = _GROUP.search(line)
+    at = _AT.search(line)
+    logs.progress.append(
+        Progress(
+            whose,
+            group[1] if group else "0",
+            (group[2] or "") if group else "",
+            int(found[1]),
+            int(found[3]),
+            int(found[2] or -1),
+            int(at[1]) if at else None,
+        )
+    )
+    return True

@@ -1,0 +1,104 @@
+"""A departure from the common order of calls, as the finding that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..diagnosis import words
+from ..records import Certainty, Wait
+from .finding import Finding, at, named, ranks, wait_edges
+from .follow import Chain
+from .history import Departure, Histories, Kind
+from .matching import shape
+from .model import Queues
+from .stuck import Stuck
+
+
+def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
+    """A departure in a group of a circle, else in another group of its ranks: a small group may not show one."""
+    for root in chain.roots:
+        if (found := departed_in(queues, root, histories)) is not None:
+            return found
+    members = {rank for root in chain.roots for rank in (*root.waiting, *root.awaited)}
+    for group in queues.communicators:
+        departure = histories.departure(group) if members & set(group.members) else None
+        if departure is not None and departure.majority and departure.kind is not Kind.OTHER:
+            victims = tuple(sorted(members - set(departure.ranks)))
+            return finding(departure, victims, wait_edges(chain.roots[0], departure.ranks))
+    return None
+
+
+def departed_in(queues: Queues, root: Stuck, histories: Histories) -> Finding | None:
+    """The finding where ranks of the stuck call's group left the common order of calls before, or with it."""
+    departure = histories.departure(root.group)
+    if departure is None or not _tells(departure, root):
+        return None
+    victims = tuple(sorted({*root.waiting, *root.awaited, *root.calls} - set(departure.ranks)))
+    return finding(departure, victims, wait_edges(root, departure.ranks))
+
+
+def _tells(departure: Departure, root: Stuck) -> bool:
+    """A mere meeting of other calls, without a majority or a habit, is left to the rules for mismatches."""
+    if departure.kind is Kind.OTHER:
+        return departure.number < root.number and (departure.majority or departure.habit)
+    return departure.majority or departure.habit or departure.agreeing > 0
+
+
+def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
+    """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
+    certainty = (
+        Certainty.PROVEN
+        if departure.majority and departure.habit and departure.agreeing
+        else Certainty.LIKELY
+        if departure.majority or departure.habit
+        else Certainty.UNDETERMINED
+    )
+    summary, cause = _said(departure)
+    where = departure.usual.where if departure.kind is Kind.SKIPPED else departure.own.where
+    return Finding(
+        cause,
+        certainty,
+        summary,
+        culprits=tuple((rank, where) for rank in departure.ranks),
+        victims=victims,
+        evidence=tuple(_witnesses(departure, victims)),
+        waits=waits,
+    )
+
+
+def _said(departure: Departure) -> tuple[str, str]:
+    """The sentence and the cause."""
+    group, number = departure.group, departure.number
+    who = ranks(departure.ranks, capital=True)
+    if departure.kind is Kind.SKIPPED:
+        more = f" and {words.plural(departure.count - 1, 'call')} after it" if departure.count > 1 else ""
+        said = (
+            f"{who} left out {named(departure.usual, number, group)}{at(departure.usual)}{more}, and called"
+            f" {shape(departure.own)}{at(departure.own)} in its place: every later call meets the wrong partner."
+        )
+        return said, "skipped-collective"
+    if departure.kind is Kind.EXTRA:
+        said = (
+            f"{who} alone called {named(departure.own, number, group)}{at(departure.own)}, where the others call"
+            f" {shape(departure.usual)}{at(departure.usual)}: every later call meets the wrong partner."
+        )
+        return said, "rank-zero-only-collective"
+    said = (
+        f"{who} called {shape(departure.own)}{at(departure.own)} as number {number} of {group.title}, where the others"
+        f" call {shape(departure.usual)}{at(departure.usual)}."
+    )
+    return said, "collective-mismatch"
+
+
+def _witnesses(departure: Departure, victims: Iterable[int]) -> Iterable[str]:
+    if departure.majority:
+        yield f"most ranks of {departure.group.title} call {shape(departure.usual)}{at(departure.usual)} there"
+    if departure.habit:
+        yield f"{ranks(departure.ranks)} {words.verb(len(departure.ranks), 'does', 'do')} so too in all earlier rounds"
+    if departure.agreeing:
+        shift = "fewer" if departure.kind is Kind.SKIPPED else "more"
+        if departure.kind is not Kind.OTHER:
+            yield (
+                f"shifted by {words.plural(departure.count, 'call')} ({shift}), the next"
+                f" {words.plural(departure.agreeing, 'call')} agree again"
+            )

@@ -1,0 +1,73 @@
+"""What the queues say: a verdict in the making, and the words for calls and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..diagnosis import words
+from ..records import Alternative, Certainty, Frame, Stage, Status, Wait
+from .model import Call, Communicator
+from .stuck import Stuck
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer of a rule of the queues. `culprits` are ranks with the user's line, where it is known."""
+
+    cause: str
+    certainty: Certainty
+    summary: str
+    status: Status = Status.HUNG
+    stage: Stage = Stage.STEP
+    culprits: tuple[tuple[int, Frame | None], ...] = ()
+    victims: tuple[int, ...] = ()
+    evidence: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    fix: str = ""
+
+
+def named(call: Call, number: int, group: Communicator) -> str:
+    """all_reduce 101 of the default group"""
+    if call.source is not None:
+        return f"{call.op} of {group.title}"
+    return f"{call.op} {number} of {group.title}"
+
+
+def collective(one: Stuck) -> str:
+    """The call that is stuck, by name: all_reduce 101 of the default group."""
+    if not one.calls:
+        return f"collective {one.number} of {one.group.title}"
+    return named(one.call, one.number, one.group)
+
+
+def at(call: Call | None) -> str:
+    """(train.py:71), or nothing where no line was recorded."""
+    return words.at(call.where if call is not None else None)
+
+
+def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
+    return words.ranks(numbers, capital=capital)
+
+
+def wait_edges(one: Stuck, awaited: Iterable[int] | None = None) -> tuple[Wait, ...]:
+    """The one wait of all ranks that wait alike."""
+    blamed = tuple(one.awaited if awaited is None else awaited)
+    waiting = [rank for rank in one.waiting if rank not in blamed]
+    if not waiting:
+        return ()
+    call = one.calls.get(waiting[0])
+    return (Wait(waiting[0], blamed, collective(one), call.where if call else None, also=tuple(waiting[1:])),)
+
+
+def victims(path: Iterable[Stuck], blamed: Iterable[int]) -> tuple[int, ...]:
+    """All that wait along a chain, without those to blame."""
+    return tuple(sorted({rank for each in path for rank in each.waiting} - set(blamed)))
+
+
+def without_record(root: Stuck) -> tuple[str, ...]:
+    """A sentence on the members of the group that left no record, if there are any."""
+    missing = [rank for rank in root.group.members if rank not in root.group.lanes]
+    return (f"no dump of {ranks(missing)}: what they did is not known",) if missing else ()

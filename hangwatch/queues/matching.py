@@ -1,0 +1,133 @@
+"""What the calls that meet under one number must share: the operation, and where it asks for it the size and type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..ledger import family
+from .model import Call, Communicator
+
+# A call of these completes on no rank before every rank has enqueued it.
+SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+_BOTH = frozenset({"all_reduce", "broadcast", "all_gather", "reduce_scatter"})  # inputs and outputs alike on all ranks
+_INPUTS = frozenset({"reduce", "gather"})
+_OUTPUTS = frozenset({"scatter"})
+_UNEVEN = ("_v", "_v_single")  # each rank brings a number of elements of its own
+_SHORT = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a call must share with its partners; None and "" are not compared."""
+
+    kind: str
+    given: int | None = None  # elements of the inputs
+    made: int | None = None  # elements of the outputs
+    dtypes: str = ""
+
+    def __str__(self) -> str:
+        counts = [f"{count:,} {word}" for count, word in ((self.given, ""), (self.made, "")) if count is not None]
+        count = counts[0].strip() if counts else ""
+        if self.given is not None and self.made is not None and self.made != self.given:
+            count = f"{self.given:,} to {self.made:,}"
+        said = ", ".join(filter(None, (f"{count} elements" if count else "", self.dtypes)))
+        return f"{self.kind} ({said})" if said else self.kind
+
+
+def kind_of(call: Call) -> str:
+    """The kind of an operation, whichever of torch's names it has."""
+    return family(call.op) or call.op
+
+
+def shape(call: Call) -> Shape:
+    """What `call` must share with its partners, as far as it was recorded."""
+    kind = kind_of(call)
+    if call.op.endswith(_UNEVEN) or kind not in (_BOTH | _INPUTS | _OUTPUTS):
+        return Shape(kind)
+    given = elements(call.inputs) if kind not in _OUTPUTS else None
+    made = elements(call.outputs) if kind not in _INPUTS else None
+    dtypes = {
+        _dtype(name)
+        for names, counted in ((call.input_dtypes, given), (call.output_dtypes, made))
+        for name in names
+        if counted is not None
+    }
+    return Shape(kind, given, made, "/".join(sorted(filter(None, dtypes))))
+
+
+def elements(sizes: tuple[tuple[int, ...], ...]) -> int | None:
+    """The elements of all tensors; None where none are recorded."""
+    known = [size for size in sizes if size]
+    return sum(map(math.prod, known)) if known else None
+
+
+def _dtype(name: str) -> str:
+    bare = name.lower().removeprefix("torch.")
+    return _SHORT.get(bare, bare)
+
+
+def sides(calls: Mapping[int, Call]) -> dict[Shape, list[int]]:
+    """The ranks by what they called; one side where all agree. What one rank's record lacks is not compared."""
+    shapes = {rank: shape(call) for rank, call in calls.items()}
+    kinds = _grouped({rank: Shape(one.kind) for rank, one in shapes.items()})
+    if len(kinds) > 1:
+        return _grouped(shapes) if len({one.kind for one in shapes.values()}) > 1 else kinds
+    given = all(one.given is not None for one in shapes.values())
+    made = all(one.made is not None for one in shapes.values())
+    typed = all(one.dtypes for one in shapes.values())
+    return _grouped(
+        {
+            rank: Shape(one.kind, one.given if given else None, one.made if made else None, one.dtypes if typed else "")
+            for rank, one in shapes.items()
+        }
+    )
+
+
+def _grouped(shapes: Mapping[int, Shape]) -> dict[Shape, list[int]]:
+    found: dict[Shape, list[int]] = {}
+    for rank, one in shapes.items():
+        found.setdefault(one, []).append(rank)
+    return found
+
+
+def malformed(call: Call, group: Communicator) -> str:
+    """Why a call's own sizes do not fit each other, in words; "" where they do."""
+    kind, given, made = kind_of(call), elements(call.inputs), elements(call.outputs)
+    if (
+        group.guessed
+        or given is None
+        or made is None
+        or call.op.endswith(_UNEVEN)
+        or call.op.startswith(("ALLGATHER", "REDUCE_"))
+    ):
+        return ""
+    size = len(group.members)
+    wanted = {"all_reduce": given, "all_gather": given * size}.get(kind)
+    if wanted is not None and made != wanted:
+        return f"{kind} of {given:,} elements on {size} ranks makes {wanted:,}, and its output has {made:,}"
+    if kind == "reduce_scatter" and given != made * size:
+        return f"{kind} into {made:,} elements on {size} ranks takes {made * size:,}, and its input has {given:,}"
+    return ""
+
+
+def unbalanced(calls: Mapping[int, Call], group: Communicator) -> str:
+    """Whether the ranks of an all_to_all send in all another number of elements than they expect; in words."""
+    if (
+        group.guessed
+        or set(calls) != set(group.members)
+        or any(kind_of(call) != "all_to_all" for call in calls.values())
+    ):
+        return ""
+    given = sum(elements(call.inputs) or 0 for call in calls.values())
+    made = sum(elements(call.outputs) or 0 for call in calls.values())
+    return f"the ranks send {given:,} elements in all and expect {made:,}" if given != made else ""
+
+
+def odd_ones(found: Mapping[Shape, list[int]]) -> list[int]:
+    """Ranks that differ from what more than half did; none where no more than half agree."""
+    largest = max(found.values(), key=len)
+    if 2 * len(largest) <= sum(map(len, found.values())):
+        return []
+    return sorted(rank for ranks in found.values() if ranks is not largest for rank in ranks)

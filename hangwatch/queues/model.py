@@ -1,0 +1,142 @@
+"""The queues of a job's communicators: what each rank has enqueued, and how far its device has come.
+
+One model for dumps and for live evidence. A `Lane` is one rank's queue in one communicator, oldest call first, as
+parallel arrays (about 30 bytes a call); calls that are alike share one `Call`. Numbers are those of torch: they count
+a communicator's collectives, usually from 1, and coalesced calls share one. Times are nanoseconds since 1970, 0 for
+"not known".
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..frames import user_frame
+from ..records import Frame
+
+SCHEDULED, STARTED, COMPLETED, RETIRED = 0, 1, 2, 4  # the last one is added to one of the others
+STATE = 3  # mask for the first three
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was called, with what and from where; all entries that agree in it share one object."""
+
+    op: str
+    backend: str = ""
+    inputs: tuple[tuple[int, ...], ...] = ()
+    outputs: tuple[tuple[int, ...], ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    source: int | None = None  # rank within the group (point-to-point)
+    target: int | None = None
+
+    @property
+    def where(self) -> Frame | None:
+        """The user's line that made the call."""
+        return user_frame(self.frames) or (self.frames[0] if self.frames else None)
+
+
+@dataclass(slots=True)
+class Lane:
+    """One rank's queue in one communicator: collectives, or point-to-point calls.
+
+    `order` is the call's place among all calls of the rank. `lost` says that older calls are no longer recorded.
+    `enqueued` is the highest number, also where its entry is not recorded.
+    """
+
+    rank: int
+    numbers: array[int] = field(default_factory=lambda: array("q"))
+    calls: array[int] = field(default_factory=lambda: array("l"))
+    states: bytearray = field(default_factory=bytearray)
+    created: array[int] = field(default_factory=lambda: array("q"))
+    order: array[int] = field(default_factory=lambda: array("l"))
+    enqueued: int = -1
+    started: int = -1
+    completed: int = -1
+    lost: bool = False
+    known: bool = True  # false: the record does not tell how far the rank is here
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def add(self, number: int, call: int, state: int, created: int, order: int) -> None:
+        self.numbers.append(number)
+        self.calls.append(call)
+        self.states.append(state)
+        self.created.append(created)
+        self.order.append(order)
+
+    def done(self, place: int) -> bool:
+        return self.states[place] & STATE == COMPLETED
+
+    def first_open(self) -> int | None:
+        """The place of the first call that is not complete."""
+        return next((place for place, state in enumerate(self.states) if state & STATE != COMPLETED), None)
+
+    def places(self, number: int) -> range:
+        """The places of the calls of that number: several where they were coalesced."""
+        first = bisect_left(self.numbers, number)
+        last = first
+        while last < len(self.numbers) and self.numbers[last] == number:
+            last += 1
+        return range(first, last)
+
+    def state(self, number: int) -> int | None:
+        """How far the calls of that number are, the least of them; None where they are not recorded."""
+        found = [self.states[place] & STATE for place in self.places(number)]
+        return min(found) if found else None
+
+
+@dataclass(slots=True)
+class Communicator:
+    """A process group's communicator. `lanes` and `peers` lack members without a dump.
+
+    `guessed` says that the members are inferred from who is heard of.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    description: str = ""
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    peers: dict[int, Lane] = field(default_factory=dict)  # point-to-point calls
+    guessed: bool = False
+
+    @property
+    def title(self) -> str:
+        """The group for people: the default group, or its name and what the user calls it."""
+        if self.description in ("default_pg", "default") or (self.name == "0" and not self.description):
+            return "the default group"
+        said = self.description if self.description not in ("", "undefined") else ""
+        return f"group {self.name} ({said})" if said and said != self.name else f"group {self.name}"
+
+
+@dataclass(slots=True)
+class Queues:
+    """The queues of all ranks that left a record."""
+
+    communicators: list[Communicator] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    ranks: frozenset[int] = frozenset()  # with a record
+    world_size: int | None = None
+    timed: bool = False  # start events were recorded: without them nothing is ever "started"
+    last_event: int = 0
+    last_completion: int = 0
+    states: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)  # of communicators, by rank
+    versions: dict[int, str] = field(default_factory=dict)
+    record: str = "dump"  # what a rank has left
+
+    def call(self, lane: Lane, place: int) -> Call:
+        return self.calls[lane.calls[place]]
+
+    def missing(self) -> tuple[int, ...]:
+        """Ranks that left no record."""
+        return tuple(rank for rank in range(self.world_size or 0) if rank not in self.ranks)
+
+    def lanes(self) -> Iterator[tuple[Communicator, Lane]]:
+        for communicator in self.communicators:
+            for lane in (*communicator.lanes.values(), *communicator.peers.values()):
+                yield communicator, lane

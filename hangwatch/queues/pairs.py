@@ -1,0 +1,94 @@
+"""Sends and receives that do not complete: which have no counterpart, and which stand behind others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .matching import elements
+from .model import RETIRED, Call, Communicator, Lane, Queues
+from .stuck import Kind, Stuck
+
+
+@dataclass(slots=True)
+class _Open:
+    """A send or receive that is not complete, of `rank` with `peer`."""
+
+    rank: int
+    peer: int
+    send: bool
+    number: int
+    call: Call
+    order: int
+    created: int
+    expired: bool
+
+
+def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
+    """For each group and rank the first send or receive that waits for its peer."""
+    for group in queues.communicators:
+        opened = {rank: list(_open(queues, group, rank, lane)) for rank, lane in group.peers.items()}
+        for rank, calls in opened.items():
+            for peer in dict.fromkeys(each.peer for each in calls):
+                own = [each for each in calls if each.peer == peer]
+                theirs = [each for each in opened.get(peer, ()) if each.peer == rank]
+                if (found := _judged(group, own, theirs)) is not None:
+                    yield found
+
+
+def _open(queues: Queues, group: Communicator, rank: int, lane: Lane) -> Iterator[_Open]:
+    for place in range(len(lane)):
+        call = queues.call(lane, place)
+        if lane.done(place) or call.source is None or call.target is None:
+            continue
+        send = call.op == "send"
+        other = call.target if send else call.source
+        peer = group.members[other] if other < len(group.members) else other
+        yield _Open(
+            rank,
+            peer,
+            send,
+            lane.numbers[place],
+            call,
+            lane.order[place],
+            lane.created[place],
+            bool(lane.states[place] & RETIRED),
+        )
+
+
+def _judged(group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck | None:
+    """The first call of `own`, against what the peer has open with this rank."""
+    first = own[0]
+    partner = next((each for each in theirs if each.send != first.send), None)
+    found = Stuck(
+        Kind.PEER,
+        group,
+        first.number,
+        (first.rank,),
+        (first.peer,),
+        calls={first.rank: first.call},
+        order={first.rank: first.order},
+        created={first.rank: first.created},
+        expired=first.expired,
+        peers=(first.rank, first.peer),
+    )
+    if partner is None:
+        return found
+    if not _fits(first.call, partner.call):
+        found.kind, found.awaited, found.waiting = Kind.MISMATCH, (), (first.rank, first.peer)
+        found.calls[first.peer], found.order[first.peer] = partner.call, partner.order
+        found.why = "the send and the receive differ in size or type"
+        return found if first.send else None  # told once
+    ahead = theirs[0]
+    batch = {each.number for each in own if each.number == first.number} & {each.number for each in theirs}
+    if ahead is partner or (ahead.number == partner.number and batch):
+        return None  # the two have met: they are on their way
+    return found
+
+
+def _fits(one: Call, other: Call) -> bool:
+    send, receive = (one, other) if one.op == "send" else (other, one)
+    given, made = elements(send.inputs), elements(receive.outputs)
+    if given is not None and made is not None and given != made:
+        return False
+    return not send.input_dtypes or not receive.output_dtypes or send.input_dtypes == receive.output_dtypes

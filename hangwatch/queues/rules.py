@@ -1,0 +1,327 @@
+"""From what a chain of waits goes back to, to a finding: one function for each row of the table.
+
+What the dumps show of a rank is its queue, not its host: that a rank is awaited is a fact of the record, why it has not
+come often is not. Then the rank is named, and the cause stays undetermined.
+"""
+
+from __future__ import annotations
+
+from ..diagnosis import words
+from ..records import Alternative, Certainty, Frame, Status
+from . import devices
+from .departures import departed, departed_in
+from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record
+from .follow import Chain
+from .history import Histories
+from .matching import odd_ones, shape
+from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
+from .stuck import Kind, Stuck
+
+_HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
+
+
+def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    """The finding for the chain that matters most."""
+    if chain.circle:
+        return _circle(queues, chain, histories)
+    root = chain.roots[0]
+    if root.kind is Kind.MISMATCH:
+        return _mismatch(queues, root, histories)
+    rules = {
+        Kind.ABSENT: _absent,
+        Kind.PEER: _peer,
+        Kind.STALE: _stale,
+        Kind.MISSING: _missing,
+        Kind.HELD: devices.held,
+        Kind.WIRE: devices.wire,
+        Kind.QUEUED: devices.queued,
+    }
+    return rules[root.kind](queues, chain, histories)
+
+
+# ------------------------------------------------------------------------------------------ different calls
+
+
+def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
+    """Different calls met under one number: blame is with what left the order before, else with the minority."""
+    before = departed_in(queues, root, histories)
+    if before is not None and not root.peers:
+        return before
+    odd = odd_ones(root.sides) if root.sides else []
+    habit = _unlike_before(root, histories)
+    blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
+    agree = bool(odd) and odd == habit
+    certainty = Certainty.PROVEN if agree else Certainty.LIKELY if odd or habit else Certainty.UNDETERMINED
+    texts = _side_words(root)
+    others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
+    summary = (
+        f"The ranks call different collectives as number {root.number} of {root.group.title}: {words.listed(texts)}."
+        if root.sides
+        else f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}."
+    )
+    return Finding(
+        "collective-mismatch",
+        certainty,
+        summary,
+        culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
+        victims=others,
+        evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
+        waits=wait_edges(root, blamed) if others else (),
+    )
+
+
+def _side_words(root: Stuck) -> list[str]:
+    if not root.sides:
+        return [f"{ranks([rank])}: {call.op}{at(call)}" for rank, call in sorted(root.calls.items())[:4]]
+    return [
+        f"{ranks(group)} {words.verb(len(group), 'calls', 'call')} {_called(root.calls[group[0]])}"
+        for _, group in sorted(root.sides.items(), key=lambda item: (len(item[1]), item[1]))[:4]
+    ]
+
+
+def _called(call: Call) -> str:
+    return f"{shape(call)}{at(call)}"
+
+
+def _unlike_before(root: Stuck, histories: Histories) -> list[int]:
+    """The ranks that never made such a call before in this group, where the others have made theirs."""
+    first = {rank: _is_new(root, rank, histories) for rank in root.calls}
+    new = sorted(rank for rank, fresh in first.items() if fresh)
+    return new if new and len(new) < len(first) else []
+
+
+def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
+    lane = root.group.lanes.get(rank)
+    if lane is None:
+        return False
+    here = set(lane.places(root.number))
+    call = root.calls[rank]
+    return not any(
+        place not in here and histories.queues.call(lane, place) == call for place in range(len(lane))
+    ) and len(lane) > len(here)
+
+
+# ------------------------------------------------------------------------------------------ awaited ranks
+
+
+def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    root = chain.roots[0]
+    before = departed_in(queues, root, histories)
+    if before is not None:
+        return before
+    new = _new_call(root, histories)
+    if new is not None and 2 * len(root.waiting) < len(root.waiting) + len(root.awaited):
+        return _alone(root) if new else _ahead(queues, root)
+    call = root.call
+    missing = without_record(root)
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{ranks(root.awaited, capital=True)} never enqueued {collective(root)}{at(call)}, for which"
+        f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.",
+        culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited),
+        victims=victims(chain.path, root.awaited),
+        evidence=(*_last_calls(queues, root), *missing),
+        details=(f"{_HOST} {ranks(root.awaited)}.",),
+        waits=tuple(edge for each in reversed(chain.path) for edge in wait_edges(each)),
+        fix=f"find out what {ranks(root.awaited)} did after the last call that is recorded: another path of the code,"
+        " the end of its data, an exception, or a call that blocks the host",
+    )
+
+
+def _new_call(root: Stuck, histories: Histories) -> bool | None:
+    """Whether the awaited ranks never made the call that is due; None where their records are too short to tell."""
+    call = root.calls.get(root.waiting[0]) if root.waiting else None
+    if call is None or not call.frames:
+        return None
+    if not all(histories.shares_sites(root.group, rank, root.waiting) for rank in root.awaited):
+        return None
+    return not any(histories.used(root.group, rank, call) for rank in root.awaited)
+
+
+def _alone(root: Stuck) -> Finding:
+    """Few ranks are in a call that the many have never made."""
+    call = root.call
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
+        " never made.",
+        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
+        victims=root.awaited,
+        evidence=(
+            f"no record of {ranks(root.awaited)} has a call from{at(call)} in {root.group.title}",
+            f"{ranks(root.awaited)} completed all that they enqueued before it",
+        ),
+        alternatives=(
+            Alternative(
+                "undetermined", Certainty.UNDETERMINED, "the other ranks may come to this call for the first time, late"
+            ),
+        ),
+    )
+
+
+def _ahead(queues: Queues, root: Stuck) -> Finding:
+    """Few ranks have come to the next regular call first, and the rest have completed everything before it."""
+    call = root.call
+    if root.expired:
+        status, tail = Status.HUNG, "torch gave that call up"
+    else:
+        status, tail = Status.WAITING, "nothing in these records shows a fault"
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{ranks(root.waiting, capital=True)} {words.verb(len(root.waiting), 'is', 'are')} ahead and"
+        f" {words.verb(len(root.waiting), 'waits', 'wait')} for {ranks(root.awaited)} in {collective(root)}{at(call)};"
+        f" {ranks(root.awaited)} completed every earlier call: {tail}.",
+        status=status,
+        victims=root.waiting,
+        evidence=_last_calls(queues, root),
+        waits=wait_edges(root),
+        fix="if the job stood still when these were written, look at the hosts of the ranks that are awaited",
+    )
+
+
+def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    root = chain.roots[0]
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"The dumps are of different moments: that of {ranks(root.awaited)} ends before collectives of"
+        f" {root.group.title} that other ranks completed, and so it enqueued them later; {ranks(root.waiting)}"
+        f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
+        status=Status.HUNG if root.expired else Status.WAITING,
+        victims=root.waiting,
+        evidence=_last_calls(queues, root),
+        fix="if the job stood still, dump all ranks again at one moment",
+    )
+
+
+def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    """All ranks of which it is known have enqueued it; of some it is not known."""
+    root = chain.roots[0]
+    few = 2 * len(root.awaited) < len(root.group.members)
+    lost = [rank for rank in root.awaited if rank in queues.ranks]
+    silent = [rank for rank in root.awaited if rank not in queues.ranks]
+    why = words.listed(
+        filter(
+            None,
+            (
+                f"there is no {queues.record} of {ranks(silent)}" if silent else "",
+                f"that of {ranks(lost)} no longer tells of this group" if lost else "",
+            ),
+        )
+    )
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"All ranks whose {queues.record} tells of it have enqueued {collective(root)}{at(root.call)} alike, and {why}:"
+        " either the record is elsewhere, or"
+        f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.",
+        culprits=tuple((rank, None) for rank in root.awaited) if few else (),
+        victims=victims(chain.path, root.awaited),
+        evidence=(f"no {queues.record} of {ranks(silent)}: a process that has died or is frozen writes none",)
+        if silent
+        else (),
+        waits=wait_edges(root),
+        fix=f"give the records of {ranks(root.awaited)} too; if there are none, look at these processes first",
+    )
+
+
+def _last_call(queues: Queues, rank: int) -> tuple[Communicator, Lane] | None:
+    """The group of the last call that is recorded of a rank, in any of its groups."""
+    lanes = (
+        (group, lane)
+        for group in queues.communicators
+        for lane in (group.lanes.get(rank), group.peers.get(rank))
+        if lane is not None and len(lane)
+    )
+    return max(lanes, key=lambda pair: pair[1].order[-1], default=None)
+
+
+def _last_line(queues: Queues, rank: int) -> Frame | None:
+    found = _last_call(queues, rank)
+    return queues.call(found[1], len(found[1]) - 1).where if found is not None else None
+
+
+def _last_calls(queues: Queues, root: Stuck) -> tuple[str, ...]:
+    """What the awaited ranks did last, in any group."""
+    said: dict[str, list[int]] = {}
+    for rank in root.awaited:
+        found = _last_call(queues, rank)
+        if found is not None:
+            group, lane = found
+            call = queues.call(lane, len(lane) - 1)
+            state = "completed" if lane.states[-1] & STATE == COMPLETED else "not completed"
+            text = f"{named(call, lane.numbers[-1], group)}{at(call)}, {state}"
+        else:
+            known = root.group.lanes.get(rank)
+            far = known.enqueued if known is not None else -1
+            text = f"number {far} of {root.group.title}" if far > 0 else "none"
+        said.setdefault(text, []).append(rank)
+    return tuple(f"the last call of {ranks(who)}: {text}" for text, who in list(said.items())[:3])
+
+
+# ------------------------------------------------------------------------------------------ point-to-point, circles
+
+
+def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    root = chain.roots[0]
+    (rank,), (peer,) = root.waiting, root.awaited
+    call = root.calls[rank]
+    wanted, word = ("recv", "receive") if call.op == "send" else ("send", "send")
+    known = peer in queues.ranks
+    said = f"rank {peer} never enqueued the {word} for it" if known else f"there is no dump of rank {peer}"
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"Rank {rank} waits in a {'send to' if call.op == 'send' else 'receive from'} rank {peer} in {root.group.title}"
+        f"{at(call)}, and {said}.",
+        culprits=((peer, _last_line(queues, peer)),),
+        victims=victims(chain.path, (peer,)),
+        evidence=(f"open on rank {rank}: {call.op} {root.number}{at(call)}; no {wanted} with it on rank {peer}",),
+        details=(f"{_HOST} rank {peer}.",) if known else (),
+        waits=tuple(edge for each in reversed(chain.path) for edge in wait_edges(each)),
+        fix=f"find out why rank {peer} did not come to its {word}",
+    )
+
+
+def _circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    """Ranks wait for each other over several groups or peers; who left its own order of calls is to blame."""
+    before = departed(queues, chain, histories)
+    if before is not None:
+        return before
+    pairs = any(each.kind is Kind.PEER for each in chain.roots)
+    concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
+    stray = histories.strays(concerned)
+    blamed = stray if 2 * len(stray) <= len(concerned) and stray else _in_circle(chain)
+    edges = [
+        f"{ranks(each.waiting)} {words.verb(len(each.waiting), 'waits', 'wait')} for"
+        f" {ranks(each.awaited or set(each.group.members) - set(each.waiting) or each.group.members)} in"
+        f" {collective(each)}{at(each.call)}"
+        for each in chain.roots
+    ]
+    where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
+    return Finding(
+        "point-to-point-deadlock" if pairs else "group-order-cycle",
+        Certainty.LIKELY,
+        f"{ranks(_in_circle(chain), capital=True)} wait for each other in a circle: {'; '.join(edges[:3])}"
+        f"{'; ...' if len(edges) > 3 else ''}.",
+        culprits=tuple((rank, where.get(rank)) for rank in blamed),
+        victims=tuple(rank for rank in victims(chain.path, tuple(blamed))),
+        evidence=(*edges[:3], *_astray(stray, blamed)),
+        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+    )
+
+
+def _astray(stray: list[int], blamed: list[int]) -> tuple[str, ...]:
+    if stray != blamed:
+        return ()
+    return (f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)
+
+
+def _in_circle(chain: Chain) -> list[int]:
+    """Ranks that wait in one call of the circle and are awaited in another; all that wait where order alone tells."""
+    waiting = {rank for each in chain.roots for rank in each.waiting}
+    awaited = {rank for each in chain.roots for rank in each.awaited}
+    return sorted(waiting & awaited or waiting)

@@ -1,0 +1,175 @@
+"""Where communicators stand: for each the first collective that is not complete, and what the ranks show there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .matching import SYNCHRONISING, Shape, kind_of, malformed, sides, unbalanced
+from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
+
+
+class Kind(StrEnum):
+    """What the ranks show at the first collective that is not complete."""
+
+    MISMATCH = "mismatch"  # they called different things
+    ABSENT = "absent"  # some have not enqueued it
+    STALE = "stale"  # some records are older than what the others have completed
+    MISSING = "missing"  # all that left a record have enqueued it
+    HELD = "held"  # all have enqueued it, some devices have not started it
+    WIRE = "wire"  # all devices have started it
+    QUEUED = "queued"  # all have enqueued it, and no device is known to have started it
+    PEER = "peer"  # a send or receive without its counterpart
+
+
+@dataclass(slots=True)
+class Stuck:
+    """A collective, or point-to-point call, that does not complete.
+
+    `waiting` have enqueued it and not completed it; `awaited` are the ranks that it waits for. `order` is the place of
+    the call among all calls of a rank.
+    """
+
+    kind: Kind
+    group: Communicator
+    number: int
+    waiting: tuple[int, ...]
+    awaited: tuple[int, ...] = ()
+    calls: dict[int, Call] = field(default_factory=dict)
+    order: dict[int, int] = field(default_factory=dict)
+    created: dict[int, int] = field(default_factory=dict)
+    sides: dict[Shape, list[int]] = field(default_factory=dict)
+    why: str = ""  # of a mismatch that no comparison of two ranks shows
+    expired: bool = False  # torch gave one of the calls up: it is retired and not complete
+    peers: tuple[int, ...] = ()  # a point-to-point pair
+
+    @property
+    def call(self) -> Call:
+        """The call of most waiting ranks."""
+        found = [self.calls[rank] for rank in self.waiting if rank in self.calls] or list(self.calls.values())
+        return max(found, key=found.count) if len(found) < 64 else found[0]
+
+
+def stuck_collectives(queues: Queues) -> Iterator[Stuck]:
+    """The first collective that is not complete, of every communicator that has one."""
+    for group in queues.communicators:
+        if (found := _front(queues, group)) is not None:
+            yield found
+
+
+def floor_of(queues: Queues, group: Communicator) -> int:
+    """The highest number that is complete on some rank and that completes nowhere before all ranks have enqueued it."""
+    return max((_synchronised(queues, lane) for lane in group.lanes.values()), default=-1)
+
+
+def _synchronised(queues: Queues, lane: Lane) -> int:
+    end = lane.first_open()
+    for place in reversed(range(len(lane) if end is None else end)):
+        if kind_of(queues.call(lane, place)) in SYNCHRONISING:
+            return lane.numbers[place]
+    return -1
+
+
+def _front(queues: Queues, group: Communicator) -> Stuck | None:
+    floor = floor_of(queues, group)
+    opened = [number for lane in group.lanes.values() if (number := _first_above(lane, floor)) is not None]
+    if not opened:
+        return None
+    number = min(opened)
+    states = {rank: _state(lane, number) for rank, lane in group.lanes.items()}
+    found = Stuck(
+        Kind.QUEUED,
+        group,
+        number,
+        tuple(rank for rank, state in states.items() if state is not None and state & STATE != COMPLETED),
+    )
+    for rank, lane in group.lanes.items():
+        _enter(queues, found, rank, lane)
+    _compare(queues, found)
+    _classify(queues, found, floor, states)
+    return found
+
+
+def _first_above(lane: Lane, floor: int) -> int | None:
+    place = lane.first_open()
+    while place is not None and place < len(lane):
+        if lane.numbers[place] > floor and not lane.done(place):
+            return lane.numbers[place]
+        place += 1
+    if not len(lane) and lane.known and lane.enqueued > max(lane.completed, floor, 0):
+        return max(lane.completed, floor, 0) + 1
+    return None
+
+
+def _state(lane: Lane, number: int) -> int | None:
+    """The state of that number, None where it is not enqueued; an entry that is lost was enqueued at least."""
+    state = lane.state(number)
+    if state is None and lane.known and lane.enqueued >= number:
+        return COMPLETED if lane.completed >= number or (len(lane) and lane.numbers[0] > number) else 0
+    return state
+
+
+def _enter(queues: Queues, found: Stuck, rank: int, lane: Lane) -> None:
+    places = lane.places(found.number)
+    if not places:
+        return
+    place = next((each for each in places if not lane.done(each)), places[0])
+    found.calls[rank] = queues.call(lane, place)
+    found.order[rank], found.created[rank] = lane.order[place], lane.created[place]
+    found.expired = found.expired or any(
+        lane.states[each] & RETIRED and lane.states[each] & STATE != COMPLETED for each in places
+    )
+
+
+def _compare(queues: Queues, found: Stuck) -> None:
+    """Whether the calls under the number agree, each of those that were coalesced with its counterpart."""
+    bundles = {
+        rank: [queues.call(lane, place) for place in lane.places(found.number)]
+        for rank, lane in found.group.lanes.items()
+        if lane.places(found.number)
+    }
+    for place in range(max(map(len, bundles.values()), default=0)):
+        calls = {rank: bundle[place] for rank, bundle in bundles.items() if place < len(bundle)}
+        differing, why = disagreement(calls, found.group)
+        if differing or why:
+            found.kind, found.sides, found.why = Kind.MISMATCH, differing, why
+            found.calls.update(calls)
+            return
+
+
+def disagreement(calls: dict[int, Call], group: Communicator) -> tuple[dict[Shape, list[int]], str]:
+    """The sides of a meeting that does not fit, and why where it is not a matter of sides; nothing where it fits."""
+    distinct = set(calls.values())
+    if len(distinct) > 1:
+        differing = sides(calls)
+        if len(differing) > 1:
+            return differing, ""
+    why = next(filter(None, (malformed(call, group) for call in distinct)), "")
+    return {}, why or unbalanced(calls, group)
+
+
+def _classify(queues: Queues, found: Stuck, floor: int, states: dict[int, int | None]) -> None:
+    group = found.group
+    absent = [rank for rank, lane in group.lanes.items() if lane.known and states[rank] is None]
+    stale = [rank for rank in absent if group.lanes[rank].enqueued < floor]
+    missing = [rank for rank in group.members if rank not in group.lanes or not group.lanes[rank].known]
+    if found.kind is Kind.MISMATCH:
+        return
+    if absent := [rank for rank in absent if rank not in stale]:
+        found.kind, found.awaited = Kind.ABSENT, tuple(sorted(absent))
+    elif stale:
+        found.kind, found.awaited = Kind.STALE, tuple(sorted(stale))
+    elif missing:
+        found.kind, found.awaited = Kind.MISSING, tuple(sorted(missing))
+    elif queues.timed:
+        begun = [rank for rank, state in states.items() if state is not None and state & STATE >= STARTED]
+        _by_start(found, begun)
+
+
+def _by_start(found: Stuck, begun: list[int]) -> None:
+    held = [rank for rank in found.waiting if rank not in begun]
+    if not held:
+        found.kind = Kind.WIRE
+    elif begun:
+        found.kind, found.awaited = Kind.HELD, tuple(sorted(held))

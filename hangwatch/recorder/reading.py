@@ -1,0 +1,310 @@
+"""From the documents of ranks to the queues of communicators, one document at a time."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
+from hangwatch.records import Frame
+
+from .document import DumpError
+
+# Backends whose recorder has no events of a device: an entry of theirs stays "scheduled", and is retired when done.
+_WITHOUT_EVENTS = frozenset({"gloo", "mpi", "ucc"})
+_STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
+_DEFAULT = frozenset({"default_pg", "default"})
+_RANKS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
+_LAST = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
+LARGEST_WORLD = 1 << 20
+
+Name = tuple[str, str]  # a group's name and description
+Config = dict[Name, tuple[int, ...]]
+
+
+@dataclass
+class _Rank:
+    """What one document holds."""
+
+    lanes: dict[tuple[str, str, bool], Lane] = field(default_factory=dict)
+    config: Config = field(default_factory=dict)
+    status: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    identifiers: dict[str, Name] = field(default_factory=dict)
+    lost: bool = False
+
+
+class QueueReader:
+    """Takes documents with `add`, in any order, and gives the `queues` of all of them."""
+
+    def __init__(self) -> None:
+        self.queues_so_far = Queues()
+        self._ranks: dict[int, _Rank] = {}
+        self._calls: dict[Any, int] = {}
+        self._distinct: dict[Call, int] = {}
+        self._frames: dict[tuple[str, int, str], Frame] = {}
+        self._members: dict[str, tuple[int, ...]] = {}
+
+    def __contains__(self, rank: int) -> bool:
+        return rank in self._ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def add(self, rank: int, document: Mapping[str, Any]) -> None:
+        """Read the dump of `rank`. Raises DumpError where the document has not the shape of a dump."""
+        try:
+            self._ranks[rank] = self._read(rank, document)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            raise DumpError(f"it has not the shape of a dump ({type(error).__name__}: {error})") from error
+
+    def _read(self, rank: int, document: Mapping[str, Any]) -> _Rank:
+        found = _Rank(config=self._config(document), status=_status(document))
+        entries = document.get("entries") or []
+        if not isinstance(entries, list):
+            raise DumpError("it has not the shape of a dump (its entries are no list)")
+        found.lost = bool(entries) and int(entries[0].get("record_id") or 0) > 0
+        self._entries(rank, entries, found)
+        for lane in found.lanes.values():
+            _bundle(self.queues_so_far.calls, lane)
+            _count(lane)
+            lane.lost = found.lost
+        states = document.get("nccl_comm_state")
+        if isinstance(states, Mapping):
+            self.queues_so_far.states[rank] = {str(key): dict(state) for key, state in states.items()}
+        self.queues_so_far.versions[rank] = str(document.get("version", ""))
+        return found
+
+    def _entries(self, rank: int, entries: list[dict[str, Any]], found: _Rank) -> None:
+        known: dict[Any, int] = {}  # valid within one document: frames are told apart by identity
+        seen: dict[Any, Lane] = {}
+        last, completion, timed = 0, 0, False
+        for order, entry in enumerate(entries):
+            p2p = bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"])
+            group = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", "0")), "")
+            place = (group[0], group[1], p2p)
+            lane = seen.get(place)
+            if lane is None:
+                lane = seen[place] = found.lanes.setdefault((str(group[0]), str(group[1]), p2p), Lane(rank))
+                if "pg_id" in entry:
+                    found.identifiers[str(entry["pg_id"])] = (str(group[0]), str(group[1]))
+            key = _key(entry)
+            call = known.get(key)
+            if call is None:
+                call = known[key] = self._call(entry)
+            state, started, completed = _state(entry)
+            created = int(entry.get("time_created_ns") or 0)
+            timed = timed or state & 3 == STARTED or started > 0
+            last = max(last, created, started, completed)
+            completion = max(completion, completed)
+            lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order)
+        everything = self.queues_so_far
+        everything.timed = everything.timed or timed
+        everything.last_event = max(everything.last_event, last)
+        everything.last_completion = max(everything.last_completion, completion)
+
+    def _call(self, entry: Mapping[str, Any]) -> int:
+        backend, _, said = str(entry["profiling_name"]).rpartition(":")
+        words = said.split()
+        source, target = _ends(words[1]) if len(words) > 1 else (None, None)
+        call = Call(
+            op=words[0] if words else "",
+            backend=backend,
+            inputs=_sizes(entry.get("input_sizes")),
+            outputs=_sizes(entry.get("output_sizes")),
+            input_dtypes=_dtypes(entry.get("input_dtypes")),
+            output_dtypes=_dtypes(entry.get("output_dtypes")),
+            frames=tuple(map(self._frame, entry.get("frames") or ())),
+            source=source,
+            target=target,
+        )
+        index = self._distinct.setdefault(call, len(self.queues_so_far.calls))
+        if index == len(self.queues_so_far.calls):
+            self.queues_so_far.calls.append(call)
+        return index
+
+    def _frame(self, said: Mapping[str, Any]) -> Frame:
+        key = (str(said["filename"]), int(said["line"]), str(said["name"]))
+        return self._frames.setdefault(key, Frame(*key))
+
+    def _config(self, document: Mapping[str, Any]) -> Config:
+        found: Config = {}
+        for name, config in dict(document.get("pg_config") or {}).items():
+            found[str(name), str(config.get("desc", ""))] = self._ranks_of(config.get("ranks"))
+        return found
+
+    def _ranks_of(self, said: Any) -> tuple[int, ...]:
+        """Ranks of a configuration: a list, or a list as text. Those of a large job are read once."""
+        if not isinstance(said, str):
+            return tuple(map(int, said or ()))
+        if said not in self._members:
+            pairs = [(int(low), int(high or low)) for low, high in _RANKS.findall(said)]
+            if sum(high - low + 1 for low, high in pairs) > LARGEST_WORLD:
+                raise DumpError("it names more ranks than any job has")
+            self._members[said] = tuple(rank for low, high in pairs for rank in range(low, high + 1))
+        return self._members[said]
+
+    # ---------------------------------------------------------------------------------------------- all together
+
+    def queues(self) -> Queues:
+        """The queues of all documents that were added."""
+        found = self.queues_so_far
+        found.ranks = frozenset(self._ranks)
+        found.world_size = self._world_size()
+        communicators: dict[tuple[str, tuple[int, ...]], Communicator] = {}
+        members = _Members(self._ranks, found.world_size)
+        for rank, known in sorted(self._ranks.items()):
+            for name in _groups(known):
+                place = (name[0], members.of(rank, name))
+                if rank in place[1]:
+                    group = communicators.setdefault(place, Communicator(*place, description=name[1]))
+                    _place(group, rank, known, name, members.identifiers)
+        found.communicators = list(communicators.values())
+        return found
+
+    def _world_size(self) -> int | None:
+        sizes = [
+            len(ranks)
+            for known in self._ranks.values()
+            for (name, description), ranks in known.config.items()
+            if (name in ("", "0") or description in _DEFAULT) and ranks
+        ]
+        return max(sizes, default=None)
+
+
+class _Members:
+    """Members of groups: as a rank's configuration says, else all who used a group of that name and description."""
+
+    def __init__(self, ranks: Mapping[int, _Rank], world: int | None) -> None:
+        self.ranks = ranks
+        self.everybody = tuple(range(max(world or 0, *(rank + 1 for rank in ranks)))) if ranks else ()
+        users: dict[Name, list[int]] = {}
+        votes: dict[str, Counter[Name]] = {}
+        for rank, known in sorted(ranks.items()):
+            for name in dict.fromkeys((group, description) for group, description, _ in known.lanes):
+                users.setdefault(name, []).append(rank)
+            for identifier, name in known.identifiers.items():
+                votes.setdefault(identifier, Counter())[name] += 1
+        self.users = {name: tuple(found) for name, found in users.items()}
+        self.identifiers = {identifier: count.most_common(1)[0][0] for identifier, count in votes.items()}
+        self._named = {rank: {name: said for (name, _), said in known.config.items()} for rank, known in ranks.items()}
+
+    def of(self, rank: int, name: Name) -> tuple[int, ...]:
+        said = self._named[rank].get(name[0])
+        if said:
+            return said
+        if name[1] in _DEFAULT:
+            return self.everybody
+        for other in self.users.get(name, ()):  # another rank may name the members
+            if rank in (said := self._named[other].get(name[0], ())):
+                return said
+        return self.users.get(name, ())
+
+
+def _groups(known: _Rank) -> Iterable[Name]:
+    """The groups of a rank: those it used, and those it was configured with and has not used."""
+    used = dict.fromkeys((group, description) for group, description, _ in known.lanes)
+    names = {group for group, _ in used}
+    yield from used
+    yield from (name for name in known.config if name[0] and name[0] not in names)
+
+
+def _place(group: Communicator, rank: int, known: _Rank, name: Name, identifiers: Mapping[str, Name]) -> None:
+    """Put a rank's lanes into its communicator, with what the status of the recorder adds."""
+    peers = known.lanes.get((*name, True))
+    if peers is not None:
+        group.peers[rank] = peers
+    lane = known.lanes.get((*name, False))
+    if lane is None:
+        lane = Lane(rank, lost=known.lost, known=not known.lost)
+        lane.enqueued = -1
+    status = _status_of(known, name, identifiers)
+    if status is not None and peers is None:  # torch counts point-to-point calls into the same status
+        lane.enqueued, lane.started = max(lane.enqueued, status[0]), max(lane.started, status[1])
+        lane.completed = max(lane.completed, status[2]) if not len(lane) else lane.completed
+        lane.known = True
+    group.lanes[rank] = lane
+
+
+def _status_of(known: _Rank, name: Name, identifiers: Mapping[str, Name]) -> tuple[int, int, int] | None:
+    own = {group: identifier for identifier, group in known.identifiers.items()}
+    if name in own:
+        return known.status.get(own[name])
+    guessed = (identifier for identifier, group in identifiers.items() if group == name)
+    return next((known.status[each] for each in guessed if each in known.status and each not in own.values()), None)
+
+
+def _status(document: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for key, said in dict(document.get("pg_status") or {}).items():
+        enqueued, started, completed = (int(said.get(name, -1)) for name in _LAST)
+        found[str(key)] = (enqueued, started, completed)
+    return found
+
+
+def _bundle(calls: list[Call], lane: Lane) -> None:
+    """Calls that were coalesced are one launch under one number, and only its last entry, "coalesced", has events."""
+    for place in range(1, len(lane)):
+        if calls[lane.calls[place]].op.endswith("coalesced") and lane.numbers[place - 1] == lane.numbers[place]:
+            first = place
+            while first and lane.numbers[first - 1] == lane.numbers[place]:
+                first -= 1
+                lane.states[first] = lane.states[place]
+
+
+def _count(lane: Lane) -> None:
+    """How far the lane is, from its calls: complete up to the first one that is not."""
+    if not len(lane):
+        return
+    lane.enqueued = lane.numbers[-1]
+    place = lane.first_open()
+    lane.completed = lane.numbers[-1] if place is None else lane.numbers[place] - 1
+    begun = [number for number, state in zip(lane.numbers, lane.states, strict=True) if state & 3 != SCHEDULED]
+    lane.started = max(begun, default=lane.completed)
+
+
+def _is_p2p(name: str) -> bool:
+    said = name.rpartition(":")[2]
+    return said.startswith(("send ", "recv ")) or said in ("send", "recv")
+
+
+def _key(entry: Mapping[str, Any]) -> Any:
+    """What entries must share to be the same call, quickly. Frames of one document are the same objects."""
+    return (
+        entry["profiling_name"],
+        tuple(map(tuple, entry.get("input_sizes") or ())),
+        tuple(map(tuple, entry.get("output_sizes") or ())),
+        tuple(entry.get("input_dtypes") or ()),
+        tuple(entry.get("output_dtypes") or ()),
+        tuple(map(id, entry.get("frames") or ())),
+    )
+
+
+def _state(entry: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The state of an entry, and when its start and its end were discovered."""
+    started = int(entry.get("time_discovered_started_ns") or 0)
+    completed = int(entry.get("time_discovered_completed_ns") or 0)
+    state = _STATES.get(entry.get("state", ""), SCHEDULED)
+    if entry.get("retired"):
+        backend = str(entry["profiling_name"]).partition(":")[0]
+        state = (COMPLETED if backend in _WITHOUT_EVENTS else state) | RETIRED
+    return state, started, completed
+
+
+def _sizes(said: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(map(int, size)) for size in said or ())
+
+
+def _dtypes(said: Any) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) and said else tuple(map(str, said or ()))
+
+
+def _ends(said: str) -> tuple[int | None, int | None]:
+    """(source, target) of "0->1", which is how a send is written, and of "1<-0", a receive."""
+    if sent := re.fullmatch(r"(\d+)->(\d+)", said):
+        return int(sent[1]), int(sent[2])
+    if received := re.fullmatch(r"(\d+)<-(\d+)", said):
+        return int(received[2]), int(received[1])
+    return None, None

@@ -1,0 +1,162 @@
+"""Runs a program plain and under hangwatch, and says what differs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RANK, LAUNCH = HERE / "rank.py", HERE / "launch.py"
+RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
+NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?")
+PLAIN = "plain"
+MANNERS = ("run", "attach")  # of being watched
+LAUNCHERS = ("processes", "torchrun", "spawn")
+Chaos = Callable[["subprocess.Popen[str]", Path], None]
+
+
+@dataclass
+class Observed:
+    """What a run has shown: by rank and name; what is random or ours is left out."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    noise: str = ""  # what hangwatch and the launcher said
+
+    def differences(self, other: Observed) -> list[str]:
+        """The names of what is not equal in `other`."""
+        return sorted(name for name in {*self.facts, *other.facts} if self.facts.get(name) != other.facts.get(name))
+
+
+def observe(program: str, manner: str = PLAIN, launcher: str = "processes", chaos: str = "") -> Observed:
+    """Run `program` once. `chaos` names what is done to hangwatch meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="harmless-") as name:
+        folder = Path(name)
+        command = [*(RUN if "run" in manner else []), *launched(launcher, program, folder)]
+        with chaotic(chaos, folder) as (environment, act):
+            process = subprocess.Popen(
+                command, cwd=folder, env=surroundings(manner, folder) | environment,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            )  # fmt: skip
+            over = threading.Event()
+            worker = threading.Thread(target=_repeat, args=(over, lambda: act(process, folder / "run")))
+            worker.start()
+            try:
+                noise = process.communicate(timeout=300)[1]
+            finally:
+                over.set()
+                worker.join()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return Observed(_facts(folder, process.returncode if chaos != "watchdog killed" else 0), noise)
+
+
+def launched(launcher: str, program: str, folder: Path) -> list[str]:
+    ranks = [str(RANK), program, str(folder)]
+    if launcher == "torchrun":
+        run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        return [*run, "--redirects", "3", "--log-dir", str(folder / "logs"), *ranks]
+    return [
+        sys.executable,
+        *([str(LAUNCH)] if launcher == "processes" else []),
+        *ranks,
+        *(["--spawn"] * (launcher == "spawn")),
+    ]
+
+
+def surroundings(manner: str, folder: Path) -> dict[str, str]:
+    """The environment of a run. hangwatch's folder is its own, so that nothing else on the machine is touched."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HANGWATCH_", "COVERAGE"))}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ours = {"HANGWATCH_RUN_DIR": str(folder / "run"), "HANGWATCH_REPORT_DIR": str(folder / "hangwatch-reports")}
+    attach = {"HARMLESS_ATTACH": "1"} if "attach" in manner else {}
+    rendezvous = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    return kept | ours | rendezvous | attach
+
+
+def _facts(folder: Path, code: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"exit code": code}
+    for path in sorted(folder.glob("facts-*.json")):
+        rank = path.stem.rpartition("-")[2]
+        facts = json.loads(path.read_text().replace(folder.name, "FOLDER"))
+        found |= {f"{name} of rank {rank}": value for name, value in facts.items()}
+    for path in [*folder.glob("out-*"), *folder.glob("err-*")]:
+        lines = [line for line in path.read_text().replace(folder.name, "FOLDER").splitlines() if not _ours(line)]
+        kind, _, rank = path.name.partition("-")
+        said = lines if kind == "out" else [NUMBERS.sub("N", line) for line in lines]
+        found[f"{'printed' if kind == 'out' else 'errors'} by rank {rank}"] = said
+    return found
+
+
+def _ours(line: str) -> bool:
+    return line.startswith("hangwatch: ")
+
+
+# ---------------------------------------------------------------- chaos
+
+
+@contextlib.contextmanager
+def chaotic(name: str, folder: Path) -> Iterator[tuple[dict[str, str], Chaos]]:
+    """What is added to the environment, and what is done every tenth of a second."""
+    if name == "disk full":
+        (folder / "run").mkdir(mode=0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "none", folder / "run"], check=True)
+        try:
+            yield {}, lambda process, run: None
+        finally:
+            subprocess.run(["umount", "--lazy", folder / "run"], check=True)
+    else:
+        yield {}, CHAOS[name]
+
+
+def _repeat(over: threading.Event, act: Callable[[], None]) -> None:
+    while not over.wait(0.1):
+        with contextlib.suppress(OSError):
+            act()
+
+
+def _stop(process: subprocess.Popen[str], run: Path) -> None:
+    """Stopped four tenths of the time."""
+    os.kill(process.pid, signal.SIGSTOP if secrets.randbelow(10) < 4 else signal.SIGCONT)
+
+
+def _kill(process: subprocess.Popen[str], run: Path) -> None:
+    if list(run.glob("*/rank-*.board")):
+        process.kill()
+
+
+def _remove(process: subprocess.Popen[str], run: Path) -> None:
+    for board in run.glob("*/*"):
+        board.unlink()
+
+
+def _scribble(process: subprocess.Popen[str], run: Path) -> None:
+    for board in run.glob("*/rank-*.board"):
+        with board.open("r+b") as file:
+            for _ in range(100):
+                file.seek(secrets.randbelow(max(1, board.stat().st_size - 64)))
+                file.write(secrets.token_bytes(64))
+
+
+CHAOS: dict[str, Chaos] = {
+    "": lambda process, run: None,
+    "watchdog stopped": _stop,
+    "watchdog killed": _kill,
+    "boards removed": _remove,
+    "boards scribbled over": _scribble,
+}
+DISASTERS = (*(name for name in CHAOS if name), "disk full")

@@ -1,0 +1,129 @@
+"""What the terminal says of real jobs that stand still before anything is proven, and of slow ones that do not."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hangwatch.commands.trial import Trial
+from hangwatch.gallery import CASES, command
+
+WORDS = re.compile(r"^hangwatch: no progress for (\d+) s: (.*)$", re.MULTILINE)
+SECONDS = 90.0  # for a machine that is busy with other tests
+LATE = 15.0  # seconds since the last progress
+
+PAUSES = """
+import sys, time
+import torch.distributed as dist
+
+def prepare(seconds):
+    time.sleep(seconds)
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+for step in range(int(sys.argv[1])):
+    if step >= int(sys.argv[2]) and rank == 1:
+        prepare(float(sys.argv[3]))
+    dist.barrier()
+    {tick}
+dist.destroy_process_group()
+"""
+BEFORE_INIT = """
+import os, socket, torch.distributed as dist
+
+def log_in():
+    server = socket.create_server(("127.0.0.1", 0))
+    with socket.create_connection(server.getsockname()) as tracker:
+        tracker.recv(1)
+
+if os.environ["RANK"] == "1":
+    log_in()
+dist.init_process_group("gloo")
+"""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a job's terminal showed."""
+
+    text: str
+    exit_code: int | None
+
+    @property
+    def lines(self) -> list[tuple[float, str]]:
+        """(seconds without progress, what is known) of each line of a standstill."""
+        return [(float(found[1]), found[2]) for found in WORDS.finditer(self.text)]
+
+
+def listen(words: list[str], folder: Path, *, until: str, options: tuple[str, ...] = ()) -> Heard:
+    """Run a command under watch until a line that matches `until` is shown, or it ends; then end it."""
+    log, deadline = folder / "output.txt", time.monotonic() + SECONDS
+    with log.open("wb") as output, Trial(words, folder / "reports", options, output.fileno(), dict(os.environ)) as job:
+        while (
+            time.monotonic() < deadline
+            and job.exit_code is None
+            and not re.search(until, log.read_text(), re.MULTILINE)
+        ):
+            time.sleep(0.2)
+        exit_code = job.exit_code
+    return Heard(log.read_text(), exit_code)
+
+
+def script(folder: Path, text: str, *arguments: object) -> list[str]:
+    """The words that run `text` with two ranks."""
+    path = folder / "train.py"
+    path.write_text(text)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return [*launcher, str(path), *map(str, arguments)]
+
+
+LINES = {
+    "worker-on-socket": r"rank 0 waits in backward \(loader_worker_blocked\.py:\d+\) for rank 1, which waits"
+    r" \(loader_worker_blocked\.py:\d+\) for loader worker \d, which waits on socket .* in fetch"
+    r" \(loader_worker_blocked\.py:\d+\); reported as hung after 60 s",
+    "checkpoint-slow": r"rank 1 waits in barrier \(slow_checkpoint\.py:\d+\) for rank 0, which reads or writes a"
+    r" checkpoint \(slow_checkpoint\.py:\d+\), \d.* in the last second; not reported as hung while this lasts",
+    "second-node-missing": r"no rank has been started; torchrun \(pid \d+\) runs; reported as hung after 3\d s",
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_one_line_says_what_is_known(case: str, tmp_path: Path) -> None:
+    found = next(each for each in CASES if each.name == case)
+    heard = listen(command(found), tmp_path, until=WORDS.pattern)
+    after, known = heard.lines[0]
+    assert re.fullmatch(LINES[case], known)
+    assert after <= LATE
+    assert "HUNG" not in heard.text
+
+
+def test_a_rank_before_init_is_awaited_by_name(tmp_path: Path) -> None:
+    heard = listen(script(tmp_path, BEFORE_INIT), tmp_path, until=WORDS.pattern)
+    after, known = heard.lines[0]
+    assert re.fullmatch(
+        r"rank 0 waits in init_process_group \(train\.py:\d+\) for rank 1, which waits on socket .* in log_in"
+        r" \(train\.py:\d+\); reported as hung after 60 s",
+        known,
+    )
+    assert after <= LATE
+
+
+def test_a_pause_that_ends_is_told_and_its_end(tmp_path: Path) -> None:
+    words = script(tmp_path, PAUSES.format(tick="time.sleep(0.05)"), 41, 40, 14)
+    heard = listen(words, tmp_path, until="moving again", options=("--stall-after", "60"))
+    assert heard.lines[0][1].startswith("rank 0 waits in barrier (train.py:")
+    assert "for rank 1, which sleeps in prepare (train.py:" in heard.lines[0][1]
+    assert re.search(r"^hangwatch: moving again after 1[45] s$", heard.text, re.MULTILINE)
+
+
+def test_steps_of_twelve_seconds_are_not_told(tmp_path: Path) -> None:
+    ticking = PAUSES.format(tick="import hangwatch; hangwatch.attach(); hangwatch.tick()")
+    heard = listen(script(tmp_path, ticking, 3, 0, 12), tmp_path, until="never")
+    assert heard.exit_code == 0
+    assert not heard.lines

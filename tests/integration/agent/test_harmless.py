@@ -1,0 +1,22 @@
+"""A small part of `make harmless`: what a program shows is the same plain and watched."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harmless.harness import observe
+
+
+@pytest.mark.parametrize(
+    ("program", "manner"),
+    [
+        ("compiled_python_reducer", "run"),
+        ("restless_sampler", "attach"),
+        ("own_process_group", "run"),
+        ("copied_and_pickled", "attach"),
+    ],
+)
+def test_a_program_is_the_same_under_watch(program: str, manner: str) -> None:
+    plain, watched = observe(program), observe(program, manner)
+    assert plain.facts["exit code"] == 0
+    assert {name: (plain.facts.get(name), watched.facts.get(name)) for name in plain.differences(watched)} == {}

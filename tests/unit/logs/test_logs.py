@@ -1,0 +1,362 @@
+"""Lines of torch's watchdog, of NCCL and of torchrun, each format by itself and all together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hangwatch.logs import Logs, assess, completed, elastic, is_log, nccl, read, watchdog
+from hangwatch.queues import Assessment
+from hangwatch.recorder import QueueReader
+from hangwatch.records import Certainty, Frame, Stage, Status
+from tests.dumps import Job, Op, alike, loop
+
+
+def gave_up(rank: int, number: int, op: str = "ALLREDUCE", given: int = 100, made: int = 100) -> str:
+    return (
+        f"[rank{rank}]:[E1121 10:20:30.12 ProcessGroupNCCL.cpp:684] [Rank {rank}] Watchdog caught collective operation"
+        f" timeout: WorkNCCL(SeqNum={number}, OpType={op}, NumelIn={given}, NumelOut={made}, Timeout(ms)=600000) ran"
+        " for 600021 milliseconds before timing out."
+    )
+
+
+def far(rank: int, number: int, enqueued: int, done: int, group: str = "0 PG GUID 0(default_pg)") -> str:
+    return (
+        f"[rank{rank}]:[E1121 10:20:30.13 ProcessGroupNCCL.cpp:2271] [PG ID {group} Rank {rank}]  failure detected"
+        f" by watchdog at work sequence id: {number} PG status: last enqueued work: {enqueued}, last completed"
+        f" work: {done}"
+    )
+
+
+def asked_to_dump(rank: int, enqueued: int, done: int) -> str:
+    return (
+        f"[rank{rank}]:[E1121 10:20:31 ProcessGroupNCCL.cpp:1685] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received"
+        " a dump signal due to a collective timeout from rank 0 and we will try our best to dump the debug info. Last"
+        f" enqueued NCCL work: {enqueued}, last completed NCCL work: {done}.This is most likely a bug"
+    )
+
+
+def judged(tmp_path: Path, *texts: str, reader: QueueReader | None = None) -> Assessment:
+    logs = Logs()
+    for index, text in enumerate(texts):
+        path = tmp_path / f"job-{index}.log"
+        path.write_text(text + "\n")
+        assert read(path, logs)
+    return assess(completed((reader or QueueReader()).queues(), logs), logs)
+
+
+def blamed(found: Assessment) -> list[int | None]:
+    assert found.judgement is not None
+    return [culprit.rank for culprit in found.judgement.verdict.culprits]
+
+
+# ------------------------------------------------------------------------------------------ torch's watchdog
+
+
+def test_a_line_of_the_watchdog() -> None:
+    logs = Logs()
+    assert watchdog.take(gave_up(3, 7753, "_REDUCE_SCATTER_BASE", 800, 100), logs, None)
+    assert watchdog.take(far(3, 7753, 7755, 7752, "1 PG GUID 8(tp)"), logs, None)
+    (timeout,), (progress,) = logs.timeouts, logs.progress
+    assert (timeout.rank, timeout.number, timeout.op) == (3, 7753, "_REDUCE_SCATTER_BASE")
+    assert (timeout.given, timeout.made, timeout.timeout_s) == (800, 100, 600.0)
+    assert (progress.group, progress.description) == ("8", "tp")
+    assert (progress.number, progress.enqueued, progress.started, progress.completed) == (7753, 7755, -1, 7752)
+
+
+OLD = (
+    "[E ProcessGroupNCCL.cpp:458] [Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=64088,"
+    " OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1800251 milliseconds before timing out."
+)
+THROWN = (
+    "  what():  [PG 3 Rank 5] Process group watchdog thread terminated with exception: [Rank 5] Watchdog caught"
+    " collective operation timeout: WorkNCCL(SeqNum=9141, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064,"
+    " Timeout(ms)=600000) ran for 600020 milliseconds before timing out."
+)
+
+
+@pytest.mark.parametrize(("line", "expected"), [(OLD, (7, 64088)), (THROWN, (5, 9141))])
+def test_lines_of_older_versions(line: str, expected: tuple[int, int]) -> None:
+    logs = Logs()
+    assert watchdog.take(line, logs, None)
+    assert [(each.rank, each.number) for each in logs.timeouts] == [expected]
+
+
+EARLY_FAR = (
+    "[PG 1 Rank 0] Exception (either an error or timeout) detected by watchdog at work: 53, last enqueued NCCL work:"
+    " 55, last completed NCCL work: 52."
+)
+LATE_FAR = (
+    "[PG ID 2 PG GUID 4(dp) Rank 0]  failure detected by watchdog at work sequence id: 53 PG status: last enqueued"
+    " work: 55, last started work: 53, last completed work: 52"
+)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(EARLY_FAR, ("1", 53, 55, -1, 52)), (LATE_FAR, ("4", 53, 55, 53, 52))])
+def test_how_far_a_rank_was_in_all_versions(text: str, expected: tuple[str, int, int, int, int]) -> None:
+    logs = Logs()
+    assert watchdog.take("[rank0]:[E1121 ProcessGroupNCCL.cpp:1785] " + text, logs, None)
+    (told,) = logs.progress
+    assert (told.group, told.number, told.enqueued, told.started, told.completed) == expected
+
+
+def test_the_stack_of_the_call_that_was_given_up() -> None:
+    logs = Logs()
+    for line in (
+        gave_up(0, 5),
+        "[rank0]:[E1121 ProcessGroupNCCL.cpp:697] Stack trace of the failed collective: ",
+        "#0 all_reduce from /venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py:2806",
+        "#1 step from /home/mia/train.py:71",
+    ):
+        watchdog.take(line, logs, None)
+    assert logs.timeouts[0].frames[-1] == Frame("/home/mia/train.py", 71, "step")
+
+
+def test_a_rank_that_never_enqueued_what_the_others_gave_up(tmp_path: Path) -> None:
+    lines = [line for rank in (0, 1, 2) for line in (gave_up(rank, 90), far(rank, 90, 92, 89))]
+    found = judged(tmp_path, "\n".join([*lines, asked_to_dump(3, 89, 89)]))
+    assert found.judgement is not None
+    assert blamed(found) == [3]
+    assert found.judgement.verdict.summary.startswith("Rank 3 never enqueued all_reduce 90 of the default group")
+    assert found.judgement.verdict.victims == (0, 1, 2)
+    assert found.judgement.status is Status.HUNG
+
+
+def test_a_rank_of_which_no_line_speaks(tmp_path: Path) -> None:
+    # GIVEN the lines of three of four ranks; a reduce_scatter tells by its sizes that there are four
+    lines = [
+        line
+        for rank in (0, 1, 3)
+        for line in (gave_up(rank, 90, "_REDUCE_SCATTER_BASE", 400, 100), far(rank, 90, 90, 89))
+    ]
+    found = judged(tmp_path, "\n".join(lines))
+    assert blamed(found) == [2]
+    assert found.judgement is not None
+    assert "no line of the watchdog of rank 2" in found.judgement.verdict.summary
+
+
+def test_ranks_that_gave_up_different_calls(tmp_path: Path) -> None:
+    lines = [gave_up(rank, 90, "BROADCAST" if rank == 2 else "ALLREDUCE") for rank in range(4)]
+    found = judged(tmp_path, "\n".join(lines))
+    assert found.judgement is not None
+    assert found.judgement.verdict.cause == "collective-mismatch"
+    assert blamed(found) == [2]
+
+
+def test_all_ranks_gave_up_the_same_call(tmp_path: Path) -> None:
+    found = judged(tmp_path, "\n".join(gave_up(rank, 90) for rank in range(4)))
+    assert found.judgement is not None
+    assert (found.judgement.verdict.cause, blamed(found)) == ("interconnect-stall", [])
+    assert found.judgement.verdict.certainty is Certainty.UNDETERMINED
+    assert any("victims" in sentence for sentence in found.judgement.verdict.evidence)
+
+
+def test_lines_complete_dumps(tmp_path: Path) -> None:
+    # GIVEN dumps of ranks 0 and 1, which wait in number 31, and a line that says how far rank 2 was
+    whole = loop(11, Op("all_reduce", 20), Op("all_reduce", 21), Op("all_reduce", 22))
+    job = Job(3, alike(3, whole, rank2=whole[:30]), silent=(2,))
+    reader = QueueReader()
+    for rank, document in job.documents().items():
+        reader.add(rank, document)
+    found = judged(tmp_path, f"{gave_up(0, 31)}\n{asked_to_dump(2, 30, 30)}", reader=reader)
+    assert blamed(found) == [2]
+    assert found.judgement is not None
+    assert "all_reduce 31 of the default group (train.py:20)" in found.judgement.verdict.summary
+
+
+# ------------------------------------------------------------------------------------------ NCCL
+
+
+def set_up(rank: int, word: str, size: int = 4, host: str = "node-a") -> str:
+    return (
+        f"{host}:{4000 + rank}:{5000 + rank} [{rank % 2}] NCCL INFO ncclCommInitRank comm 0x55d0{rank}0 rank {rank}"
+        f" nranks {size} cudaDev {rank % 2} nvmlDev {rank % 2} busId {rank}000 commId 0x9ad9b5e4ab2566da - Init {word}"
+    )
+
+
+LINES = f"""\
+node-a:4000:4000 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
+node-a:4000:5000 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>
+node-a:4000:5000 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+node-a:4000:5000 [0] NCCL INFO Channel 01/0 : 1[1] -> 2[0] [send] via NET/IB/0
+{set_up(0, "START")}
+node-b:4002:5002 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.1<38560> with status=12 opcode=0 vendor err 129
+[2026-11-21 10:20:30] node-b:4002:5002 [0] misc/socket.cc:484 NCCL WARN Connect to 10.0.0.1<48425> failed : timed out
+"""
+
+
+def test_lines_of_nccl() -> None:
+    logs = Logs()
+    for line in LINES.splitlines():
+        assert nccl.take(line, logs), line
+    assert logs.networks == {"node-a": {"eth0", "mlx5_0:1/IB", "mlx5_1:1/RoCE"}}
+    assert logs.transports == {"P2P/CUMEM": 1, "NET/IB/0": 1}
+    (communicator,) = logs.communicators.values()
+    assert (communicator.size, communicator.begun, communicator.complete) == (4, {0: "node-a"}, set())
+    assert [text.partition(":")[0] for text in logs.warnings] == ["node-b", "node-b"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hello",
+        "node-a:1:2 [0] NCCL INFO Connected all rings",
+        "node-a:1:2 [0] NCCL WARN NCCL_IB_HCA is set and there is no such device",
+    ],
+)
+def test_lines_of_no_use(line: str) -> None:
+    logs = Logs()
+    assert not nccl.take(line, logs)
+    assert logs == Logs()
+
+
+def test_a_rank_that_never_began_to_set_up_its_communicator(tmp_path: Path) -> None:
+    found = judged(tmp_path, "\n".join(set_up(rank, "START") for rank in (0, 1, 3)))
+    assert blamed(found) == [2]
+    assert found.judgement is not None
+    assert found.judgement.stage is Stage.START
+    assert found.judgement.verdict.summary.startswith(
+        "Rank 2 never began to set up communicator 0x9ad9b5e4ab2566da of 4"
+    )
+
+
+def test_all_began_and_some_did_not_finish(tmp_path: Path) -> None:
+    lines = [set_up(rank, "START", host=f"node-{'ab'[rank // 2]}") for rank in range(4)]
+    found = judged(tmp_path, "\n".join([*lines, set_up(0, "COMPLETE"), set_up(1, "COMPLETE")]))
+    assert found.judgement is not None
+    assert (found.judgement.verdict.cause, found.judgement.verdict.certainty) == ("network-partition", Certainty.LIKELY)
+    assert "ranks 2-3 on node-b have not finished it" in found.judgement.verdict.summary
+
+
+def test_a_communicator_that_all_have_set_up_is_well(tmp_path: Path) -> None:
+    lines = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
+    found = judged(tmp_path, "\n".join(lines))
+    assert found.judgement is None
+    assert found.sentences[0].startswith("nothing is wrong in 1 log")
+
+
+def test_the_log_of_one_node_only_is_well(tmp_path: Path) -> None:
+    lines = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(2)]
+    assert judged(tmp_path, "\n".join(lines)).judgement is None
+
+
+def test_warnings_of_the_network_make_a_stall_likely(tmp_path: Path) -> None:
+    warning = "node-b:4002:5002 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.1<38560> with status=12 opcode=0"
+    found = judged(tmp_path, "\n".join([warning, *(gave_up(rank, 90) for rank in range(4))]))
+    assert found.judgement is not None
+    assert found.judgement.verdict.cause == "interconnect-stall"
+    assert found.judgement.verdict.certainty is Certainty.LIKELY
+    assert any(sentence.startswith("node-b: NET/IB") for sentence in found.judgement.verdict.evidence)
+
+
+# ------------------------------------------------------------------------------------------ torchrun
+
+
+def failure(rank: int, code: int, text: str, *, root: bool = False) -> str:
+    head = "Root Cause (first observed failure):\n[0]:" if root else f"[{rank + 1}]:"
+    return (
+        f"{head}\n  time      : 2026-11-21_10:30:31\n  host      : node-a\n  rank      : {rank} (local_rank: {rank})\n"
+        f"  exitcode  : {code} (pid: {4000 + rank})\n  error_file: <N/A>\n  traceback : {text}"
+    )
+
+
+def table(*failures: str) -> str:
+    rule = "=" * 60
+    return (
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+        f"{rule}\ntrain.py FAILED\n{'-' * 60}\nFailures:\n" + "\n".join(failures) + f"\n{rule}"
+    )
+
+
+ABORTED = "Signal 6 (SIGABRT) received by PID 4000"
+
+
+def test_the_first_failure_is_the_cause_where_it_died_by_itself(tmp_path: Path) -> None:
+    killed = failure(2, -9, "Signal 9 (SIGKILL) received by PID 4002", root=True)
+    found = judged(tmp_path, table(failure(0, -6, ABORTED), killed))
+    assert found.judgement is not None
+    assert (found.judgement.verdict.cause, found.judgement.status) == ("rank-died", Status.FAILED)
+    (culprit,) = found.judgement.verdict.culprits
+    assert (culprit.rank, culprit.pid, culprit.host) == (2, 4002, "node-a")
+    assert found.judgement.verdict.victims == (0,)
+
+
+def test_a_victim_of_the_watchdog_is_never_the_cause(tmp_path: Path) -> None:
+    # GIVEN a job that torch's watchdog aborted: rank 0 died first, because it waited for rank 3
+    lines = [line for rank in (0, 1, 2) for line in (gave_up(rank, 90), far(rank, 90, 92, 89))]
+    log = "\n".join(
+        [*lines, asked_to_dump(3, 89, 89), table(failure(1, -6, ABORTED), failure(0, -6, ABORTED, root=True))]
+    )
+    assert blamed(judged(tmp_path, log)) == [3]
+
+
+def test_only_victims_name_nobody(tmp_path: Path) -> None:
+    found = judged(tmp_path, table(failure(0, -6, ABORTED, root=True)))
+    assert blamed(found) == []
+    assert found.judgement is not None
+    assert "no log tells which" in found.judgement.verdict.summary
+
+
+def test_an_error_with_its_traceback(tmp_path: Path) -> None:
+    trace = (
+        "Traceback (most recent call last):\n"
+        '    File "/home/mia/train.py", line 42, in step\n'
+        "      loss = labels[index]\n"
+        "  IndexError: index 7 is out of bounds"
+    )
+    found = judged(tmp_path, table(failure(1, 1, trace, root=True)))
+    assert found.judgement is not None
+    (culprit,) = found.judgement.verdict.culprits
+    assert (culprit.rank, culprit.where) == (1, Frame("/home/mia/train.py", 42, "step"))
+    assert found.judgement.verdict.summary == (
+        "Rank 1 failed with exit code 1 (train.py:42): IndexError: index 7 is out of bounds."
+    )
+
+
+def test_an_error_file(tmp_path: Path) -> None:
+    folder = tmp_path / "attempt_0" / "3"
+    folder.mkdir(parents=True)
+    stack = 'Traceback (most recent call last):\n  File "/home/mia/train.py", line 42, in step\nValueError: no\n'
+    content = {
+        "message": {"message": "ValueError: no", "extraInfo": {"py_callstack": stack, "timestamp": "1790000000"}}
+    }
+    (folder / "error.json").write_text(json.dumps(content))
+    logs = Logs()
+    assert read(folder / "error.json", logs)
+    assert (logs.failures[3].text, logs.failures[3].where) == (
+        "ValueError: no",
+        Frame("/home/mia/train.py", 42, "step"),
+    )
+    assert not elastic.error_file(b'{"message": 3}', 3, logs)
+    assert not elastic.error_file(b"[]", 3, logs)
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def test_what_is_a_log() -> None:
+    assert is_log(gave_up(0, 1).encode())
+    assert is_log(set_up(0, "START").encode())
+    assert not is_log(b"\x80\x02WorkNCCL(")
+    assert not is_log(b'{"entries": "ProcessGroupNCCL"}')
+    assert not is_log(b"epoch 3, loss 0.2")
+
+
+def test_the_rank_of_a_line_without_one_is_that_of_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "attempt_0" / "2"
+    folder.mkdir(parents=True)
+    (folder / "stderr.log").write_text(gave_up(0, 9).replace("[rank0]:", "") + "\n")
+    logs = Logs()
+    assert read(folder / "stderr.log", logs)
+    assert [each.rank for each in logs.timeouts] == [2]
+
+
+def test_a_log_of_no_use_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_text("epoch 3, loss 0.2\n" * 10)
+    (tmp_path / "binary").write_bytes(b"\0" * 100)
+    logs = Logs()
+    assert not read(tmp_path / "out.log", logs)
+    assert not read(tmp_path / "binary", logs)
+    assert not logs

@@ -1,0 +1,98 @@
+"""Hosts that wait on their device: with NCCL a call only queues its work, and `.item()` has no Python frame."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.diagnosis import diagnose, worth_confirming
+from hangwatch.records import Frame, RankEvidence, Snapshot, Status, ThreadStack
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, Leave, LoopEnd, Stall, World
+
+ITEM = (Frame(SCRIPT, 16, "main"), Frame(SCRIPT, 99, "<module>"))
+SPINS = Frame("libcudart.so.12", 0, "cudaStreamSynchronize", native=True)
+GRADIENTS = Call(via="gradients", line=12)
+
+
+def training(batches: int, *, skip: int | None = None) -> list[Action]:
+    steps = ([Draw(0, batch), *(() if batch == skip else [GRADIENTS])] for batch in range(batches))
+    return [*(action for step in steps for action in step), LoopEnd()]
+
+
+def on_device(entry: RankEvidence, *frames: Frame) -> RankEvidence:
+    """The same rank of an NCCL job, whose host spins in `loss.item()`; `frames` are its main thread's."""
+    assert entry.process is not None
+    assert entry.reading is not None
+    stacks = (ThreadStack(1, "MainThread", frames, main=True),)
+    heads = tuple(replace(head, backend="nccl") for head in entry.collectives.heads)
+    return replace(
+        entry,
+        stacks=stacks,
+        earlier_stacks=stacks,
+        process=replace(entry.process, cpu_delta_s=1.0, state="R", private_wait=False),
+        reading=replace(entry.reading, heads=heads, open_calls=()),
+        collectives=replace(entry.collectives, heads=heads, open_calls=()),
+    )
+
+
+def nccl(*programs: list[Action], native: int = 99) -> Snapshot:
+    """All ranks in `.item()`; of the first `native` of them a native frame was taken."""
+    snapshot = World(list(programs)).run().snapshot(still_s=20.0)
+    ranks = (on_device(rank, *([SPINS] if rank.rank < native else []), *ITEM) for rank in snapshot.ranks)
+    return replace(snapshot, ranks=tuple(ranks))
+
+
+@pytest.mark.parametrize("native", [99, 1], ids=["every rank", "one rank of that stack"])
+def test_hosts_that_spin_on_their_device_wait_for_the_first_incomplete_collective(native: int) -> None:
+    # GIVEN two hosts in `.item()`, and a third rank whose program has ended with a batch less
+    snapshot = nccl(training(6), training(6), training(5), native=native)
+    third = World([[*training(5), Leave()]]).run().snapshot().ranks[0]
+
+    judgement = diagnose(replace(snapshot, ranks=(*snapshot.ranks[:2], ended(snapshot.ranks[2], third))))
+    # THEN the two wait for its all_reduce, and nobody can move
+    assert (judgement.status, judgement.verdict.hang) == (Status.HUNG, "proven")
+    assert judgement.verdict.cause == "uneven-steps"
+    assert [who.rank for who in judgement.verdict.culprits] == [2]
+    assert judgement.verdict.victims == (0, 1)
+
+
+def ended(entry: RankEvidence, like: RankEvidence) -> RankEvidence:
+    """`entry` at the end of its program, as `like` stands there."""
+    assert entry.process is not None
+    assert entry.reading is not None
+    assert like.reading is not None
+    return replace(
+        entry,
+        stacks=like.stacks,
+        earlier_stacks=like.stacks,
+        process=replace(entry.process, cpu_delta_s=0.0, state="S", private_wait=True),
+        reading=replace(entry.reading, phase=like.reading.phase),
+    )
+
+
+def test_spinning_in_a_wait_for_the_device_is_no_work() -> None:
+    # GIVEN one rank in its own code, blocked on a socket, and two that spin in `.item()` for its all_reduce
+    snapshot = World([training(6), training(6), [*training(3)[:-1], Stall()]]).run().snapshot(still_s=200.0)
+    ranks = [on_device(rank, SPINS, *ITEM) for rank in snapshot.ranks[:2]]
+    judgement = diagnose(replace(snapshot, ranks=(*ranks, snapshot.ranks[2])))
+    assert (judgement.status, judgement.verdict.cause) == (Status.HUNG, "user-code-blocked")
+    assert [who.rank for who in judgement.verdict.culprits] == [2]
+
+
+def test_without_a_native_frame_nothing_is_proven() -> None:
+    snapshot = nccl(training(6), training(5), native=0)
+    assert diagnose(snapshot).verdict.hang != "proven"
+    assert worth_confirming(snapshot) == [(0, snapshot.ranks[0].pid)]
+
+
+def test_a_host_with_nothing_outstanding_computes() -> None:
+    # GIVEN a job in which every queued call is complete
+    snapshot = nccl(training(3), training(3))
+    assert worth_confirming(snapshot) == []
+    assert diagnose(snapshot).verdict.hang is None
+
+
+def test_jobs_without_a_device_are_not_looked_into_natively() -> None:
+    snapshot = World([training(6), training(5)]).run().snapshot()
+    assert worth_confirming(snapshot) == []
