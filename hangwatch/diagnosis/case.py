@@ -267,7 +267,8 @@ class Case:
         if call is None or call.peer is None or call.peer == view.rank:
             return Blocked(view.rank, view.now, call=call)
         need = Need((call.peer,), group=call.group, op=call.op, seq=call.seq)
-        certain = self._certain(view) and not self._matched(view.rank, call)
+        on_its_way = "send" in call.op and call.peer in self.ranks and self.ranks[call.peer].stopped
+        certain = self._certain(view) and not on_its_way and not self._matched(view.rank, call)
         return Blocked(view.rank, view.now, self.ledger.group(view.rank, call.group), call.seq, need, call, certain)
 
     def _matched(self, rank: int, call: Collective) -> bool:

@@ -165,10 +165,24 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     balance = sum(1 if witness.agrees else -1 for witness in heard)
     if balance == 0:
         return Parting(divergence, Left.UNKNOWN, witnesses=heard)
+    doubt = _apart_before(case, divergence)
     if balance > 0:
-        return Parting(divergence, Left.SKIPPED, few, heard, call, ways)
+        return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in heard)
-    return Parting(divergence, Left.EXTRA, many, turned, call, ways)
+    return Parting(divergence, Left.EXTRA, many, turned + doubt, call, ways)
+
+
+def _apart_before(case: Case, divergence: Divergence) -> tuple[Witness, ...]:
+    """The ranks came to that batch after different numbers of steps: something before it differs, unseen."""
+    name = (divergence.epoch, divergence.batch)
+    if None in name:
+        return ()
+    steps = {
+        step.step for rank in divergence.counts for step in case.ledger.steps(rank) if (step.epoch, step.batch) == name
+    }
+    if len(steps) < 2:
+        return ()
+    return (Witness(Kind.FACT, "the ranks had made different numbers of steps before it", agrees=False),)
 
 
 def _of_several_levels(case: Case, divergence: Divergence) -> Parting:

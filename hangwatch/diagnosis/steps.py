@@ -159,8 +159,8 @@ def _skipped_by_site(case: Case) -> Finding | None:
     if len(places) < 2 or len(set(places.values())) != 2 or len(steps) != 1 or None in steps:
         return None  # where nothing counts turns of the loop, a rank at the other call may be a turn ahead
     order = _in_order(case, sites, places)
-    if order is None:
-        return None
+    if order is None or order[0][1][:1] == order[1][1][:1]:
+        return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _who_could(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))

@@ -58,6 +58,12 @@ ONCE_WRONG: tuple[Wrong, ...] = (
     Wrong(54, "innocent", "rank-died"),  # skipped by most
     Wrong(713, "innocent", "rank-zero-only-collective"),  # error handled
     Wrong(4488, "innocent", "skipped-collective"),  # helper thread
+    Wrong(9386, "innocent", "rank-died"),  # helper thread, no board
+    Wrong(12325, "innocent", "skipped-collective"),  # skipped, no steps
+    Wrong(43156, "innocent", "collective-mismatch"),  # two ranks alone
+    Wrong(65292, "false proof", "rank-frozen"),  # stopped, a send on its way
+    Wrong(28804, "innocent", "skipped-collective"),  # skipped by most, one line of a trainer
+    Wrong(83599, "innocent", "skipped-collective"),  # uneven steps and early exit
 )
 
 
