@@ -6,6 +6,7 @@ been, or that had left the order of calls that it kept in every earlier step, ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,6 +24,8 @@ from .loops import has_left_inner_loop
 from .parting import parting
 from .processes import death_time
 from .sites import Path, Site, path, site
+
+_LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_saver|state_dict_loader)\.py$")
 
 
 @once
@@ -60,10 +63,19 @@ def last_call(case: Case, view: RankView) -> Last | None:
     frames, op, name = _frames(view)
     if not frames:
         return None
+    name = _library_call(frames) or name
     call = _newest(case, view.rank)
     if call is not None and _same(path(call.frames), path(frames)):
         return Last((family(call.op), path(frames)), frames, name or call.op, call)
     return Last((family(op), path(frames)), frames, name or op or _entered(frames))
+
+
+def _library_call(frames: tuple[Frame, ...]) -> str:
+    """The function of torch that the user called and that communicates by itself, such as get_model_state_dict."""
+    where = user_frame(frames)
+    depth = frames.index(where) if where is not None else 0
+    called = frames[depth - 1] if depth else None
+    return name_of(called.function) if called is not None and _LIBRARY.search(called.file) else ""
 
 
 def _entered(frames: tuple[Frame, ...]) -> str:
