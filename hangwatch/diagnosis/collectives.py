@@ -13,7 +13,7 @@ from ..records import Certainty, Collective, Frame, Status, StepName
 from . import words
 from .case import FROM_ROOT, TO_ROOT, Blocked, Case, what
 from .finding import Finding, Rule
-from .sites import site, sites_of
+from .sites import ASKED, site, sites_of
 from .witness import Kind, Witness
 
 # Kinds in which every member must bring the same number of elements.
@@ -193,8 +193,9 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
     usual = {line for rank, line in lines.items() if rank not in outvoted}
     if any(lines[rank] not in usual and sites.used(rank, calls[rank]) for rank in outvoted):
         return False
+    asked = [*outvoted[:ASKED], *[rank for rank in calls if rank not in outvoted][:ASKED]]
     for earlier in range(max(seq - EARLIER, 1), seq):
-        made = {rank: call for rank in calls if (call := case.ledger.call(rank, group.name, earlier)) is not None}
+        made = {rank: call for rank in asked if (call := case.ledger.call(rank, group.name, earlier)) is not None}
         if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
             return False
     return True

@@ -48,7 +48,7 @@ def argument(case: Case) -> tuple[str, ...]:
         *waits,
         *ended,
         "two samples of every waiting rank's stack agree, and none of its counters moved between them",
-        "no rank that is left can move by itself, and no other thread of theirs has issued collectives",
+        "no other thread of these ranks runs the user's code, is in a collective, or has issued one",
     )
 
 
