@@ -1,4 +1,4 @@
-"""Writes the page's types of the records, dashboard/web/src/records.ts. A test holds it to hangwatch/records.py."""
+"""Writes the page's types of the records, dashboard/web/src/records.ts. A test holds it to hangwatch/model/."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hangwatch import records, wire
+from hangwatch import model as records
+from hangwatch.wire import codec
 
 TARGET = Path(__file__).parent.parent / "dashboard" / "web" / "src" / "records.ts"
 _SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", types.NoneType: "null"}
@@ -18,9 +19,13 @@ _SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", type
 
 def typescript() -> str:
     """Every record as an interface and every enumeration as a union, in the order of the module."""
-    kinds = [kind for kind in vars(records).values() if inspect.isclass(kind) and kind.__module__ == records.__name__]
+    kinds = [
+        kind
+        for kind in vars(records).values()
+        if inspect.isclass(kind) and kind.__module__.startswith(f"{records.__name__}.")
+    ]
     parts = "\n\n".join(_union(kind) if issubclass(kind, StrEnum) else _interface(kind) for kind in kinds)
-    return f"// Written by scripts/generate_types.py from hangwatch/records.py. Edit there.\n\n{parts}\n"
+    return f"// Written by scripts/generate_types.py from hangwatch/model/. Edit there.\n\n{parts}\n"
 
 
 def _union(kind: type[StrEnum]) -> str:
@@ -29,7 +34,7 @@ def _union(kind: type[StrEnum]) -> str:
 
 
 def _interface(kind: type) -> str:
-    hints = wire.hints(kind)
+    hints = codec.hints(kind)
     fields = "\n".join(f"  {entry.name}: {_type(hints[entry.name])};" for entry in dataclasses.fields(kind))
     return f"export interface {kind.__name__} {{\n{fields}\n}}"
 
@@ -39,7 +44,8 @@ def _type(kind: Any) -> str:
     if origin in (types.UnionType, typing.Union):
         return " | ".join(_type(argument) for argument in arguments)
     if origin is tuple:
-        return f"{_type(arguments[0])}[]"
+        one = _type(arguments[0])
+        return f"({one})[]" if " | " in one else f"{one}[]"
     if origin is dict:
         return f"Record<string, {_type(arguments[1])}>"
     return _SCALARS.get(kind) or kind.__name__

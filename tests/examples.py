@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from hangwatch.records import (
+from hangwatch.model import (
     Alternative,
     CaptureNote,
     Certainty,

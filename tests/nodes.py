@@ -9,8 +9,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from hangwatch import members, wire
-from hangwatch.records import (
+from hangwatch.model import (
     GroupBeat,
     GroupMembers,
     Identity,
@@ -27,6 +26,7 @@ from hangwatch.records import (
     Snapshot,
     StepTimes,
 )
+from hangwatch.wire import codec, members
 from hangwatch_dashboard.service import Service
 
 
@@ -114,7 +114,7 @@ class FakeNode:
 
 def body(record: Any) -> bytes:
     """What goes over the link."""
-    return wire.dumps(record).encode()
+    return codec.dumps(record).encode()
 
 
 @dataclass

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from hangwatch import wire
-from hangwatch.records import StackNode
+from hangwatch.model import StackNode
+from hangwatch.wire import codec
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def record(kind: type[T], **fixed: st.SearchStrategy[Any]) -> st.SearchStrategy[
     for entry in dataclasses.fields(untyped):
         has_default = not (entry.default is entry.default_factory is dataclasses.MISSING)
         place = optional if has_default and entry.name not in fixed else required
-        place[entry.name] = fixed[entry.name] if entry.name in fixed else _of(wire.hints(untyped)[entry.name])
+        place[entry.name] = fixed[entry.name] if entry.name in fixed else _of(codec.hints(untyped)[entry.name])
     return st.fixed_dictionaries(required, optional=optional).map(lambda values: kind(**values))
 
 

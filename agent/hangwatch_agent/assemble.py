@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch import addresses
 from hangwatch.health import HealthWatch
-from hangwatch.records import Job, Reading, Snapshot
+from hangwatch.model import Job, Reading, Snapshot
 from hangwatch.settings import Settings
+from hangwatch.wire import addresses
 from hangwatch_agent import local, reader, rundir, steady
 from hangwatch_agent.board import BoardError, request_collectives
 from hangwatch_agent.capture import Means, Target, capture, with_native_stacks

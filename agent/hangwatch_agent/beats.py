@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from hangwatch import members
-from hangwatch.records import (
+from hangwatch.model import (
     GroupBeat,
     GroupHead,
     GroupMembers,
@@ -19,6 +18,7 @@ from hangwatch.records import (
     Reading,
 )
 from hangwatch.settings import Settings
+from hangwatch.wire import members
 from hangwatch_agent.patience import patience_with
 from hangwatch_agent.roster import Standing
 

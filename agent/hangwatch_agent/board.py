@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hangwatch_agent import steady
 
 if TYPE_CHECKING:
-    from hangwatch.records import Reading
+    from hangwatch.model import Reading
 
 MAGIC = int.from_bytes(b"HANGWTCH", "little")
 VERSION = 2  # 2: a call site is the whole call path, as numbers of the table's lines, one line for each frame

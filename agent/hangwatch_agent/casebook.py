@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TextIO
 
 import hangwatch
-from hangwatch import certainty
-from hangwatch.records import Certainty, Incident, Judgement, Snapshot, Status, Verdict
+from hangwatch.judge import comparison as certainty
+from hangwatch.model import Certainty, Incident, Judgement, Snapshot, Status, Verdict
 from hangwatch.report import files, terminal, words
 from hangwatch.report.incident import incident, new_id, recovered
 from hangwatch_agent import steady

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch import wire
-from hangwatch.flight_recorder import completed_through
-from hangwatch.records import Collective, Collectives, GroupHead, Reading
+from hangwatch.model import Collective, Collectives, GroupHead, Reading
+from hangwatch.ranks.flight_recorder import completed_through
+from hangwatch.wire import codec
 from hangwatch_agent import board
 from hangwatch_agent.groups import Group
 from hangwatch_agent.recorder import Recorder, collective
@@ -27,7 +27,7 @@ def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backen
     `began` is this thread's CPU time when it set to work: a rank that answers us is not busy with its training.
     """
     reading = board.read_board(path, steps=0)
-    document = wire.encode(gather(reading, recorder, groups, backends))
+    document = codec.encode(gather(reading, recorder, groups, backends))
     answer = path.with_name(f"collectives-{os.getpid()}.json")
     temporary = answer.with_name(f".{answer.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hangwatch.records import Certainty, Job, Judgement, Launched, Snapshot, Status
+from hangwatch.model import Certainty, Job, Judgement, Launched, Snapshot, Status
 from hangwatch_agent import steady
 from hangwatch_agent.casebook import WORTH_AN_INCIDENT
 from hangwatch_agent.jobname import shared_identity

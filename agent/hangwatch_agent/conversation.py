@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from hangwatch.records import Divergence, HealthWarning, Incident, NodeFacts, Snapshot
+from hangwatch.model import Divergence, HealthWarning, Incident, NodeFacts, Snapshot
 from hangwatch_agent import steady
 from hangwatch_agent.roster import Standing
 

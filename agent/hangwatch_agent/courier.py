@@ -7,8 +7,8 @@ import json
 import random
 from collections.abc import Callable
 
-from hangwatch import wire
-from hangwatch.records import NodeCommand, NodeReply
+from hangwatch.model import NodeCommand, NodeReply
+from hangwatch.wire import codec
 from hangwatch_agent.post import Answer, Post
 from hangwatch_agent.spool import Item, Spool
 
@@ -126,8 +126,8 @@ def _commands(answer: Answer) -> tuple[NodeCommand, ...]:
     if answer.status != 200:
         return ()
     try:
-        return wire.loads(NodeReply, answer.body, lenient=True).commands
-    except wire.WireError:
+        return codec.loads(NodeReply, answer.body, lenient=True).commands
+    except codec.WireError:
         return ()
 
 

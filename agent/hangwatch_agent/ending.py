@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hangwatch.records import Incident, Launched, Status
+from hangwatch.model import Incident, Launched, Status
 from hangwatch.settings import Settings
 from hangwatch_agent import abort, steady
 from hangwatch_agent.roster import Standing

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from hangwatch.countdown import reported_after
-from hangwatch.records import Judgement, Phase, Snapshot
+from hangwatch.judge.countdown import reported_after
+from hangwatch.model import Judgement, Phase, Snapshot
 from hangwatch.report import first_words
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.schedule import Reason

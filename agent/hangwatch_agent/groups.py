@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from typing import Any
 
-from hangwatch import members
+from hangwatch.wire import members
 from hangwatch_agent import board as b
 from hangwatch_agent.board import BoardWriter
 

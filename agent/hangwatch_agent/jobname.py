@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hangwatch.records import Identity
+    from hangwatch.model import Identity
 
 LOCAL = "local-"  # begins identities that only processes of one machine share
 RUN = "run-"  # begins those of one `hangwatch run`

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hangwatch.records import Launched
+from hangwatch.model import Launched
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.process import distributed_settings
 from hangwatch_agent.capture.procfs import Stat, Table

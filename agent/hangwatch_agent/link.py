@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import hangwatch
-from hangwatch import wire
-from hangwatch.compact import compacted
-from hangwatch.records import (
+from hangwatch.model import (
     Divergence,
     HealthWarning,
     Incident,
@@ -37,6 +35,8 @@ from hangwatch.records import (
     Snapshot,
 )
 from hangwatch.settings import Settings
+from hangwatch.wire import codec
+from hangwatch.wire.compact import compacted
 from hangwatch_agent import beats, steady
 from hangwatch_agent.courier import Courier, Say
 from hangwatch_agent.jobname import LOCAL, shared_identity
@@ -226,13 +226,13 @@ class Link:
         self._keep("capture", NodeCapture(*self._sender, small, request, groups))
 
     def _keep(self, kind: str, record: Any, *, durable: bool = False) -> None:
-        self._spool.put(kind, packed(wire.encode(record)), durable=durable)
+        self._spool.put(kind, packed(codec.encode(record)), durable=durable)
 
     def _complete(self, body: bytes) -> bytes:
         """A waiting batch with the hello; one of an earlier watchdog goes as it is."""
         batch = json.loads(gzip.decompress(body))
         if batch.get("boot") == self.boot:
-            batch["hello"] = wire.encode(self._hello)
+            batch["hello"] = codec.encode(self._hello)
         return packed(batch)
 
     def _introduce(self) -> bytes | None:
@@ -240,7 +240,7 @@ class Link:
         if self._hello is None:
             return None
         self._sequence += 1
-        return packed(wire.encode(NodeBatch(*self._sender, self._sequence, self._clock(), hello=self._hello)))
+        return packed(codec.encode(NodeBatch(*self._sender, self._sequence, self._clock(), hello=self._hello)))
 
     def _obey(self, command: NodeCommand) -> None:
         if command.kind == "capture" and len(self._wanted) < WANTED:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch.records import Reading
+from hangwatch.model import Reading
 from hangwatch_agent import reader, steady
 from hangwatch_agent.board import BoardError
 from hangwatch_agent.boardfile import start_ticks

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch import wire
-from hangwatch.clocks import shifted
 from hangwatch.errors import HangwatchError
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from hangwatch.report import files
+from hangwatch.wire import codec
+from hangwatch.wire.clocks import shifted
 
 LARGEST = 256 << 20
 TOLERATED_S = 2.0  # between the clocks of two nodes: writing a part takes some time too
@@ -107,7 +107,7 @@ class Meeting:
     def give(self, number: int, evidence: Incident) -> None:
         """Answers a question with this node's evidence. `updated_at` must be the time of writing."""
         path = self._place(number, f"part-{self.node}.json")
-        _write(path, wire.dumps(evidence) + "\n")
+        _write(path, codec.dumps(evidence) + "\n")
         self._own.add(path)
 
     def take(self, number: int, node: str) -> Incident | None:
@@ -124,7 +124,7 @@ class Meeting:
     def close(self, number: int, outcome: Outcome) -> None:
         """Says what came of our question. The evidence goes: it is in the incident, or was worth none."""
         path = self._place(number, "outcome.json")
-        _write(path, wire.dumps(outcome) + "\n")
+        _write(path, codec.dumps(outcome) + "\n")
         self._own.add(path)
         for old, kind, _ in self._files():
             if old < number or (old == number and kind.startswith("part-")):
@@ -172,8 +172,8 @@ class Meeting:
 
     def _outcome(self, number: int) -> Outcome | None:
         try:
-            return wire.loads(Outcome, self._text(self._place(number, "outcome.json")), lenient=True)
-        except wire.WireError:
+            return codec.loads(Outcome, self._text(self._place(number, "outcome.json")), lenient=True)
+        except codec.WireError:
             return None
 
     def _text(self, path: Path) -> str:

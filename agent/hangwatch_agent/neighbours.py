@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import hangwatch
-from hangwatch import certainty
-from hangwatch.diagnosis import diagnose, words
-from hangwatch.records import (
+from hangwatch import words
+from hangwatch.judge import comparison as certainty
+from hangwatch.judge import diagnose
+from hangwatch.model import (
     CaptureNote,
     Certainty,
     Identity,

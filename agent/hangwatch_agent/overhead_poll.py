@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from hangwatch.health import HealthWatch
-from hangwatch.records import Job, Snapshot
+from hangwatch.model import Job, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent import board as b
 from hangwatch_agent import identity

@@ -4,7 +4,7 @@ Patience learns: a job whose slowest recent step took 40 s is given 240 s. Stage
 (the first step compiles and warms caches, an evaluation runs for minutes) are given more from the start, and every
 incident that ended by itself doubles what follows.
 
-All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.patience`),
+All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`),
 patience is a minute at most, in every stage.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hangwatch.patience import FACTS_S, held, in_first_step, shortened
-from hangwatch.records import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
+from hangwatch.judge.patience import FACTS_S, held, in_first_step, shortened
+from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent.roster import Standing
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.records import Reading
+from hangwatch.model import Reading
 from hangwatch_agent.board import pid_namespace
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import PROC

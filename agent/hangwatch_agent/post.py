@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hangwatch import addresses
+from hangwatch.wire import addresses
 
 TIMEOUT_S = 5.0
 MOST_ANSWER = 1 << 20

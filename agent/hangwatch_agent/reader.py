@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hangwatch.records import Collective, ExceptionFacts, Frame, GroupMade, Identity, LoaderFacts, Reading, StepEntry
+from hangwatch.model import Collective, ExceptionFacts, Frame, GroupMade, Identity, LoaderFacts, Reading, StepEntry
 from hangwatch_agent import board as b
 from hangwatch_agent import reading as to
 from hangwatch_agent.board import BoardError

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from hangwatch import members, wire
-from hangwatch.records import (
+from hangwatch.model import (
     Collective,
     Frame,
     GroupHead,
@@ -20,6 +19,7 @@ from hangwatch.records import (
     StepEntry,
     StepTimes,
 )
+from hangwatch.wire import codec, members
 from hangwatch_agent import board as b
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Slot:
 
 def record(kind: type[T], data: Any) -> T:
     """A record from a blob; fields of a newer writer are passed over. Raises WireError."""
-    return wire.decode(kind, data, lenient=True)
+    return codec.decode(kind, data, lenient=True)
 
 
 def seconds(nanoseconds: int) -> float:

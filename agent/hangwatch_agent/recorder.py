@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from hangwatch_agent.groups import Group
 
 if TYPE_CHECKING:
-    from hangwatch.records import Collective
+    from hangwatch.model import Collective
 
 C10D = "torch._C._distributed_c10d"
 STATUS = {"gloo": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
@@ -164,7 +164,7 @@ def _found(group: Group, status: dict[str, dict[str, Any]]) -> Iterator[dict[str
 
 def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
     """An entry of the flight recorder as a record, without what only the board knows (step, peer, tag)."""
-    from hangwatch.records import Collective, Frame
+    from hangwatch.model import Collective, Frame
 
     name = str(entry["process_group"][0])
     group = by_name.get(name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
-from hangwatch.diagnosis import worth_confirming
-from hangwatch.records import Incident, Judgement, RankEvidence, Snapshot, Status
+from hangwatch.judge import worth_confirming
+from hangwatch.model import Incident, Judgement, RankEvidence, Snapshot, Status
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.neighbours import Ruling
 from hangwatch_agent.roster import Standing

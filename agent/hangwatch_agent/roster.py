@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hangwatch.records import Collective, Phase, Progress, Reading
+from hangwatch.model import Collective, Phase, Progress, Reading
 from hangwatch_agent import local, rundir
 from hangwatch_agent.board import BoardError
 from hangwatch_agent.boardfile import start_ticks

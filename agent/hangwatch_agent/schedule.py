@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hangwatch.records import Launched, Phase
+from hangwatch.model import Launched, Phase
 from hangwatch.settings import Settings
 from hangwatch_agent.patience import patience_with
 from hangwatch_agent.roster import Standing

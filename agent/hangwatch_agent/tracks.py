@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch.records import Phase, PhaseSpan, Reading
+from hangwatch.model import Phase, PhaseSpan, Reading
 from hangwatch_agent.roster import Standing
 
 EVERY_S = 0.95  # between looks; the watchdog may poll faster

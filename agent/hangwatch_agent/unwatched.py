@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch.diagnosis import words
-from hangwatch.records import Launched
+from hangwatch import words
+from hangwatch.model import Launched
 from hangwatch_agent.bootstrap import bootstrap_folder
 from hangwatch_agent.capture import procfs
 

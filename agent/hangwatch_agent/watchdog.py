@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.diagnosis import diagnose, words
-from hangwatch.divergence import DivergenceWatch
+from hangwatch import words
 from hangwatch.health import device_warnings
-from hangwatch.records import (
+from hangwatch.judge import diagnose
+from hangwatch.model import (
     CaptureNote,
     Divergence,
     HealthWarning,
@@ -28,6 +28,7 @@ from hangwatch.records import (
     Snapshot,
     StepName,
 )
+from hangwatch.ranks.divergence import DivergenceWatch
 from hangwatch.settings import Settings
 from hangwatch_agent import steady
 from hangwatch_agent.capture.procfs import Table

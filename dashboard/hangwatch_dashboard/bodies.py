@@ -1,7 +1,7 @@
 """Bodies of requests: read with limits, decompressed with limits, and turned into records strictly.
 
-pydantic reads the records five times faster than `hangwatch.wire`, which matters at a thousand batches a second; a
-test holds the two to the same answers.
+pydantic reads the records five times faster than `hangwatch.wire.codec`, which matters at a thousand batches a second;
+a test holds the two to the same answers.
 """
 
 from __future__ import annotations

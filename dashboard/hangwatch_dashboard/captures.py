@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from starlette.concurrency import run_in_threadpool
 
-from hangwatch import wire
-from hangwatch.compact import compacted
-from hangwatch.records import NodeCapture, NodeCommand
+from hangwatch.model import NodeCapture, NodeCommand
 from hangwatch.report.incident import new_id
+from hangwatch.wire import codec
+from hangwatch.wire.compact import compacted
 from hangwatch_dashboard import judge, merge
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveCapture, LiveJob
@@ -168,7 +168,7 @@ class Captures:
 def _rest(job: LiveJob, answered: Set[str], now: float, told: Set[str] = frozenset()) -> str:
     """What is known of the job besides the parts, as compact as a part: each rank's groups list all their members."""
     small, groups = compacted(merge.remainder(job, answered, now, told))
-    return wire.dumps(NodeCapture(job.id, "", "", small, groups=groups))
+    return codec.dumps(NodeCapture(job.id, "", "", small, groups=groups))
 
 
 def new_capture_id(now: float) -> str:

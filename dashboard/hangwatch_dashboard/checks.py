@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangwatch import members
-from hangwatch.records import NodeBatch, NodeCapture, NodeIncident
+from hangwatch.model import NodeBatch, NodeCapture, NodeIncident
+from hangwatch.wire import members
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.config import Limits
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
-from hangwatch import wire
-from hangwatch.records import SCHEMA, Incident, Judgement
+from hangwatch.model import SCHEMA, Incident, Judgement
 from hangwatch.report import versions
+from hangwatch.wire import codec
 from hangwatch_dashboard.store.text import pack, unpack
 
 
@@ -24,12 +24,12 @@ def text(packed: bytes) -> bytes:
 
 def incident(packed: bytes) -> Incident:
     """An incident as a record."""
-    return wire.decode(Incident, document(packed), lenient=True)
+    return codec.decode(Incident, document(packed), lenient=True)
 
 
 def judgement(packed: bytes) -> Judgement:
     """What was judged of a run."""
-    return wire.decode(Judgement, versions.upgraded(unpack(packed)))
+    return codec.decode(Judgement, versions.upgraded(unpack(packed)))
 
 
 def summary(packed: bytes) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def of_node(found: Incident) -> Incident:
     """An incident that a node has sent, which may run an older version of hangwatch."""
     if found.schema not in versions.READABLE or found.schema == SCHEMA:
         return found
-    sent = wire.encode(found)
+    sent = codec.encode(found)
     del sent["verdict"]["hang"]
-    return wire.decode(Incident, versions.upgraded(sent), lenient=True)
+    return codec.decode(Incident, versions.upgraded(sent), lenient=True)
 
 
 def job_summary(packed: bytes) -> dict[str, Any]:

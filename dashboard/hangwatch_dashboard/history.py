@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hangwatch.records import Phase, RankBeat
+from hangwatch.model import Phase, RankBeat
 from hangwatch_dashboard.unhurried import unhurried
 
 SPAN_S = 300.0

@@ -9,9 +9,11 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from hangwatch import certainty, stack_tree, wire
-from hangwatch.records import Incident, Judgement, Progress, Status, Verdict
+from hangwatch.judge import comparison as certainty
+from hangwatch.model import Incident, Judgement, Progress, Status, Verdict
 from hangwatch.report.incident import recovered
+from hangwatch.stacks import tree as stack_tree
+from hangwatch.wire import codec
 from hangwatch_dashboard import documents, judge
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.hub import Hub
@@ -60,7 +62,7 @@ class Incidents:
             "detected_after_s": known.detected_after_s,
             "updated_at": self._clock(),
         }
-        packed = await run_in_threadpool(_changed, judged.document, changes | {"verdict": wire.encode(verdict)})
+        packed = await run_in_threadpool(_changed, judged.document, changes | {"verdict": codec.encode(verdict)})
         await self.keep(job, replace(judged.head, **changes, verdict=verdict), packed, change="updated")
 
     async def from_node(self, job: LiveJob, found: Incident, node: str) -> str:
@@ -206,7 +208,7 @@ class Incidents:
     def _run_values(self, job: LiveJob) -> dict[str, Any]:
         """What is stored of a run's judgement, for the other processes and for after a restart."""
         return {
-            "judgement": pack(wire.encode(job.judgement)) if job.judgement else None,
+            "judgement": pack(codec.encode(job.judgement)) if job.judgement else None,
             "judged_at": job.judged_at,
             "open_incident": job.incident or None,
             "changed_at": self._clock(),

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-from hangwatch.records import NodeBatch, NodeCapture, NodeCommand, NodeIncident, NodeReply
+from hangwatch.model import NodeBatch, NodeCapture, NodeCommand, NodeIncident, NodeReply
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.checks import check_batch, check_sender

@@ -17,10 +17,10 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 import hangwatch
-from hangwatch import wire
-from hangwatch.compact import expanded
-from hangwatch.records import Incident, Judgement, NodeCapture, Snapshot
+from hangwatch.model import Incident, Judgement, NodeCapture, Snapshot
 from hangwatch.report.incident import incident
+from hangwatch.wire import codec
+from hangwatch.wire.compact import expanded
 from hangwatch_dashboard.bodies import Reader
 from hangwatch_dashboard.merge import Interner, Part, merged
 from hangwatch_dashboard.store.rows import PartRow
@@ -59,7 +59,7 @@ def judge(case: Case, diagnose: Diagnose | None = None) -> Judged:
     """Merges the parts and judges them. Raises what the parts or the diagnosis raise."""
     reader, interner = Reader(NodeCapture), Interner()
     parts = [Part(row.node, _snapshot(reader, interner, row), row.clock_offset) for row in case.parts]
-    rest = wire.loads(NodeCapture, case.rest)
+    rest = codec.loads(NodeCapture, case.rest)
     snapshot = merged(parts, interner.snapshot(expanded(rest.snapshot, rest.groups)))
     judgement = (diagnose or default_diagnose())(snapshot)
     found = incident(judgement, snapshot, id=case.id, opened_at=case.opened_at, hangwatch_version=hangwatch.__version__)
@@ -73,7 +73,7 @@ def _snapshot(reader: Reader[NodeCapture], interner: Interner, row: PartRow) -> 
 
 def default_diagnose() -> Diagnose:
     """hangwatch's own diagnosis, imported late: it is large, and a dashboard without jobs does not need it."""
-    from hangwatch.diagnosis import diagnose
+    from hangwatch.judge import diagnose
 
     return diagnose
 
@@ -91,23 +91,23 @@ def judge_apart(case: Case) -> Judged:
             for process in processes:
                 process.kill()
             raise
-    return Judged(wire.loads(Judgement, judgement), wire.loads(Incident, head), document)
+    return Judged(codec.loads(Judgement, judgement), codec.loads(Incident, head), document)
 
 
 def _judge_to_text(case: Case) -> tuple[str, str, bytes]:
     gc.disable()  # this process ends with its one case; looking for garbage among millions of records doubles the time
     judged = judge(case)
-    return wire.dumps(judged.judgement), wire.dumps(judged.head), judged.document
+    return codec.dumps(judged.judgement), codec.dumps(judged.head), judged.document
 
 
 def packed(found: Incident) -> bytes:
     """An incident as it is stored: what `hangwatch report` reads, compressed."""
-    # pydantic writes ten times faster than `hangwatch.wire`; a test holds the two together. It cannot write half a
-    # character, which strict reading keeps out of captures, but not out of what is known from elsewhere.
+    # pydantic writes ten times faster than `hangwatch.wire.codec`; a test holds the two together. It cannot write half
+    # a character, which strict reading keeps out of captures, but not out of what is known from elsewhere.
     try:
         text = _INCIDENT.dump_json(found)
     except PydanticSerializationError:
-        text = wire.dumps(found).encode()
+        text = codec.dumps(found).encode()
     return zlib.compress(text, 3)
 
 

@@ -10,8 +10,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from hangwatch import members
-from hangwatch.records import (
+from hangwatch.model import (
     Certainty,
     Divergence,
     GroupMembers,
@@ -25,6 +24,7 @@ from hangwatch.records import (
     RankBeat,
     Status,
 )
+from hangwatch.wire import members
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.history import History
 from hangwatch_dashboard.store.rows import CaptureRow

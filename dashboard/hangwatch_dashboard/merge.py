@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from hangwatch.clocks import shifted
-from hangwatch.records import (
+from hangwatch.model import (
     CaptureNote,
     GroupHead,
     Identity,
@@ -19,6 +18,7 @@ from hangwatch.records import (
     Snapshot,
     ThreadStack,
 )
+from hangwatch.wire.clocks import shifted
 from hangwatch_dashboard.live import LiveJob, LiveNode, members_of
 
 

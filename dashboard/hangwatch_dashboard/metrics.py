@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from hangwatch.records import RankBeat, Status
+from hangwatch.model import RankBeat, Status
 from hangwatch_dashboard.live import LiveJob, LiveNode
 
 MOST_JOBS = 50

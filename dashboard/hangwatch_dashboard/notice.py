@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangwatch.records import Phase, RankBeat
+from hangwatch.model import Phase, RankBeat
 from hangwatch_dashboard.live import LEAVING, LiveJob, LiveNode
 from hangwatch_dashboard.unhurried import unhurried
 

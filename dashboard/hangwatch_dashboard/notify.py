@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from hangwatch import wire
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from hangwatch.report import words
+from hangwatch.wire import codec
 from hangwatch_dashboard import documents
 from hangwatch_dashboard.config import ConfigError
 from hangwatch_dashboard.store.rows import IncidentRow, MessageRow
@@ -131,4 +131,4 @@ class Messenger:
     def _send(self, found: IncidentRow) -> bool:
         document = documents.document(found.document)
         document |= {"ranks": document["ranks"][:1], "stack_tree": []}  # the words need no more of ten thousand
-        return self._notifier(message_of(wire.decode(Incident, document, lenient=True), self._url))
+        return self._notifier(message_of(codec.decode(Incident, document, lenient=True), self._url))

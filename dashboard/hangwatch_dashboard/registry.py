@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 
-from hangwatch.records import NodeBatch, NodeFacts, NodeHello
+from hangwatch.model import NodeBatch, NodeFacts, NodeHello
 from hangwatch_dashboard import documents
 from hangwatch_dashboard.bodies import BodyError, Reader
 from hangwatch_dashboard.clocks import ClockEstimate

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from hangwatch.records import Incident, NodeBatch, NodeCapture, NodeIncident, NodeReply
+from hangwatch.model import Incident, NodeBatch, NodeCapture, NodeIncident, NodeReply
 from hangwatch_dashboard.bodies import strict_adapter
 
 KINDS: tuple[type, ...] = (Incident, NodeBatch, NodeCapture, NodeIncident, NodeReply)

@@ -9,9 +9,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import TypeVar
 
-from hangwatch import members, wire
-from hangwatch.compact import compacted
-from hangwatch.records import (
+from hangwatch.model import (
     Collective,
     Collectives,
     Frame,
@@ -35,6 +33,8 @@ from hangwatch.records import (
     StepTimes,
     ThreadStack,
 )
+from hangwatch.wire import codec, members
+from hangwatch.wire.compact import compacted
 
 # Places in a form, found nowhere else in it.
 FORM_SEQUENCE, FORM_STEP, FORM_NOW = 7000000000001, 800000003, 9000000000.25
@@ -67,19 +67,19 @@ class Node:
 
     @cached_property
     def _first_form(self) -> str:
-        return wire.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW, first=True))
+        return codec.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW, first=True))
 
     @cached_property
     def _form(self) -> str:
-        return wire.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW))
+        return codec.dumps(self._batch(FORM_SEQUENCE, FORM_STEP, FORM_NOW))
 
     @cached_property
     def _hung_form(self) -> str:
-        return self._as_if_hung(lambda: wire.dumps(self._batch(FORM_SEQUENCE, HUNG_STEP, FORM_NOW)))
+        return self._as_if_hung(lambda: codec.dumps(self._batch(FORM_SEQUENCE, HUNG_STEP, FORM_NOW)))
 
     @cached_property
     def _evidence_form(self) -> bytes:
-        return self._as_if_hung(lambda: gzip.compress(wire.dumps(self._capture(FORM_REQUEST, FORM_NOW)).encode(), 1))
+        return self._as_if_hung(lambda: gzip.compress(codec.dumps(self._capture(FORM_REQUEST, FORM_NOW)).encode(), 1))
 
     def _as_if_hung(self, make: Callable[[], T]) -> T:
         before = self.step, self.hung_at

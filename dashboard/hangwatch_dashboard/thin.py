@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangwatch.records import CaptureNote, Collectives, Incident, RankReport
+from hangwatch.model import CaptureNote, Collectives, Incident, RankReport
 
 MANY_RANKS = 256
 FULL = 64

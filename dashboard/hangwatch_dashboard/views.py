@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from hangwatch import members
-from hangwatch.records import Incident, Phase
-from hangwatch.wire import encode
+from hangwatch.model import Incident, Phase
+from hangwatch.wire import members
+from hangwatch.wire.codec import encode
 from hangwatch_dashboard.history import PHASE_INDEX
 from hangwatch_dashboard.live import LiveCapture, LiveJob, LiveNode, members_of
 from hangwatch_dashboard.store.rows import CaptureRow

@@ -16,7 +16,7 @@ from typing import Any
 
 from hangwatch.errors import HangwatchError
 from hangwatch.settings import SettingsError
-from hangwatch.wire import WireError
+from hangwatch.wire.codec import WireError
 
 SUBCOMMANDS = ("run", "report", "analyze", "doctor", "dashboard", "demo", "bench")
 DESCRIPTION = "Says which rank hangs a distributed PyTorch job, on which line, why, and how to fix it."

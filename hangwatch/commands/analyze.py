@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hangwatch.commands.evidence_files import Pile
-    from hangwatch.records import Incident, Judgement, Snapshot
+    from hangwatch.model import Incident, Judgement, Snapshot
 
 HELP = "judge a hang from files: reports of several nodes, boards of dead ranks, flight-recorder dumps, logs"
 
@@ -48,7 +48,7 @@ def _judgement(snapshot: Snapshot, pile: Pile) -> Judgement | None:
 
     What the queues say counts where reports and boards, which know the hosts too, name no rank.
     """
-    from hangwatch.diagnosis import diagnose
+    from hangwatch.judge import diagnose
 
     if not (pile.dumps or pile.logs):
         kept = _kept(snapshot, pile)
@@ -62,8 +62,8 @@ def _judgement(snapshot: Snapshot, pile: Pile) -> Judgement | None:
 
 def _kept(snapshot: Snapshot, pile: Pile) -> Judgement | None:
     """The verdict of a report that was made of dumps, which held more than the report does; None for other reports."""
+    from hangwatch.model import Judgement
     from hangwatch.queues.evidence import DUMPS
-    from hangwatch.records import Judgement
 
     own = [incident for _, incident in pile.incidents if incident.job.id == snapshot.job.id]
     if len(own) != 1 or pile.boards or snapshot.job.id != DUMPS:
@@ -105,12 +105,12 @@ def _version(incidents: Iterable[Incident]) -> str:
 
 
 def _tell(incident: Incident, sources: str, arguments: argparse.Namespace) -> None:
-    from hangwatch import wire
     from hangwatch.commands.report import put
     from hangwatch.report import html, terminal
+    from hangwatch.wire import codec
 
     if arguments.json:
-        put(arguments.json, wire.dumps(incident, indent=1) + "\n")
+        put(arguments.json, codec.dumps(incident, indent=1) + "\n")
     if arguments.html:
         put(arguments.html, html.page(incident))
     if "-" not in (arguments.json, arguments.html):

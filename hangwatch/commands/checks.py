@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hangwatch import addresses
 from hangwatch.report import words
 from hangwatch.settings import Settings
+from hangwatch.wire import addresses
 
 TORCH_S = 60.0  # importing torch from a cold network disk takes long
 DASHBOARD_S = 5.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
+from hangwatch.model import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot
 from hangwatch.queues import Assessment, Queues, snapshot
-from hangwatch.records import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot
 from hangwatch.report import files, snapshot_of, words
 
 BOARD_MAGIC = b"HANGWTCH"

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="OUT", help="write it as one HTML file; - is standard output")
     form.add_argument("--json", metavar="OUT", help="write it as JSON; - is standard output")
+    form.add_argument("--diff", action="store_true", help="print how the ranks' recorded calls differ, side by side")
     form.add_argument("--speedscope", metavar="OUT", help="write the merged stacks for speedscope.app")
 
 
@@ -29,9 +30,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         put(arguments.html, html.page(incident))
     elif arguments.json:
-        from hangwatch import wire
+        from hangwatch.wire import codec
 
-        put(arguments.json, wire.dumps(incident, indent=1) + "\n")
+        put(arguments.json, codec.dumps(incident, indent=1) + "\n")
+    elif arguments.diff:
+        from hangwatch.report import diff
+
+        sys.stdout.write(diff.render(incident))
     elif arguments.speedscope:
         from hangwatch.report import speedscope
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from hangwatch.report import files
 
 GRACE = 5.0  # seconds that the job is given to end by itself

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..records import HealthWarning, Reading
+from hangwatch.model import HealthWarning, Reading
+
 from . import environment, loaders
 from .devices import device_warnings
 from .pace import PaceWatch

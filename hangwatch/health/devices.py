@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..diagnosis.words import ranks as named
-from ..diagnosis.words import verb
-from ..records import GpuFacts, HealthWarning, NodeFacts, RankEvidence
+from hangwatch.model import GpuFacts, HealthWarning, NodeFacts, RankEvidence
+from hangwatch.words import ranks as named
+from hangwatch.words import verb
+
 from .telling import warning
 
 LEAST = 64 << 20  # bytes; a CUDA context alone is several times this

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..diagnosis.words import ranks as named
-from ..records import HealthWarning
+from hangwatch.model import HealthWarning
+from hangwatch.words import ranks as named
+
 from .telling import Ranks, backends, warning
 
 # A rank or a node may have its own of these.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..diagnosis.words import plural, step
-from ..diagnosis.words import ranks as named
-from ..records import HealthWarning, LoaderFacts, Reading, StepName
+from hangwatch.model import HealthWarning, LoaderFacts, Reading, StepName
+from hangwatch.words import plural, step
+from hangwatch.words import ranks as named
+
 from .telling import Ranks, purely_data_parallel, warning, world
 
 LEAST_SAMPLES = 16  # fewer may come twice in the same order by chance

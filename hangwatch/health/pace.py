@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from ..diagnosis.words import ranks as named
-from ..records import HealthWarning, Reading
+from hangwatch.model import HealthWarning, Reading
+from hangwatch.words import ranks as named
+
 from .telling import Ranks, backends, warning
 
 WARM_UP = 10  # steps

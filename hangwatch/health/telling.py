@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..diagnosis.causes import cause
-from ..records import HealthWarning, Reading
+from hangwatch.catalogue import cause
+from hangwatch.model import HealthWarning, Reading
 
 Ranks = Mapping[int, Reading]
 

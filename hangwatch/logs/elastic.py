@@ -6,7 +6,8 @@ import json
 import re
 from dataclasses import replace
 
-from ..records import Frame
+from hangwatch.model import Frame
+
 from .model import Failure, Logs
 
 MARKS = ("torch.distributed.elastic", "Root Cause (first observed failure)", "ChildFailedError")

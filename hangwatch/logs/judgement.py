@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
+
 from .. import queues as model
-from ..diagnosis import words
-from ..diagnosis.causes import cause
 from ..queues.model import Queues
-from ..records import Certainty, Culprit, Judgement, Stage, Status, Verdict
 from .model import Communicator, Failure, Logs
 
 # What a process says that ended because another rank had gone, or had not come.

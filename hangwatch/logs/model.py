@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..records import Frame
+from hangwatch.model import Frame
 
 
 @dataclass

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..frames import origin
-from ..ledger import family
+from hangwatch.ranks.ledger import family
+from hangwatch.stacks.frames import origin
+
 from ..queues.model import RETIRED, SCHEDULED, Call, Communicator, Lane, Queues
 from .model import Logs, Progress, Timeout
 

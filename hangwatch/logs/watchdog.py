@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from ..records import Frame
+from hangwatch.model import Frame
+
 from .model import Logs, Progress, Timeout
 
 _PREFIX = re.compile(r"\[rank(\d+)\]:?")

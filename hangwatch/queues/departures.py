@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..diagnosis import words
-from ..records import Certainty, Wait
+from hangwatch import words
+from hangwatch.model import Certainty, Wait
+
 from .finding import Finding, at, named, ranks, wait_edges
 from .follow import Chain
 from .history import Departure, Histories, Kind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..diagnosis import words
-from ..records import Alternative, Certainty, Stage, Status
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty, Stage, Status
+
 from .departures import departed_in
 from .finding import Finding, at, collective, ranks, victims, wait_edges, without_record
 from .follow import Chain

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..records import Collective, Collectives, GroupHead, Job, RankEvidence, Snapshot
+from hangwatch.model import Collective, Collectives, GroupHead, Job, RankEvidence, Snapshot
+
 from .model import COMPLETED, STARTED, STATE, Communicator, Lane, Queues
 
 DUMPS = "dumps"  # the job of dumps, which do not say theirs

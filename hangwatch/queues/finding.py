@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..diagnosis import words
-from ..records import Alternative, Certainty, Frame, Stage, Status, Wait
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty, Frame, Stage, Status, Wait
+
 from .model import Call, Communicator
 from .stuck import Stuck
 

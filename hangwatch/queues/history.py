@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from ..frames import origin
+from hangwatch.stacks.frames import origin
+
 from .matching import shape
 from .model import Call, Communicator, Lane, Queues
 

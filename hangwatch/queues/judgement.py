@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..diagnosis import words
-from ..diagnosis.causes import cause
-from ..records import Certainty, Culprit, Judgement, Status, Verdict
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
+
 from . import pairs, stuck
 from .finding import Finding, ranks
 from .follow import Follower

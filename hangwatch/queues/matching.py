@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..ledger import family
+from hangwatch.ranks.ledger import family
+
 from .model import Call, Communicator
 
 # A call of these completes on no rank before every rank has enqueued it.

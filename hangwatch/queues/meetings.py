@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..diagnosis import words
+from hangwatch import words
+
 from .finding import named, ranks
 from .matching import Shape, shape
 from .model import Call, Communicator, Lane, Queues

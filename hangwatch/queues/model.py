@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..frames import user_frame
-from ..records import Frame
+from hangwatch.model import Frame
+from hangwatch.stacks.frames import user_frame
 
 SCHEDULED, STARTED, COMPLETED, RETIRED = 0, 1, 2, 4  # the last one is added to one of the others
 STATE = 3  # mask for the first three

@@ -6,8 +6,9 @@ come often is not. Then the rank is named, and the cause stays undetermined.
 
 from __future__ import annotations
 
-from ..diagnosis import words
-from ..records import Alternative, Certainty, Frame, Status
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty, Frame, Status
+
 from . import devices
 from .departures import departed, departed_in
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record

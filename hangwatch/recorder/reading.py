@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hangwatch.model import Frame
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
-from hangwatch.records import Frame
 
 from .document import DumpError
 

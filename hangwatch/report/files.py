@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch import wire
 from hangwatch.errors import HangwatchError
-from hangwatch.records import SCHEMA, Incident
+from hangwatch.model import SCHEMA, Incident
 from hangwatch.report import html, versions
+from hangwatch.wire import codec
 
 _NAME = re.compile(r"incident-\d{8}T\d{6}Z-[\w.-]+\.json")
 
@@ -52,7 +52,7 @@ def write(incident: Incident, report_dir: Path | str) -> Written:
     json_path, html_path = directory / f"{stem}.json", directory / f"{stem}.html"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(json_path, wire.dumps(incident, indent=1) + "\n")
+        _replace(json_path, codec.dumps(incident, indent=1) + "\n")
     except OSError as error:
         return Written(None, None, _unwritable(directory, error))
     try:
@@ -146,8 +146,8 @@ def parse(text: bytes, source: str) -> Incident:
     if schema not in versions.READABLE:
         raise ReportError(f"{source} {_other_version(schema)}")
     try:
-        return wire.decode(Incident, versions.upgraded(document), lenient=True)
-    except wire.WireError as error:
+        return codec.decode(Incident, versions.upgraded(document), lenient=True)
+    except codec.WireError as error:
         raise ReportError(f"{source} is not a whole incident report: {error}") from error
 
 

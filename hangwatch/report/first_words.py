@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..activity import Doing, Within
-from ..diagnosis.arrivals import Arrivals
-from ..diagnosis.case import Case
-from ..diagnosis.code import how_stuck
-from ..diagnosis.feeding import Feeding, Worker
-from ..diagnosis.view import RankView
-from ..diagnosis.words import at, listed, verb
-from ..diagnosis.words import error as error_words
-from ..patience import in_first_step
-from ..records import Phase, Snapshot
+from hangwatch.facts.arrivals import Arrivals
+from hangwatch.facts.case import Case
+from hangwatch.facts.data_loading import Feeding, Worker
+from hangwatch.facts.own_code import how_stuck
+from hangwatch.judge.patience import in_first_step
+from hangwatch.model import Phase, Snapshot
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing, Within
+from hangwatch.words import at, listed, verb
+from hangwatch.words import error as error_words
+
 from . import words
 
 LONGEST = 400  # characters of what is known

@@ -11,8 +11,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import TypeVar
 
-from hangwatch import stack_tree
-from hangwatch.records import (
+from hangwatch.model import (
     Incident,
     Job,
     Judgement,
@@ -26,6 +25,7 @@ from hangwatch.records import (
     Wait,
 )
 from hangwatch.report import words
+from hangwatch.stacks import tree as stack_tree
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from hangwatch import wire
-from hangwatch.records import SCHEMA, Incident
+from hangwatch.model import SCHEMA, Incident
+from hangwatch.wire import codec
 
 SCHEMA_FILE = Path(__file__).with_name("incident.schema.json")
 DOCS_FILE = Path(__file__).parents[2] / "docs" / "report.md"
@@ -49,7 +49,7 @@ def kinds() -> tuple[type, ...]:
         kind = todo.pop(0)
         if dataclasses.is_dataclass(kind) and kind not in found:
             found[typing.cast(type, kind)] = None
-            todo += wire.hints(typing.cast(Any, kind)).values()
+            todo += codec.hints(typing.cast(Any, kind)).values()
         else:
             todo += typing.get_args(kind)
     return tuple(found)
@@ -61,7 +61,7 @@ def _object(kind: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "description": " ".join((kind.__doc__ or "").split()),
-        "properties": {f.name: _value(wire.hints(kind)[f.name]) | _comment(kind, f.name) for f in fields},
+        "properties": {f.name: _value(codec.hints(kind)[f.name]) | _comment(kind, f.name) for f in fields},
         "required": required,
     }
 
@@ -108,7 +108,7 @@ def _table(kind: Any) -> Iterator[str]:
     yield "|---|---|---|"
     for entry in dataclasses.fields(kind):
         said = comments(kind).get(entry.name, "").replace("|", "\\|")
-        yield f"| `{entry.name}` | {_words(wire.hints(kind)[entry.name])} | {said} |"
+        yield f"| `{entry.name}` | {_words(codec.hints(kind)[entry.name])} | {said} |"
     yield ""
 
 

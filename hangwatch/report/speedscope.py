@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from hangwatch import stack_tree
-from hangwatch.records import Frame, Incident
+from hangwatch.model import Frame, Incident
 from hangwatch.report import words
+from hangwatch.stacks import tree as stack_tree
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TextIO
 
-from hangwatch.records import Incident, Status, Verdict
+from hangwatch.model import Incident, Status, Verdict
 from hangwatch.report import words
 
 NARROWEST = 40

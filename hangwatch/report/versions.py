@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hangwatch.records import SCHEMA, Certainty, Status
+from hangwatch.model import SCHEMA, Certainty, Status
 
 READABLE = ("hangwatch.incident/1", SCHEMA)
 _CALLED_HUNG = (Status.HUNG, Status.LINGERING, Status.RECOVERED)  # what has recovered was called hung before

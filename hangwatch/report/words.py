@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
-from pathlib import PurePath
 
-from hangwatch.records import Certainty, Culprit, Frame, Incident, Stage, Status, Verdict, Wait
+from hangwatch.model import Certainty, Culprit, Incident, Stage, Status, Verdict, Wait
+from hangwatch.words import duration, place, ranges, ranks, runs, size
 
-MOST_RUNS = 8  # longer lists of ranks are cut: nobody reads them
+__all__ = [
+    "ARGUMENT",
+    "NO_VERDICT",
+    "cause",
+    "clean",
+    "clipped",
+    "culprit",
+    "culprits",
+    "duration",
+    "hang",
+    "headline",
+    "missing_evidence",
+    "place",
+    "ranges",
+    "ranks",
+    "runs",
+    "size",
+    "wait",
+    "waiting",
+]
+
 NO_VERDICT = "no cause can be named from this evidence"
 
 
@@ -33,63 +52,6 @@ def clipped(text: str, most: int) -> str:
     """`text` cleaned, of at most `most` characters."""
     text = clean(text[: most + 1])
     return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
-
-
-def duration(seconds: float) -> str:
-    """3.1 s, 95 s, 12 min 5 s, 3 h 20 min."""
-    seconds = max(seconds, 0.0)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 120:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
-def size(count: int) -> str:
-    """Bytes with a unit: 512 B, 3.4 MiB, 80 GiB."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
-
-
-def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Consecutive numbers as (first, last): 0, 1, 2, 5 gives (0, 2), (5, 5)."""
-    result: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if result and result[-1][1] == number - 1:
-            result[-1] = (result[-1][0], number)
-        else:
-            result.append((number, number))
-    return result
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """0-2 and 5."""
-    found = runs(numbers)
-    words = [str(first) if first == last else f"{first}-{last}" for first, last in found[:MOST_RUNS]]
-    if rest := sum(last - first + 1 for first, last in found[MOST_RUNS:]):
-        words.append(f"{rest} more")
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
-
-
-def ranks(numbers: Iterable[int]) -> str:
-    """ "rank 3", "ranks 0-2 and 5", "no rank"."""
-    known = set(numbers)
-    if not known:
-        return "no rank"
-    return f"rank{'s' if len(known) > 1 else ''} {ranges(known)}"
-
-
-def place(frame: Frame) -> str:
-    """train.py:88, with the whole path left to the report's details."""
-    name = PurePath(frame.file).name or frame.file
-    return f"{name}:{frame.line}" if frame.line else name
 
 
 def culprit(who: Culprit) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records import Phase
+from hangwatch.model import Phase
+
 from .places import Site
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..records import (
+from hangwatch.model import (
     Collective,
     Collectives,
     Frame,
@@ -16,6 +16,7 @@ from ..records import (
     Reading,
     StepTimes,
 )
+
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Peer
 from .calls import Issued

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..ledger import family
+from hangwatch.ranks.ledger import family
+
 from .acts import Collective, Peer
 
 if TYPE_CHECKING:

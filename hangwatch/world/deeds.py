@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..records import Phase, StepEntry
+from hangwatch.model import Phase, StepEntry
+
 from .acts import Destroy, Die, Draw, End, Enter, Forward, LoopEnd, Mark, Optimizer, Raise, Slow, Start, Stop
 from .ranks import LoaderState, Rank, Thread
 

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..divergence import DivergenceWatch
-from ..records import (
-    Bypass,
-    CallSite,
-    Divergence,
-    Frame,
-    Job,
-    NodeFacts,
-    RankEvidence,
-    Snapshot,
-)
+from hangwatch.model import Bypass, CallSite, Divergence, Frame, Job, NodeFacts, RankEvidence, Snapshot
+from hangwatch.ranks.divergence import DivergenceWatch
+
 from .boards import answer_of, from_board, reading_of
 from .camera import Camera
 from .machine import Machine

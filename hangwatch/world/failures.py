@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ..records import ExceptionFacts, Phase
+from hangwatch.model import ExceptionFacts, Phase
+
 from .acts import Collective, Monitored, Peer
 from .calls import Comm, Issued
 from .ranks import Rank, Thread

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..records import Phase
+from hangwatch.model import Phase
+
 from .acts import (
     Act,
     Collective,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..records import Frame, OpenFile
+from hangwatch.model import Frame, OpenFile
+
 from .places import SITE_PACKAGES, STDLIB, TORCH
 
 THREADING = f"{STDLIB}/threading.py"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..records import Frame, LoopFacts
+from hangwatch.model import Frame, LoopFacts
 
 SITE_PACKAGES = "/venv/lib/python3.12/site-packages"
 TORCH = f"{SITE_PACKAGES}/torch"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..records import Frame, ProcessEvidence, ProcessFacts, ThreadStack
+from hangwatch.model import Frame, ProcessEvidence, ProcessFacts, ThreadStack
+
 from .acts import DeviceWait
 from .looks import LOADER_KINDS, LOOKS, Look
 from .machine import Machine

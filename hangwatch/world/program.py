@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
-from ..records import Phase
+from hangwatch.model import Phase
+
 from .acts import (
     Act,
     Collective,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..records import ExceptionFacts, Phase, StepEntry
+from hangwatch.model import ExceptionFacts, Phase, StepEntry
+
 from .acts import Act, Draw, Line, Monitored, Slow
 from .calls import Issued
 

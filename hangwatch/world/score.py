@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..diagnosis import diagnose
-from ..records import Certainty, Judgement, Status
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, Judgement, Status
+
 from .world import Played
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ..records import Frame, Phase, ThreadStack
+from hangwatch.model import Frame, Phase, ThreadStack
+
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Monitored, Peer, Wait
 from .camera import Camera

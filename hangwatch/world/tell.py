@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..diagnosis import diagnose
-from ..records import Judgement
+from hangwatch.judge import diagnose
+from hangwatch.model import Judgement
+
 from .score import outcome
 from .world import Played
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ..records import Snapshot
+from hangwatch.model import Snapshot
+
 from .camera import Camera
 from .evidence import snapshot
 from .faults import Fault, inject

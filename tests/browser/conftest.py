@@ -12,7 +12,7 @@ import uvicorn
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
 import hangwatch_dashboard
-from hangwatch.records import Certainty, Judgement, Snapshot, Stage, Status, Verdict
+from hangwatch.model import Certainty, Judgement, Snapshot, Stage, Status, Verdict
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
 from tests import needs

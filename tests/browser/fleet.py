@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from hangwatch import members, wire
-from hangwatch.records import (
+from hangwatch.model import (
     GroupBeat,
     GroupMembers,
     Identity,
@@ -27,6 +26,7 @@ from hangwatch.records import (
     Snapshot,
     StepTimes,
 )
+from hangwatch.wire import codec, members
 from tests import examples
 
 CYCLE = (Phase.DATA, Phase.FORWARD, Phase.FORWARD, Phase.BACKWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -114,7 +114,7 @@ class Fleet:
 
     def _post(self, connection: http.client.HTTPConnection, what: str, record: Any) -> dict[str, Any]:
         headers = {"Content-Type": "application/json", "Hangwatch-Sent-At": str(time.time())}
-        connection.request("POST", f"/api/v1/ingest/{what}", wire.dumps(record), headers)
+        connection.request("POST", f"/api/v1/ingest/{what}", codec.dumps(record), headers)
         answer = connection.getresponse()
         text = answer.read()
         assert answer.status < 300, text
@@ -209,8 +209,8 @@ class Fleet:
 
 def moved(snapshot: Snapshot, shift: float, ranks: tuple[Any, ...]) -> Snapshot:
     """The snapshot with some of its ranks, as if taken `shift` seconds later."""
-    document = wire.encode(replace(snapshot, ranks=ranks))
-    return wire.decode(Snapshot, _shifted(document, shift))
+    document = codec.encode(replace(snapshot, ranks=ranks))
+    return codec.decode(Snapshot, _shifted(document, shift))
 
 
 _TIMES = {"at", "taken_at", "started_at", "seen_at", "last_progress_at", "phase_at", "ticker_at"}

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hangwatch import members, wire
-from hangwatch.records import GroupMembers, Phase
+from hangwatch.model import GroupMembers, Phase
+from hangwatch.wire import codec, members
 from hangwatch_dashboard.page import Page
 from tests.examples import uneven_steps_judgement
 
@@ -64,7 +64,7 @@ def ranks(count: int, per_node: int, moment: int, culprit: int | None = None) ->
 def groups(count: int, moment: int) -> dict[str, Any]:
     everybody = members.text(range(count))
     at = {"issued": 2000 + moment, "completed": 2000 + moment}
-    group = wire.encode(GroupMembers("a", "0", everybody, "default_pg", "nccl"))
+    group = codec.encode(GroupMembers("a", "0", everybody, "default_pg", "nccl"))
     row = {**group, **at, "size": count, "heads": [{**at, "ranks": everybody}], "behind": ""}
     return {"job": KEY, "at": time.time(), "groups": [row]}
 
@@ -95,7 +95,7 @@ def detail(count: int, per_node: int, culprit: int | None) -> dict[str, Any]:
         "incident": None,
         "warnings": 0,
         "dropped": 0,
-        "judgement": wire.encode(uneven_steps_judgement(count, culprit, per_node)) if culprit is not None else None,
+        "judgement": codec.encode(uneven_steps_judgement(count, culprit, per_node)) if culprit is not None else None,
         "judged_at": now,
         "open_incident": None,
         "groups": [],

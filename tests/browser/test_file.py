@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from hangwatch.records import Excerpt, Incident
+from hangwatch.model import Excerpt, Incident
 from hangwatch.report import html
 from tests import examples
 from tests.browser.conftest import Watched

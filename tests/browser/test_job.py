@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Served, Watched, until
 from tests.browser.fleet import Fleet
 
-VIEWS = ("Collectives", "Steps", "Timeline", "Stacks", "GPUs", "Loader", "Evidence")
+VIEWS = ("Diff", "Collectives", "Steps", "Timeline", "Stacks", "GPUs", "Loader", "Evidence")
 
 
 def open_job(page: Page, served: Served, name: str = "vision") -> None:

@@ -23,7 +23,7 @@ from tests.browser.test_job import hang, open_job
 
 WEB = Path(__file__).parents[2] / "dashboard" / "web"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
-VIEWS = ("", "/collectives", "/steps", "/timeline", "/stacks", "/gpus", "/loader", "/evidence", "/ranks/3")
+VIEWS = ("", "/diff", "/collectives", "/steps", "/timeline", "/stacks", "/gpus", "/loader", "/evidence", "/ranks/3")
 
 
 def barriers(page: Page) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
-from hangwatch.records import Incident, Status
+from hangwatch.model import Incident, Status
 
 STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
 PATIENT = 60.0  # the same for jobs that do not hang: half of a user's default, for a busy machine stalls them too

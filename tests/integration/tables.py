@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from hangwatch.diagnosis.causes import cause
+from hangwatch.catalogue import cause
 from hangwatch.gallery import CASES, Case
-from hangwatch.records import Stage
+from hangwatch.model import Stage
 from tests import needs
 from tests.integration.playing import Played, blamed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from tests.integration.playing import blamed, play_command
 
 SCRIPTS = Path(__file__).parent / "scripts"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.gallery import CASES, Case
-from hangwatch.records import Certainty
+from hangwatch.model import Certainty
 from tests import needs
 from tests.integration.playing import PATIENT, assert_not_hung, blamed, play
 

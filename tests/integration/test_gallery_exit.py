@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.gallery import Case
-from hangwatch.records import Stage
+from hangwatch.model import Stage
 from tests.integration.playing import assert_not_hung, play
 from tests.integration.tables import assert_as_expected, cases_of, prepare
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from hangwatch.gallery import HERE
-from hangwatch.records import Certainty, Status
+from hangwatch.model import Certainty, Status
 from hangwatch.report import files
 from tests.integration.playing import Played, assert_not_hung, blamed, play_command
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch import diagnosis
-from hangwatch.diagnosis import Case, Finding
-from hangwatch.diagnosis.finding import Rule
+from hangwatch import judge as diagnosis
+from hangwatch.judge import Case, Finding
+from hangwatch.rules.finding import Rule
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hangwatch.records import (
+from hangwatch.model import (
     Collective,
     Collectives,
     Frame,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch import addresses
-from hangwatch.records import Job
+from hangwatch.model import Job
 from hangwatch.settings import Settings
+from hangwatch.wire import addresses
 from hangwatch_agent import assemble
 from hangwatch_agent.casebook import Casebook
 from hangwatch_agent.post import AddressError, Post

@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from hangwatch.records import Frame
-from hangwatch.source import ways_past_call
+from hangwatch.model import Frame
+from hangwatch.source.hints import ways_past_call
 
 FILE = "/home/ann/train.py"
 

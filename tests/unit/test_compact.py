@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.compact import MANY_RANKS, compacted, expanded
-from hangwatch.records import GroupMembers, Snapshot
+from hangwatch.model import GroupMembers, Snapshot
+from hangwatch.wire import codec
+from hangwatch.wire.compact import MANY_RANKS, compacted, expanded
 from tests.examples import uneven_steps_snapshot
 
 
@@ -26,7 +26,7 @@ def test_long_lists_of_members_travel_once_and_come_back() -> None:
     snapshot = node_of(512)
     small, groups = compacted(snapshot)
     assert [group.members for group in groups] == ["0-511"]
-    assert len(wire.dumps(small)) < len(wire.dumps(snapshot)) - 16 * 1500
+    assert len(codec.dumps(small)) < len(codec.dumps(snapshot)) - 16 * 1500
     back = expanded(small, groups)
     assert back == snapshot
     assert back.ranks[0].collectives.heads[0].members is back.ranks[1].collectives.heads[0].members

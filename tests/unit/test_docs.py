@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch.catalogue import BY_ID, CATALOGUE, DOCS
 from hangwatch.commands import SUBCOMMANDS, parser
-from hangwatch.diagnosis.causes import BY_ID, CATALOGUE, DOCS
 from hangwatch.gallery import CASES
 
 ROOT = Path(__file__).parents[2]

@@ -53,7 +53,7 @@ def dotted(module: Path) -> str:
 
 def allowed_outside(module: str) -> set[str]:
     """The top-level packages that the contracts of pyproject.toml let this module of hangwatch import."""
-    exceptions = chain(*(rule["ignore_imports"] for rule in CONTRACTS if rule["source_modules"] == ["hangwatch"]))
+    exceptions = chain(*(rule["ignore_imports"] for rule in CONTRACTS if rule.get("source_modules") == ["hangwatch"]))
     edges = (exception.split(" -> ") for exception in exceptions)
     return {to.partition(".")[0] for source, to in edges if fnmatch(module, source)}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.last_words import Kind, LastWord, last_words, rank_of
+from hangwatch.ranks.last_words import Kind, LastWord, last_words, rank_of
 
 GLOO = (
     "  what():  [enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:456]"

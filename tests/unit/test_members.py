@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch import members
+from hangwatch.wire import members
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=50))

@@ -1,4 +1,4 @@
-"""The page's types of the records are those of hangwatch/records.py."""
+"""The page's types of the records are those of hangwatch/model/."""
 
 from scripts import generate_types
 

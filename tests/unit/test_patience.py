@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hangwatch.patience import held, shortened
-from hangwatch.records import OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
+from hangwatch.judge.patience import held, shortened
+from hangwatch.model import OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
 from tests.unit.diagnosis.job import (
     FETCHING,
     IDLE,

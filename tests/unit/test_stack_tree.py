@@ -7,9 +7,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch import wire
-from hangwatch.records import Frame, RankEvidence, StackNode, ThreadStack
-from hangwatch.stack_tree import DEEPEST, leaves, merged, of_ranks
+from hangwatch.model import Frame, RankEvidence, StackNode, ThreadStack
+from hangwatch.stacks.tree import DEEPEST, leaves, merged, of_ranks
+from hangwatch.wire import codec
 from tests import examples
 
 MAIN, TRAIN, LOSS, SAVE = (
@@ -50,7 +50,7 @@ def test_runaway_recursion_loses_its_middle_and_fits_into_json() -> None:
     assert path[0].line == 1
     assert path[-1].line == 1000
     assert Frame("", 0, "(905 frames left out)") in path
-    assert wire.decode(StackNode, wire.encode(tree[0])) == tree[0]
+    assert codec.decode(StackNode, codec.encode(tree[0])) == tree[0]
 
 
 @given(st.dictionaries(st.integers(0, 50), st.lists(st.sampled_from((MAIN, TRAIN, LOSS)), min_size=1, max_size=4)))

@@ -1,12 +1,11 @@
-"""Two samples and what belongs to them, put together to the records of `hangwatch.records`."""
+"""Two samples and what belongs to them, put together to the records of `hangwatch.model`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hangwatch.frames import stacks_of_calls, stacks_of_trace, told
-from hangwatch.records import (
+from hangwatch.model import (
     Collectives,
     Frame,
     LoaderFacts,
@@ -17,6 +16,7 @@ from hangwatch.records import (
     Reading,
     ThreadStack,
 )
+from hangwatch.stacks.frames import stacks_of_calls, stacks_of_trace, told
 from hangwatch_agent.capture import locks, outputs, workers
 from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.means import Means, Target

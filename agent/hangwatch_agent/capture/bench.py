@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from hangwatch.records import Identity, Reading
+from hangwatch.model import Identity, Reading
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.evidence import capture
 from hangwatch_agent.capture.means import CaptureResult, Means, Target

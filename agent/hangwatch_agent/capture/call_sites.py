@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch.frames import origin
-from hangwatch.records import CallSite, Frame, RankEvidence
-from hangwatch.source import ways_past_call
+from hangwatch.model import CallSite, Frame, RankEvidence
+from hangwatch.source.hints import ways_past_call
+from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.excerpts import clipped
 from hangwatch_agent.capture.sources import Sources
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hangwatch import wire
-from hangwatch.records import CaptureNote, Collectives, Reading
+from hangwatch.model import CaptureNote, Collectives, Reading
+from hangwatch.wire import codec
 from hangwatch_agent.collect import from_board, with_later_calls
 
 WAIT_S = 0.5  # where the machine has nothing else to do
@@ -111,7 +111,7 @@ def answer(
             try:
                 took = max(mark[0] / 1e9 - request.asked_at, 0.0)
                 return _complete(_load(request.answer_path), reading), CaptureNote("collectives", True, "", took, rank)
-            except (OSError, wire.WireError) as error:
+            except (OSError, codec.WireError) as error:
                 failure = f"the answer cannot be read: {error}"
         elif (waited := clock() - request.began) > patience.most_s(request.taken_up()):
             failure = f"no answer within {waited:.1f} s: the rank is frozen, or a C call holds its interpreter lock"
@@ -131,7 +131,7 @@ def left_behind(board_path: Path, pid: int, reading: Reading) -> Collectives:
 def _left_behind(answer: Path, reading: Reading) -> Collectives:
     try:
         return with_later_calls(_load(answer), reading)
-    except (OSError, wire.WireError):
+    except (OSError, codec.WireError):
         return from_board(reading)
 
 
@@ -146,7 +146,7 @@ def _complete(taken: Collectives, reading: Reading) -> Collectives:
 
 def _load(path: Path) -> Collectives:
     with path.open("rb") as file:
-        return wire.loads(Collectives, file.read(LARGEST_ANSWER), lenient=True)
+        return codec.loads(Collectives, file.read(LARGEST_ANSWER), lenient=True)
 
 
 def _mark(path: Path) -> Mark | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from hangwatch.records import OpenFile
+from hangwatch.model import OpenFile
 from hangwatch_agent.capture import sockets
 from hangwatch_agent.capture.procfs import PROC, read_text
 

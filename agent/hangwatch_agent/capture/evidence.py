@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from hangwatch.records import CaptureNote, Collectives, Phase, Pipe, Reading
+from hangwatch.model import CaptureNote, Collectives, Phase, Pipe, Reading
 from hangwatch_agent.capture import collectives, locks, pipes, procfs, sample, tree, workers
 from hangwatch_agent.capture.assemble import Seen
 from hangwatch_agent.capture.call_sites import call_sites

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hangwatch.frames import user_frame
-from hangwatch.records import CallSite, Excerpt, Frame, ProcessEvidence, RankEvidence, ThreadStack
+from hangwatch.model import CallSite, Excerpt, Frame, ProcessEvidence, RankEvidence, ThreadStack
+from hangwatch.stacks.frames import user_frame
 from hangwatch_agent.capture.redact import redact_text
 from hangwatch_agent.capture.sources import Source, Sources
 

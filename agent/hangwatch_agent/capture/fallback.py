@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hangwatch.records import Frame, ThreadStack
+from hangwatch.model import Frame, ThreadStack
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import PROC
 from hangwatch_agent.capture.stacks import Dump

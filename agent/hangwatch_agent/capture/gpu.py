@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from hangwatch.records import CaptureNote, GpuFacts
+from hangwatch.model import CaptureNote, GpuFacts
 
 T = TypeVar("T")
 

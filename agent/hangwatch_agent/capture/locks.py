@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
-from hangwatch.records import LockFile, ProcessFacts, ThreadStack
+from hangwatch.model import LockFile, ProcessFacts, ThreadStack
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import PROC
 from hangwatch_agent.capture.stacks import Dump, bare_name

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch.records import CallSite, CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
+from hangwatch.model import CallSite, CaptureNote, Excerpt, NodeFacts, ProcessEvidence, RankEvidence, Reading
 from hangwatch_agent import boardfile
 from hangwatch_agent.capture import cgroup, stacks
 from hangwatch_agent.capture.gpu import Gpus

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from hangwatch.frames import user_frame
-from hangwatch.records import ProcessEvidence, RankEvidence, Snapshot, ThreadStack
+from hangwatch.model import ProcessEvidence, RankEvidence, Snapshot, ThreadStack
+from hangwatch.stacks.frames import user_frame
 from hangwatch_agent.capture import stacks
 from hangwatch_agent.capture.means import CaptureResult, Means
 from hangwatch_agent.capture.stacks import Dump

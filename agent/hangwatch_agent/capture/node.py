@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import psutil
 
-from hangwatch.records import CaptureNote, NodeFacts, ProcessFacts
+from hangwatch.model import CaptureNote, NodeFacts, ProcessFacts
 from hangwatch_agent.capture import cgroup, procfs, sockets
 from hangwatch_agent.capture.cgroup import CGROUPS, Memory
 from hangwatch_agent.capture.gpu import Gpus

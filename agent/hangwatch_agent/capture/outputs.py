@@ -9,7 +9,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hangwatch.last_words import word_of
+from hangwatch.ranks.last_words import word_of
 from hangwatch_agent.capture.procfs import PROC
 from hangwatch_agent.capture.redact import redact_text
 

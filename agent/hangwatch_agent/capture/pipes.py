@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hangwatch.records import Pipe, ProcessFacts
+from hangwatch.model import Pipe, ProcessFacts
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import PROC
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from hangwatch.records import OpenFile, ProcessFacts, Socket, ThreadFacts
+from hangwatch.model import OpenFile, ProcessFacts, Socket, ThreadFacts
 from hangwatch_agent.capture import descriptors, procfs, sockets, system_calls
 from hangwatch_agent.capture.procfs import PROC, Stat, Table
 from hangwatch_agent.capture.redact import redact_command, redact_environment

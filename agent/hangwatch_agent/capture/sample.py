@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch.records import ProcessFacts, Socket
+from hangwatch.model import ProcessFacts, Socket
 from hangwatch_agent.capture import fallback, sockets, stacks
 from hangwatch_agent.capture.means import Means, Target
 from hangwatch_agent.capture.process import process_facts

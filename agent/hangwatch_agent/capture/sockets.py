@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hangwatch.records import Socket
+from hangwatch.model import Socket
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.procfs import PROC, read_text
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hangwatch.records import ThreadStack
-from hangwatch.source import annotated
+from hangwatch.model import ThreadStack
+from hangwatch.source.hints import annotated
 
 LARGEST_SOURCE = 2 << 20
 PATIENCE_S = 2.0  # for one file; after one that does not come, no further ones are tried

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hangwatch.records import CaptureNote, Frame, ThreadStack
+from hangwatch.model import CaptureNote, Frame, ThreadStack
 from hangwatch_agent.capture import procfs, refusal
 from hangwatch_agent.capture.procfs import PROC
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hangwatch.records import LoaderFacts, ThreadStack
+from hangwatch.model import LoaderFacts, ThreadStack
 from hangwatch_agent.capture.stacks import Dump
 
 _WORKER_FILE = "torch/utils/data/_utils/worker.py"

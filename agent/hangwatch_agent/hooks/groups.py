@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hangwatch import members
+from hangwatch.wire import members
 from hangwatch_agent import board as b
 from hangwatch_agent import identity
 from hangwatch_agent.hooks.context import Context

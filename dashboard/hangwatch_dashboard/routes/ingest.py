@@ -11,8 +11,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from hangwatch import wire
-from hangwatch.records import NodeBatch, NodeCapture, NodeIncident, NodeReply
+from hangwatch.model import NodeBatch, NodeCapture, NodeIncident, NodeReply
+from hangwatch.wire import codec
 from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_packed
 from hangwatch_dashboard.guard import Gate, refusal
 from hangwatch_dashboard.routes import service_of
@@ -49,7 +49,7 @@ async def take_batch(service: Service, headers: Mapping[str, str], receive: Rece
 
 def _dumped(reply: NodeReply) -> str:
     if reply.commands:
-        return wire.dumps(reply)
+        return codec.dumps(reply)
     return f'{{"accepted":{reply.accepted},"server_time":{reply.server_time!r},"commands":[]}}'
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from hangwatch import members
+from hangwatch.wire import members
 from hangwatch_dashboard import documents, views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS

@@ -1,42 +1,493 @@
-// Written by scripts/generate_types.py from hangwatch/records.py. Edit there.
+// Written by scripts/generate_types.py from hangwatch/model/. Edit there.
 
-export type Certainty = "proven" | "likely" | "undetermined";
+export interface ExceptionFacts {
+  type: string;
+  message: string;
+  frames: Frame[];
+  thread: string;
+  at: number;
+  fatal: boolean;
+}
 
-export type Status = "hung" | "waiting" | "lingering" | "failed" | "recovered";
+export interface GroupMade {
+  index: number;
+  members: number[];
+  name: string;
+  done: boolean;
+  where: Frame | null;
+}
 
-export type Stage = "start" | "step" | "data" | "device" | "exit";
+export interface Identity {
+  rank: number | null;
+  world_size: number | null;
+  local_rank: number | null;
+  host: string;
+  pid: number;
+  started_at: number;
+  job: string;
+  command: string;
+  launcher: string;
+  torch_version: string;
+  python_version: string;
+  environment: Record<string, string>;
+  attached_by: string;
+}
 
-export type Phase = "start" | "init" | "group" | "ready" | "data" | "step" | "forward" | "backward" | "optimizer" | "eval" | "between" | "destroying" | "destroyed" | "main-done" | "atexit" | "finalizing" | "failed";
+export interface LoaderFacts {
+  index: number;
+  length: number | null;
+  epoch: number;
+  drawn: number;
+  exhausted: boolean;
+  left: boolean;
+  inside_next: boolean;
+  num_workers: number;
+  worker_pids: number[];
+  training: boolean;
+  where: Frame | null;
+  dataset: string;
+  dataset_length: number | null;
+  batch_size: number | null;
+  sampler: string;
+  sampler_replicas: number | null;
+  sampler_rank: number | null;
+  sampler_length: number | null;
+  shuffle: boolean | null;
+  start_method: string;
+  timeout_s: number;
+  sampler_indices_hash: string;
+  previous_indices_hash: string;
+  drawn_per_epoch: number[];
+  exhausted_per_epoch: boolean[];
+}
 
-export interface Frame {
+export interface PhaseSpan {
+  at: number;
+  phase: Phase;
+  step: number;
+}
+
+export interface Progress {
+  epoch: number | null;
+  batch: number | null;
+  step: number;
+  optimizer_steps: number;
+  forwards: number;
+  ticks: number;
+  draws: number;
+  calls: number;
+  completed: number;
+  at: number;
+}
+
+export interface Reading {
+  identity: Identity;
+  taken_at: number;
+  phase: Phase;
+  phase_at: number;
+  progress: Progress;
+  ticker_at: number;
+  heads: GroupHead[];
+  calls: Collective[];
+  open_calls: Collective[];
+  steps: StepEntry[];
+  loaders: LoaderFacts[];
+  exception: ExceptionFacts | null;
+  times: StepTimes;
+  groups_made: GroupMade[];
+  detached: boolean;
+  problems: string[];
+  lasting_threads: number[] | null;
+}
+
+export interface StepEntry {
+  step: number;
+  epoch: number | null;
+  batch: number | null;
+  loader: number | null;
+  at: number;
+  issued: Record<string, number>;
+}
+
+export interface StepTimes {
+  steps: number;
+  data_s: number;
+  before_sync_s: number;
+  total_s: number;
+  last_s: number;
+  slowest_recent_s: number;
+}
+
+export interface Collective {
+  group: string;
+  seq: number;
+  op: string;
+  sizes: number[][];
+  dtypes: string[];
+  retired: boolean | null;
+  peer: number | null;
+  tag: number | null;
+  thread_id: number | null;
+  thread_name: string;
+  frames: Frame[];
+  at: number | null;
+  step: number | null;
+  output_sizes: number[][];
+  started: boolean | null;
+}
+
+export interface Collectives {
+  heads: GroupHead[];
+  recent: Collective[];
+  open_calls: Collective[];
+  source: string;
+  answer_cpu_s: number;
+}
+
+export interface Divergence {
+  group: string;
+  members: number[];
+  step: number;
+  epoch: number | null;
+  batch: number | null;
+  counts: Record<string, number>;
+  short: number[];
+  more: number[];
+  seen_at: number;
+  exact: boolean;
+  doubtful: boolean;
+}
+
+export interface GroupHead {
+  name: string;
+  members: number[];
+  description: string;
+  backend: string;
+  issued: number;
+  completed: number;
+  sent: number;
+  received: number;
+}
+
+export interface DiffCall {
+  op: string;
+  group: string;
+  where: Frame | null;
+  via: Frame[];
+  times: number;
+  open: boolean;
+}
+
+export interface DiffIteration {
+  step: StepName;
+  rows: DiffRow[];
+}
+
+export interface DiffRow {
+  calls: (DiffCall | null)[];
+  note: string;
+}
+
+export interface RanksDiff {
+  lanes: number[][];
+  compared: number;
+  iterations: DiffIteration[];
+}
+
+export interface Bypass {
+  where: Frame;
+  text: string;
+  inner: boolean;
+}
+
+export interface CallSite {
+  frames: Frame[];
+  bypasses: Bypass[];
+}
+
+export interface CaptureNote {
+  source: string;
+  ok: boolean;
+  detail: string;
+  took_s: number;
+  rank: number | null;
+}
+
+export interface Excerpt {
   file: string;
   line: number;
-  function: string;
-  native: boolean;
+  first: number;
+  lines: string[];
+  changed: boolean;
 }
 
-export interface LoopFacts {
-  where: Frame;
-  counted: boolean;
-  skips: Frame[];
-  leaves: Frame[];
-  swallows: Frame | null;
-  outer: Frame[];
-}
-
-export interface ThreadStack {
-  thread_id: number;
+export interface Job {
+  id: string;
   name: string;
-  frames: Frame[];
-  owns_gil: boolean | null;
-  active: boolean | null;
-  main: boolean;
-  source: string;
-  block: string;
-  handler: string;
-  in_loop: boolean | null;
-  loop: LoopFacts | null;
-  guard: string;
+  world_size: number | null;
+  launcher: string;
+  command: string;
+  started_at: number;
+  nodes_expected: number | null;
+}
+
+export interface Launched {
+  rank: number;
+  pid: number;
+  started_at: number;
+  world_size: number | null;
+  command: string;
+  environment: Record<string, string>;
+  ended_at: number | null;
+  exit_code: number | null;
+  board: boolean;
+}
+
+export interface NodeFacts {
+  host: string;
+  ranks: number[];
+  silent_s: number;
+  clock_offset_s: number;
+  gpus: GpuFacts[];
+  shm_total: number | null;
+  shm_free: number | null;
+  memory_limit: number | null;
+  memory_used: number | null;
+  oom_kills: number | null;
+  master_listener: ProcessFacts | null;
+  master_resolves: boolean | null;
+  addresses: string[];
+  pipes: Pipe[];
+}
+
+export interface RankEvidence {
+  rank: number;
+  host: string;
+  pid: number | null;
+  reading: Reading | null;
+  process: ProcessFacts | null;
+  stacks: ThreadStack[];
+  earlier_stacks: ThreadStack[];
+  collectives: Collectives;
+  workers: ProcessEvidence[];
+  children: ProcessEvidence[];
+  gpu: number | null;
+  still_s: number;
+  patience_s: number;
+  moved: boolean;
+  last_output: string;
+  crash_trace: string;
+  lock_files: LockFile[];
+  ended_at: number | null;
+  phases: PhaseSpan[];
+  held: string;
+}
+
+export interface Snapshot {
+  job: Job;
+  taken_at: number;
+  ranks: RankEvidence[];
+  launchers: ProcessEvidence[];
+  others: ProcessEvidence[];
+  nodes: NodeFacts[];
+  divergences: Divergence[];
+  warnings: HealthWarning[];
+  notes: CaptureNote[];
+  last_progress_at: number;
+  sampled_twice: boolean;
+  launched: Launched[];
+  start_patience_s: number;
+  excerpts: Excerpt[];
+  call_sites: CallSite[];
+}
+
+export interface HealthWarning {
+  kind: string;
+  summary: string;
+  ranks: number[];
+  evidence: string[];
+  fix: string;
+  at: number;
+}
+
+export interface Incident {
+  id: string;
+  opened_at: number;
+  detected_after_s: number;
+  status: Status;
+  stage: Stage;
+  job: Job;
+  verdict: Verdict;
+  ranks: RankReport[];
+  stack_tree: StackNode[];
+  nodes: NodeFacts[];
+  launchers: ProcessEvidence[];
+  others: ProcessEvidence[];
+  divergences: Divergence[];
+  warnings: HealthWarning[];
+  capture: CaptureNote[];
+  closed_at: number | null;
+  updated_at: number;
+  schema: string;
+  hangwatch_version: string;
+  taken_at: number;
+  last_progress_at: number;
+  sampled_twice: boolean;
+  launched: Launched[];
+  start_patience_s: number;
+  excerpts: Excerpt[];
+  call_sites: CallSite[];
+}
+
+export interface RankReport {
+  rank: number;
+  host: string;
+  pid: number | null;
+  phase: string;
+  progress: Progress | null;
+  waiting_for: string;
+  collectives: Collectives;
+  loader: LoaderFacts[];
+  exception: ExceptionFacts | null;
+  process: ProcessFacts | null;
+  stacks: ThreadStack[];
+  earlier_stacks: ThreadStack[];
+  workers: ProcessEvidence[];
+  children: ProcessEvidence[];
+  gpu: number | null;
+  reading: Reading | null;
+  still_s: number;
+  patience_s: number;
+  moved: boolean;
+  last_output: string;
+  crash_trace: string;
+  lock_files: LockFile[];
+  ended_at: number | null;
+  phases: PhaseSpan[];
+  held: string;
+}
+
+export interface GroupBeat {
+  id: string;
+  issued: number;
+  completed: number;
+  sent: number;
+  received: number;
+}
+
+export interface GroupMembers {
+  id: string;
+  name: string;
+  members: string;
+  description: string;
+  backend: string;
+}
+
+export interface LoaderBeat {
+  index: number;
+  length: number | null;
+  epoch: number;
+  drawn: number;
+  exhausted: boolean;
+  left: boolean;
+  inside_next: boolean;
+  num_workers: number;
+  training: boolean;
+}
+
+export interface NodeBatch {
+  job: string;
+  node: string;
+  boot: string;
+  sequence: number;
+  taken_at: number;
+  ranks: RankBeat[];
+  hello: NodeHello | null;
+  facts: NodeFacts | null;
+  warnings: HealthWarning[];
+  divergences: Divergence[];
+  dropped: number;
+  closing: boolean;
+  exit_code: number | null;
+}
+
+export interface NodeCapture {
+  job: string;
+  node: string;
+  boot: string;
+  snapshot: Snapshot;
+  request: string;
+  groups: GroupMembers[];
+}
+
+export interface NodeCommand {
+  kind: string;
+  request: string;
+  reason: string;
+}
+
+export interface NodeHello {
+  job: Job;
+  host: string;
+  started_at: number;
+  ranks: Identity[];
+  groups: GroupMembers[];
+  hangwatch_version: string;
+}
+
+export interface NodeIncident {
+  job: string;
+  node: string;
+  boot: string;
+  incident: Incident;
+}
+
+export interface NodeReply {
+  accepted: number;
+  server_time: number;
+  commands: NodeCommand[];
+}
+
+export interface RankBeat {
+  rank: number;
+  pid: number;
+  phase: Phase;
+  phase_at: number;
+  progress: Progress;
+  ticker_at: number;
+  still_s: number;
+  patience_s: number;
+  waiting_for: string;
+  heads: GroupBeat[];
+  loaders: LoaderBeat[];
+  times: StepTimes;
+  exception: string;
+  process_state: string;
+  blocked: boolean;
+  detached: boolean;
+}
+
+export interface GpuFacts {
+  index: number;
+  uuid: string;
+  name: string;
+  utilization_percent: number | null;
+  power_w: number | null;
+  power_limit_w: number | null;
+  memory_used: number | null;
+  memory_total: number | null;
+  temperature_c: number | null;
+  serial: string | null;
+  processes: Record<string, number>;
+  errors: string[];
+}
+
+export interface LockFile {
+  path: string;
+  owner_pid: number | null;
+  owner_alive: boolean;
+  age_s: number;
+  inferred: boolean;
 }
 
 export interface OpenFile {
@@ -45,21 +496,21 @@ export interface OpenFile {
   filesystem: string | null;
 }
 
-export interface Socket {
-  local: string;
-  remote: string;
-  state: string;
-  unacknowledged: number;
-  unread: number;
-  retransmits: number;
+export interface Pipe {
+  path: string;
+  readers: number[];
+  writers: number[];
 }
 
-export interface ThreadFacts {
-  thread_id: number;
-  name: string;
-  state: string;
-  wait_channel: string | null;
-  system_call: string | null;
+export interface ProcessEvidence {
+  role: string;
+  facts: ProcessFacts;
+  stacks: ThreadStack[];
+  earlier_stacks: ThreadStack[];
+  rank: number | null;
+  worker: number | null;
+  sample: string | null;
+  last_output: string;
 }
 
 export interface ProcessFacts {
@@ -94,320 +545,78 @@ export interface ProcessFacts {
   deadlocked: boolean;
 }
 
-export interface ProcessEvidence {
-  role: string;
-  facts: ProcessFacts;
-  stacks: ThreadStack[];
-  earlier_stacks: ThreadStack[];
-  rank: number | null;
-  worker: number | null;
-  sample: string | null;
-  last_output: string;
+export interface Socket {
+  local: string;
+  remote: string;
+  state: string;
+  unacknowledged: number;
+  unread: number;
+  retransmits: number;
 }
 
-export interface GpuFacts {
-  index: number;
-  uuid: string;
+export interface ThreadFacts {
+  thread_id: number;
   name: string;
-  utilization_percent: number | null;
-  power_w: number | null;
-  power_limit_w: number | null;
-  memory_used: number | null;
-  memory_total: number | null;
-  temperature_c: number | null;
-  serial: string | null;
-  processes: Record<string, number>;
-  errors: string[];
+  state: string;
+  wait_channel: string | null;
+  system_call: string | null;
 }
 
-export interface Collective {
-  group: string;
-  seq: number;
-  op: string;
-  sizes: number[][];
-  dtypes: string[];
-  retired: boolean | null;
-  peer: number | null;
-  tag: number | null;
-  thread_id: number | null;
-  thread_name: string;
-  frames: Frame[];
-  at: number | null;
-  step: number | null;
-  output_sizes: number[][];
-  started: boolean | null;
-}
-
-export interface GroupHead {
-  name: string;
-  members: number[];
-  description: string;
-  backend: string;
-  issued: number;
-  completed: number;
-  sent: number;
-  received: number;
-}
-
-export interface Collectives {
-  heads: GroupHead[];
-  recent: Collective[];
-  open_calls: Collective[];
-  source: string;
-  answer_cpu_s: number;
-}
-
-export interface Identity {
-  rank: number | null;
-  world_size: number | null;
-  local_rank: number | null;
-  host: string;
-  pid: number;
-  started_at: number;
-  job: string;
-  command: string;
-  launcher: string;
-  torch_version: string;
-  python_version: string;
-  environment: Record<string, string>;
-  attached_by: string;
-}
-
-export interface Progress {
-  epoch: number | null;
-  batch: number | null;
-  step: number;
-  optimizer_steps: number;
-  forwards: number;
-  ticks: number;
-  draws: number;
-  calls: number;
-  completed: number;
-  at: number;
-}
-
-export interface StepEntry {
-  step: number;
-  epoch: number | null;
-  batch: number | null;
-  loader: number | null;
-  at: number;
-  issued: Record<string, number>;
-}
-
-export interface LoaderFacts {
-  index: number;
-  length: number | null;
-  epoch: number;
-  drawn: number;
-  exhausted: boolean;
-  left: boolean;
-  inside_next: boolean;
-  num_workers: number;
-  worker_pids: number[];
-  training: boolean;
-  where: Frame | null;
-  dataset: string;
-  dataset_length: number | null;
-  batch_size: number | null;
-  sampler: string;
-  sampler_replicas: number | null;
-  sampler_rank: number | null;
-  sampler_length: number | null;
-  shuffle: boolean | null;
-  start_method: string;
-  timeout_s: number;
-  sampler_indices_hash: string;
-  previous_indices_hash: string;
-  drawn_per_epoch: number[];
-  exhausted_per_epoch: boolean[];
-}
-
-export interface ExceptionFacts {
-  type: string;
-  message: string;
-  frames: Frame[];
-  thread: string;
-  at: number;
-  fatal: boolean;
-}
-
-export interface StepTimes {
-  steps: number;
-  data_s: number;
-  before_sync_s: number;
-  total_s: number;
-  last_s: number;
-  slowest_recent_s: number;
-}
-
-export interface GroupMade {
-  index: number;
-  members: number[];
-  name: string;
-  done: boolean;
-  where: Frame | null;
-}
-
-export interface Reading {
-  identity: Identity;
-  taken_at: number;
-  phase: Phase;
-  phase_at: number;
-  progress: Progress;
-  ticker_at: number;
-  heads: GroupHead[];
-  calls: Collective[];
-  open_calls: Collective[];
-  steps: StepEntry[];
-  loaders: LoaderFacts[];
-  exception: ExceptionFacts | null;
-  times: StepTimes;
-  groups_made: GroupMade[];
-  detached: boolean;
-  problems: string[];
-  lasting_threads: number[] | null;
-}
-
-export interface RankEvidence {
-  rank: number;
-  host: string;
-  pid: number | null;
-  reading: Reading | null;
-  process: ProcessFacts | null;
-  stacks: ThreadStack[];
-  earlier_stacks: ThreadStack[];
-  collectives: Collectives;
-  workers: ProcessEvidence[];
-  children: ProcessEvidence[];
-  gpu: number | null;
-  still_s: number;
-  patience_s: number;
-  moved: boolean;
-  last_output: string;
-  crash_trace: string;
-  lock_files: LockFile[];
-  ended_at: number | null;
-  phases: PhaseSpan[];
-  held: string;
-}
-
-export interface PhaseSpan {
-  at: number;
-  phase: Phase;
-  step: number;
-}
-
-export interface LockFile {
-  path: string;
-  owner_pid: number | null;
-  owner_alive: boolean;
-  age_s: number;
-  inferred: boolean;
-}
-
-export interface Divergence {
-  group: string;
-  members: number[];
-  step: number;
-  epoch: number | null;
-  batch: number | null;
-  counts: Record<string, number>;
-  short: number[];
-  more: number[];
-  seen_at: number;
-  exact: boolean;
-  doubtful: boolean;
-}
-
-export interface Pipe {
-  path: string;
-  readers: number[];
-  writers: number[];
-}
-
-export interface Launched {
-  rank: number;
-  pid: number;
-  started_at: number;
-  world_size: number | null;
-  command: string;
-  environment: Record<string, string>;
-  ended_at: number | null;
-  exit_code: number | null;
-  board: boolean;
-}
-
-export interface NodeFacts {
-  host: string;
-  ranks: number[];
-  silent_s: number;
-  clock_offset_s: number;
-  gpus: GpuFacts[];
-  shm_total: number | null;
-  shm_free: number | null;
-  memory_limit: number | null;
-  memory_used: number | null;
-  oom_kills: number | null;
-  master_listener: ProcessFacts | null;
-  master_resolves: boolean | null;
-  addresses: string[];
-  pipes: Pipe[];
-}
-
-export interface Job {
-  id: string;
-  name: string;
-  world_size: number | null;
-  launcher: string;
-  command: string;
-  started_at: number;
-  nodes_expected: number | null;
-}
-
-export interface CaptureNote {
-  source: string;
-  ok: boolean;
-  detail: string;
-  took_s: number;
-  rank: number | null;
-}
-
-export interface Excerpt {
+export interface Frame {
   file: string;
   line: number;
-  first: number;
-  lines: string[];
-  changed: boolean;
+  function: string;
+  native: boolean;
 }
 
-export interface Bypass {
+export interface LoopFacts {
   where: Frame;
-  text: string;
-  inner: boolean;
+  counted: boolean;
+  skips: Frame[];
+  leaves: Frame[];
+  swallows: Frame | null;
+  outer: Frame[];
 }
 
-export interface CallSite {
+export interface StackNode {
+  frame: Frame;
+  ranks: number[];
+  children: StackNode[];
+}
+
+export interface ThreadStack {
+  thread_id: number;
+  name: string;
   frames: Frame[];
-  bypasses: Bypass[];
+  owns_gil: boolean | null;
+  active: boolean | null;
+  main: boolean;
+  source: string;
+  block: string;
+  handler: string;
+  in_loop: boolean | null;
+  loop: LoopFacts | null;
+  guard: string;
 }
 
-export interface Snapshot {
-  job: Job;
-  taken_at: number;
-  ranks: RankEvidence[];
-  launchers: ProcessEvidence[];
-  others: ProcessEvidence[];
-  nodes: NodeFacts[];
-  divergences: Divergence[];
-  warnings: HealthWarning[];
-  notes: CaptureNote[];
-  last_progress_at: number;
-  sampled_twice: boolean;
-  launched: Launched[];
-  start_patience_s: number;
-  excerpts: Excerpt[];
-  call_sites: CallSite[];
+export interface StepName {
+  epoch: number | null;
+  batch: number | null;
+  step: number | null;
+}
+
+export type Certainty = "proven" | "likely" | "undetermined";
+
+export type Phase = "start" | "init" | "group" | "ready" | "data" | "step" | "forward" | "backward" | "optimizer" | "eval" | "between" | "destroying" | "destroyed" | "main-done" | "atexit" | "finalizing" | "failed";
+
+export type Stage = "start" | "step" | "data" | "device" | "exit";
+
+export type Status = "hung" | "waiting" | "lingering" | "failed" | "recovered";
+
+export interface Alternative {
+  cause: string;
+  certainty: Certainty;
+  why_not: string;
 }
 
 export interface Culprit {
@@ -419,24 +628,10 @@ export interface Culprit {
   excerpt: Excerpt | null;
 }
 
-export interface StepName {
-  epoch: number | null;
-  batch: number | null;
-  step: number | null;
-}
-
-export interface Alternative {
-  cause: string;
-  certainty: Certainty;
-  why_not: string;
-}
-
-export interface Wait {
-  rank: number;
-  awaited: number[];
-  what: string;
-  where: Frame | null;
-  also: number[];
+export interface Judgement {
+  status: Status;
+  stage: Stage;
+  verdict: Verdict;
 }
 
 export interface Verdict {
@@ -454,182 +649,13 @@ export interface Verdict {
   details: string[];
   hang: Certainty | null;
   argument: string[];
+  diff: RanksDiff | null;
 }
 
-export interface Judgement {
-  status: Status;
-  stage: Stage;
-  verdict: Verdict;
-}
-
-export interface HealthWarning {
-  kind: string;
-  summary: string;
-  ranks: number[];
-  evidence: string[];
-  fix: string;
-  at: number;
-}
-
-export interface StackNode {
-  frame: Frame;
-  ranks: number[];
-  children: StackNode[];
-}
-
-export interface RankReport {
+export interface Wait {
   rank: number;
-  host: string;
-  pid: number | null;
-  phase: string;
-  progress: Progress | null;
-  waiting_for: string;
-  collectives: Collectives;
-  loader: LoaderFacts[];
-  exception: ExceptionFacts | null;
-  process: ProcessFacts | null;
-  stacks: ThreadStack[];
-  earlier_stacks: ThreadStack[];
-  workers: ProcessEvidence[];
-  children: ProcessEvidence[];
-  gpu: number | null;
-  reading: Reading | null;
-  still_s: number;
-  patience_s: number;
-  moved: boolean;
-  last_output: string;
-  crash_trace: string;
-  lock_files: LockFile[];
-  ended_at: number | null;
-  phases: PhaseSpan[];
-  held: string;
-}
-
-export interface Incident {
-  id: string;
-  opened_at: number;
-  detected_after_s: number;
-  status: Status;
-  stage: Stage;
-  job: Job;
-  verdict: Verdict;
-  ranks: RankReport[];
-  stack_tree: StackNode[];
-  nodes: NodeFacts[];
-  launchers: ProcessEvidence[];
-  others: ProcessEvidence[];
-  divergences: Divergence[];
-  warnings: HealthWarning[];
-  capture: CaptureNote[];
-  closed_at: number | null;
-  updated_at: number;
-  schema: string;
-  hangwatch_version: string;
-  taken_at: number;
-  last_progress_at: number;
-  sampled_twice: boolean;
-  launched: Launched[];
-  start_patience_s: number;
-  excerpts: Excerpt[];
-  call_sites: CallSite[];
-}
-
-export interface GroupMembers {
-  id: string;
-  name: string;
-  members: string;
-  description: string;
-  backend: string;
-}
-
-export interface GroupBeat {
-  id: string;
-  issued: number;
-  completed: number;
-  sent: number;
-  received: number;
-}
-
-export interface LoaderBeat {
-  index: number;
-  length: number | null;
-  epoch: number;
-  drawn: number;
-  exhausted: boolean;
-  left: boolean;
-  inside_next: boolean;
-  num_workers: number;
-  training: boolean;
-}
-
-export interface RankBeat {
-  rank: number;
-  pid: number;
-  phase: Phase;
-  phase_at: number;
-  progress: Progress;
-  ticker_at: number;
-  still_s: number;
-  patience_s: number;
-  waiting_for: string;
-  heads: GroupBeat[];
-  loaders: LoaderBeat[];
-  times: StepTimes;
-  exception: string;
-  process_state: string;
-  blocked: boolean;
-  detached: boolean;
-}
-
-export interface NodeHello {
-  job: Job;
-  host: string;
-  started_at: number;
-  ranks: Identity[];
-  groups: GroupMembers[];
-  hangwatch_version: string;
-}
-
-export interface NodeBatch {
-  job: string;
-  node: string;
-  boot: string;
-  sequence: number;
-  taken_at: number;
-  ranks: RankBeat[];
-  hello: NodeHello | null;
-  facts: NodeFacts | null;
-  warnings: HealthWarning[];
-  divergences: Divergence[];
-  dropped: number;
-  closing: boolean;
-  exit_code: number | null;
-}
-
-export interface NodeCommand {
-  kind: string;
-  request: string;
-  reason: string;
-}
-
-export interface NodeReply {
-  accepted: number;
-  server_time: number;
-  commands: NodeCommand[];
-}
-
-export interface NodeCapture {
-  job: string;
-  node: string;
-  boot: string;
-  snapshot: Snapshot;
-  request: string;
-  groups: GroupMembers[];
-}
-
-export interface NodeIncident {
-  job: string;
-  node: string;
-  boot: string;
-  incident: Incident;
+  awaited: number[];
+  what: string;
+  where: Frame | null;
+  also: number[];
 }

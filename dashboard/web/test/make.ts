@@ -31,7 +31,7 @@ export function report(rank: number, more: Partial<RankReport> = {}): RankReport
 export function verdict(more: Partial<Verdict> = {}): Verdict {
   return {
     cause: "uneven-steps", certainty: "proven", summary: "Rank 3 ran out of data.", fix: "", docs: "", culprits: [], victims: [],
-    step: { epoch: null, batch: null, step: null }, evidence: [], alternatives: [], waits: [], details: [], hang: "proven", argument: [], ...more,
+    step: { epoch: null, batch: null, step: null }, evidence: [], alternatives: [], waits: [], details: [], hang: "proven", argument: [], diff: null, ...more,
   };
 }
 

@@ -17,7 +17,7 @@ from hangwatch.commands.benchmark.gallery import STALL_AFTER
 from hangwatch.commands.benchmark.results import Figure
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import CASES, Case, command
-from hangwatch.records import Certainty, Incident
+from hangwatch.model import Certainty, Incident
 
 Part = Callable[[], list[Figure]]
 

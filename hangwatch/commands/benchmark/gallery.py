@@ -13,7 +13,7 @@ from pathlib import Path
 from hangwatch.commands.benchmark.results import Control, Run
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
-from hangwatch.records import Certainty, Incident
+from hangwatch.model import Certainty, Incident
 from hangwatch.report import files
 
 STALL_AFTER = 4.0  # --stall-after, so that causes without proof are told soon as well; look-alikes run as users run

@@ -14,11 +14,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch import wire
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import Divergence, GroupHead, RankEvidence, Snapshot
+from hangwatch.judge import diagnose
+from hangwatch.model import Divergence, GroupHead, RankEvidence, Snapshot
 from hangwatch.report import files
 from hangwatch.report.incident import snapshot_of
+from hangwatch.wire import codec
 
 RANKS_PER_NODE = 8
 
@@ -54,7 +54,7 @@ def grown(snapshot: Snapshot, culprit: int, ranks: int, *, distinct: bool = Fals
 
 def _received(evidence: RankEvidence) -> RankEvidence:
     """Evidence as it comes from a node: through JSON."""
-    return wire.loads(RankEvidence, wire.dumps(evidence))
+    return codec.loads(RankEvidence, codec.dumps(evidence))
 
 
 def _as_rank(own: RankEvidence, rank: int, ranks: int, members: tuple[int, ...]) -> RankEvidence:

@@ -13,9 +13,9 @@ import time
 from functools import cache
 from importlib import resources
 
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from hangwatch.report import words
-from hangwatch.report.html import collectives, interactive, machine, ranks, stacks, verdict
+from hangwatch.report.html import collectives, histories, interactive, machine, ranks, stacks, verdict
 from hangwatch.report.html.markup import Html, join, section, tag
 
 
@@ -45,6 +45,7 @@ def _parts(incident: Incident) -> tuple[Html, ...]:
         verdict.banner(incident),
         section("Ranks", ranks.grid(incident), ranks.table_of(incident)),
         section("Who waits for whom", ranks.waits(incident)),
+        section("Ranks' diff", histories.diff(incident), hint="recorded calls by iteration, aligned by call path"),
         section("Stacks", stacks.tree(incident), hint="of the main threads, merged; outermost first"),
         section("Collectives", collectives.groups(incident), collectives.lined_up(incident)),
         section("Exceptions and last output", ranks.outputs(incident)),

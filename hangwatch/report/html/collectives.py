@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from hangwatch.records import Collective, GroupHead, Incident
+from hangwatch.model import Collective, GroupHead, Incident
 from hangwatch.report import words
 from hangwatch.report.html.markup import ROWS, Child, Html, join, table, tag
 from hangwatch.report.html.ranks import own_frame

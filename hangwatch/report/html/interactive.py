@@ -12,11 +12,11 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from hangwatch import wire
-from hangwatch.frames import user_frame
-from hangwatch.records import Collective, Frame, Incident, RankReport
+from hangwatch.model import Collective, Frame, Incident, RankReport
 from hangwatch.report import words
 from hangwatch.report.html import verdict
+from hangwatch.stacks.frames import user_frame
+from hangwatch.wire import codec
 
 TITLE = "<title>hangwatch incident</title>"
 PLACE = '{"hangwatch": "incident goes here"}'
@@ -49,7 +49,7 @@ def filled(template: str, incident: Incident) -> str:
     title = f"<title>{escape(words.clean(f'{name}: {words.headline(incident)}'))}</title>"
     head, _, rest = template.partition(PLACE)
     middle, _, tail = rest.partition(WITHOUT_SCRIPT)
-    data = wire.dumps(slim(incident)).replace("<", "\\u003c")
+    data = codec.dumps(slim(incident)).replace("<", "\\u003c")
     return "".join((head.replace(TITLE, title, 1), data, middle, str(verdict.banner(incident)), tail))
 
 

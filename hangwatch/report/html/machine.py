@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.records import CaptureNote, Incident, LoaderFacts, NodeFacts, ProcessEvidence, ProcessFacts
+from hangwatch.model import CaptureNote, Incident, LoaderFacts, NodeFacts, ProcessEvidence, ProcessFacts
 from hangwatch.report import words
 from hangwatch.report.html.markup import ROWS, Child, Html, table, tag
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hangwatch.frames import user_frame
-from hangwatch.records import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait
+from hangwatch.model import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait
 from hangwatch.report import words
 from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
+from hangwatch.stacks.frames import user_frame
 
 CELLS = 4096  # more ranks are said in words
 MOST_RANKS = 100_000  # whatever a report says of the size of its job

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangwatch.frames import origin
-from hangwatch.records import Frame, Incident, RankReport, StackNode, ThreadStack
+from hangwatch.model import Frame, Incident, RankReport, StackNode, ThreadStack
 from hangwatch.report import words
 from hangwatch.report.html.markup import Html, details, join, tag
 from hangwatch.report.html.ranks import own_frame, roles
+from hangwatch.stacks.frames import origin
 
 BRANCHES = 200
 FRAMES = 6000  # of single threads; the JSON file has them all

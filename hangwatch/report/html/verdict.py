@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.records import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
+from hangwatch.model import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
 from hangwatch.report import words
 from hangwatch.report.html.markup import Html, details, join, listing, tag
 

@@ -19,9 +19,9 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from hangwatch import wire
-from hangwatch.records import Collectives, Phase, Reading
+from hangwatch.model import Collectives, Phase, Reading
 from hangwatch.settings import Settings
+from hangwatch.wire import codec
 from hangwatch_agent import guard, probe
 from hangwatch_agent.board import read_board, request_collectives
 from hangwatch_agent.hooks.collectives import METHODS
@@ -253,7 +253,7 @@ def test_an_answer_with_frames(world: None, installed: probe.Probe, tmp_path: Pa
     request_collectives(installed.board, os.getpid())
     answer = tmp_path / f"collectives-{os.getpid()}.json"
     eventually(answer.exists)
-    found = wire.loads(Collectives, answer.read_text())
+    found = codec.loads(Collectives, answer.read_text())
     assert found.source == "flight-recorder"
     last = found.recent[-1]
     assert (last.op, last.sizes, last.seq) == ("all_reduce", ((4,),), found.heads[0].issued)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import Phase, Reading
+from hangwatch.model import Phase, Reading
 from hangwatch_agent.board import BoardError, read_board
 from hangwatch_agent.bootstrap import bootstrap_folder
 

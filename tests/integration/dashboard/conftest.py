@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from starlette.testclient import TestClient
 
-from hangwatch.records import Judgement, Snapshot
+from hangwatch.model import Judgement, Snapshot
 from hangwatch_dashboard import captures, live, watch
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hangwatch.records import Job
+from hangwatch.model import Job
 from hangwatch.settings import Settings
 from hangwatch_agent.link import Link
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import Phase
+from hangwatch.model import Phase
 from hangwatch_dashboard.config import Config
 from tests.nodes import JSON, Dashboard, FakeNode, body
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import Certainty, Judgement, Phase, Stage, Status, Verdict
+from hangwatch.model import Certainty, Judgement, Phase, Stage, Status, Verdict
 from tests.examples import lingering, uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
 from tests.integration.dashboard.conftest import Judge
 from tests.integration.dashboard.processes import Process, link_to, until

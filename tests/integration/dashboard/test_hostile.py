@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch import wire
-from hangwatch.records import GroupMembers, Identity, NodeBatch, Progress
+from hangwatch.model import GroupMembers, Identity, NodeBatch, Progress
+from hangwatch.wire import codec
 from hangwatch_dashboard.bodies import BodyError, Reader
 from tests.examples import uneven_steps
 from tests.integration.dashboard.conftest import Clock
@@ -26,7 +26,7 @@ GZIP = JSON | {"content-encoding": "gzip"}
 
 
 def good() -> dict[str, Any]:
-    document: dict[str, Any] = wire.encode(FakeNode().batch(1e9))
+    document: dict[str, Any] = codec.encode(FakeNode().batch(1e9))
     return document
 
 
@@ -64,12 +64,12 @@ HOSTILE = {
     "a name that turns round": changed(node="a\u202eb"),
     "half a character": changed(node="a\ud800b"),
     "another job in the hello": changed(job="other"),
-    "a rank beyond reason": changed(ranks=[wire.encode(replace(FakeNode().beat(0, 1e9), rank=2**40))]),
-    "a negative rank": changed(ranks=[wire.encode(replace(FakeNode().beat(0, 1e9), rank=-1))]),
+    "a rank beyond reason": changed(ranks=[codec.encode(replace(FakeNode().beat(0, 1e9), rank=2**40))]),
+    "a negative rank": changed(ranks=[codec.encode(replace(FakeNode().beat(0, 1e9), rank=-1))]),
     "a step beyond reason": changed(
-        ranks=[wire.encode(replace(FakeNode().beat(0, 1e9), progress=Progress(step=2**62)))]
+        ranks=[codec.encode(replace(FakeNode().beat(0, 1e9), progress=Progress(step=2**62)))]
     ),
-    "too many ranks": changed(ranks=[wire.encode(FakeNode().beat(rank, 1e9)) for rank in range(1100)]),
+    "too many ranks": changed(ranks=[codec.encode(FakeNode().beat(rank, 1e9)) for rank in range(1100)]),
 }
 
 
@@ -210,8 +210,8 @@ READER = Reader(NodeBatch)
 @given(record(NodeBatch))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_both_readers_read_the_same(batch: NodeBatch) -> None:
-    text = json.dumps(wire.encode(batch), ensure_ascii=False).encode("utf-8", "replace")
-    assert READER.read(text) == wire.loads(NodeBatch, text)
+    text = json.dumps(codec.encode(batch), ensure_ascii=False).encode("utf-8", "replace")
+    assert READER.read(text) == codec.loads(NodeBatch, text)
 
 
 @given(st.data())
@@ -244,7 +244,7 @@ def refuses_fast(text: bytes) -> bool:
 
 def refuses_slow(text: bytes) -> bool:
     try:
-        wire.loads(NodeBatch, text)
-    except wire.WireError:
+        codec.loads(NodeBatch, text)
+    except codec.WireError:
         return True
     return False

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.compact import expanded
-from hangwatch.records import (
+from hangwatch.model import (
     Certainty,
     Job,
     Judgement,
@@ -26,6 +24,8 @@ from hangwatch.records import (
     Status,
     Verdict,
 )
+from hangwatch.wire import codec
+from hangwatch.wire.compact import expanded
 from hangwatch_dashboard import captures, live
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.merge import remainder
@@ -455,7 +455,7 @@ def test_what_is_known_of_silent_nodes_grows_with_the_ranks_and_not_with_their_s
         batch = node.batch(now)
         assert batch.hello is not None
         job.apply(live.LiveNode(node.name, "boot-1", batch, batch.hello, now, ClockEstimate()))
-    rest = wire.loads(NodeCapture, text := captures._rest(job, set(), now))
+    rest = codec.loads(NodeCapture, text := captures._rest(job, set(), now))
     assert len(text) < 2_000_000
     whole = expanded(rest.snapshot, rest.groups)
     assert whole == remainder(job, set(), now)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from hangwatch.records import Status
+from hangwatch.model import Status
 from hangwatch_dashboard import notify
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config, ConfigError

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import GroupHead
+from hangwatch.model import GroupHead
 from hangwatch_agent.link import Link
 from hangwatch_agent.roster import Standing
 from tests.examples import uneven_steps, uneven_steps_snapshot

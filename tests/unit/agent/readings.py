@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hangwatch.records import GroupHead, Identity, Phase, Progress, Reading, StepTimes
+from hangwatch.model import GroupHead, Identity, Phase, Progress, Reading, StepTimes
 from hangwatch_agent.roster import Standing
 
 

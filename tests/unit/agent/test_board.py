@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.records import Phase, Reading
+from hangwatch.model import Phase, Reading
 from hangwatch_agent import board as b
 from hangwatch_agent import reader, steady
 from hangwatch_agent.board import BoardError, BoardWriter, read_board, request_collectives
@@ -411,7 +411,7 @@ def test_hostile_blobs_with_right_checksums(tmp_path: Path, name: str, value: An
 
 
 def _reading_or_error(path: Path, data: bytes | None) -> None:
-    from hangwatch import wire
+    from hangwatch.wire import codec
 
     if data is not None:
         path.write_bytes(data)
@@ -422,8 +422,8 @@ def _reading_or_error(path: Path, data: bytes | None) -> None:
             except BoardError:
                 continue
             assert isinstance(reading, Reading)
-            assert wire.decode(Reading, wire.encode(reading)) == reading
-            wire.dumps(reading)
+            assert codec.decode(Reading, codec.encode(reading)) == reading
+            codec.dumps(reading)
 
 
 # ---------------------------------------------------------------- forks, kills, full disks

@@ -6,18 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import (
-    Certainty,
-    Culprit,
-    Incident,
-    Job,
-    Judgement,
-    RankEvidence,
-    Snapshot,
-    Stage,
-    Status,
-    Verdict,
-)
+from hangwatch.model import Certainty, Culprit, Incident, Job, Judgement, RankEvidence, Snapshot, Stage, Status, Verdict
 from hangwatch.report import files
 from hangwatch.report.incident import incident
 from hangwatch_agent.casebook import Casebook

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import Incident, Status
+from hangwatch.model import Incident, Status
 from hangwatch.settings import Settings
 from hangwatch_agent import abort
 from hangwatch_agent.ending import Ending

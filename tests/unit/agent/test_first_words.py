@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import Phase, Progress, RankEvidence, Snapshot, StepTimes
+from hangwatch.judge import diagnose
+from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepTimes
 from hangwatch_agent.first_words import FirstWords, last_progress
 from hangwatch_agent.roster import Standing
 from tests.unit.agent.readings import standing

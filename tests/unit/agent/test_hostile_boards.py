@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import Reading
+from hangwatch.model import Reading
 from hangwatch.settings import Settings
+from hangwatch.wire import codec
 from hangwatch_agent import beats, patience
 from hangwatch_agent import board as b
 from hangwatch_agent.board import BoardError, BoardWriter, read_board
@@ -129,7 +129,7 @@ def use(found: Reading) -> None:
     mark(found)
     patience.patience(found, Settings())
     beats.waiting_for(found)
-    wire.dumps(found)
+    codec.dumps(found)
     assert 0 < found.identity.pid <= 1 << 22
 
 

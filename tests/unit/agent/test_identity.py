@@ -3,8 +3,8 @@ from __future__ import annotations
 import os
 import time
 
-from hangwatch import wire
-from hangwatch.records import Identity
+from hangwatch.model import Identity
+from hangwatch.wire import codec
 from hangwatch_agent import identity
 
 
@@ -13,7 +13,7 @@ def test_a_rank_of_torchrun() -> None:
         "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "TORCHELASTIC_RUN_ID": "abc", "MASTER_ADDR": "a",
         "HOME": "/root",
     }  # fmt: skip
-    found = wire.decode(Identity, identity.describe(environment))
+    found = codec.decode(Identity, identity.describe(environment))
     assert (found.rank, found.world_size, found.local_rank, found.launcher) == (3, 8, 1, "torchrun")
     assert found.job == "torchrun-abc"
     assert found.pid == os.getpid()
@@ -22,7 +22,7 @@ def test_a_rank_of_torchrun() -> None:
 
 
 def test_a_process_that_is_no_rank_yet() -> None:
-    found = wire.decode(Identity, identity.describe({}))
+    found = codec.decode(Identity, identity.describe({}))
     assert (found.rank, found.world_size, found.launcher) == (None, None, "plain")
 
 

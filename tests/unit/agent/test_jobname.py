@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.records import Identity
+from hangwatch.model import Identity
 from hangwatch_agent.jobname import job_identity, shared_identity
 
 MASTER = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import Collective, Job, LoaderFacts, NodeBatch, NodeCapture, NodeIncident, Phase, Snapshot
+from hangwatch.model import Collective, Job, LoaderFacts, NodeBatch, NodeCapture, NodeIncident, Phase, Snapshot
 from hangwatch.settings import Settings
+from hangwatch.wire import codec
 from hangwatch_agent import courier
 from hangwatch_agent import link as link_module
 from hangwatch_agent import spool as spool_module
@@ -54,7 +54,7 @@ def test_batches_are_what_the_dashboard_reads(stub: Stub, tmp_path: Path) -> Non
     link.offer(RANKS, 20.0)
     link.offer(RANKS, 21.0)
     stub.wait(lambda: len(stub.got) == 2)
-    first, second = (wire.decode(NodeBatch, sent.document) for sent in stub.got)
+    first, second = (codec.decode(NodeBatch, sent.document) for sent in stub.got)
     assert (first.job, first.node, first.sequence, second.sequence) == ("job", "node-a", 0, 1)
     assert first.hello is not None
     assert second.hello is None
@@ -83,7 +83,7 @@ def test_the_goodbye_has_the_exit_code(stub: Stub, tmp_path: Path) -> None:
     link = link_to(stub, tmp_path)
     link.offer(RANKS, 20.0)
     link.close(7, timeout=60)
-    last = wire.decode(NodeBatch, stub.got[-1].document)
+    last = codec.decode(NodeBatch, stub.got[-1].document)
     assert (last.closing, last.exit_code, len(last.ranks)) == (True, 7, 2)
     assert not any(tmp_path.iterdir())
 
@@ -104,7 +104,7 @@ def test_a_full_queue_does_not_swallow_the_goodbye(stub: Stub, tmp_path: Path, m
     gate.set()
     link._thread.join(60)
     assert not link._thread.is_alive()
-    last = wire.decode(NodeBatch, stub.got[-1].document)
+    last = codec.decode(NodeBatch, stub.got[-1].document)
     assert (last.closing, last.exit_code, last.dropped) == (True, 7, 2)
 
 
@@ -120,7 +120,7 @@ def test_captures_are_asked_for_once(stub: Stub, tmp_path: Path) -> None:
     assert link.captures_wanted() == []
     link.capture(Snapshot(JOB, 22.0, ()), "c-1")
     stub.wait(lambda: "capture" in stub.kinds())
-    assert wire.decode(NodeCapture, stub.got[-1].document).request == "c-1"
+    assert codec.decode(NodeCapture, stub.got[-1].document).request == "c-1"
     link.close()
 
 
@@ -128,7 +128,7 @@ def test_an_incident_travels_without_its_tree(stub: Stub, tmp_path: Path) -> Non
     link = link_to(stub, tmp_path)
     link.incident(uneven_steps())
     stub.wait(lambda: stub.kinds() == ["incident"])
-    sent = wire.decode(NodeIncident, stub.got[0].document)
+    sent = codec.decode(NodeIncident, stub.got[0].document)
     assert sent.incident.stack_tree == ()
     assert sent.incident.verdict == uneven_steps().verdict
     link.close()

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.clocks import shifted
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import (
+from hangwatch.judge import diagnose
+from hangwatch.model import (
     Certainty,
     Incident,
     Job,
@@ -27,6 +25,8 @@ from hangwatch.records import (
 )
 from hangwatch.report import files
 from hangwatch.report.incident import incident, snapshot_of
+from hangwatch.wire import codec
+from hangwatch.wire.clocks import shifted
 from hangwatch_agent import neighbours
 from hangwatch_agent.meeting import Meeting, Outcome, Question
 from hangwatch_agent.neighbours import Neighbours, Opinion, Present, Ruling, elsewhere, missing, present
@@ -266,8 +266,8 @@ def test_files_that_are_no_evidence_are_passed_over(pair: tuple[Node, Node]) -> 
             question.append(True)
             (folder / "0001.part-liar-1.json").write_text("{}")
             (folder / "0001.part-cut-2.json").write_text('{"schema": "hangwatch.incident/2", "id": ')
-            stranger = replace(files.parse(wire.dumps(_report(second)).encode(), "it"), job=replace(JOB, id="other"))
-            (folder / "0001.part-other-3.json").write_text(wire.dumps(stranger))
+            stranger = replace(files.parse(codec.dumps(_report(second)).encode(), "it"), job=replace(JOB, id="other"))
+            (folder / "0001.part-other-3.json").write_text(codec.dumps(stranger))
             (folder / "notes.txt").write_text("mine")
         second.heeds()
         return False

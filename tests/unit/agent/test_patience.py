@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangwatch.records import Frame, OpenFile, Phase, Progress, Snapshot, StepTimes
+from hangwatch.model import Frame, OpenFile, Phase, Progress, Snapshot, StepTimes
 from hangwatch.settings import Settings
 from hangwatch_agent.patience import Holds, patience, patience_with
 from hangwatch_agent.roster import Standing

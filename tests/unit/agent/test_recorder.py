@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import Collective, Frame, GroupHead, Identity, Reading
+from hangwatch.model import Collective, Frame, GroupHead, Identity, Reading
 from hangwatch_agent import collect, recorder
 from hangwatch_agent.groups import Group
 from hangwatch_agent.recorder import Recorder

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from hangwatch.records import Progress
+from hangwatch.model import Progress
 from hangwatch_agent.board import BoardWriter, board_name
 from hangwatch_agent.boardfile import start_ticks
 from hangwatch_agent.roster import Roster, Standing, mark, newest, process_state

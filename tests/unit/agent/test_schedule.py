@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hangwatch.records import ExceptionFacts, Launched, Phase, Progress, StepTimes
+from hangwatch.model import ExceptionFacts, Launched, Phase, Progress, StepTimes
 from hangwatch.settings import Settings
 from hangwatch_agent.schedule import Reason, Schedule, reasons
 from tests.unit.agent.readings import blocked, standing

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hangwatch_agent
-from hangwatch.records import Job
+from hangwatch.model import Job
 from hangwatch.settings import Settings
 from hangwatch_agent import board as b
 from hangwatch_agent import courier, link, local, reader, steady

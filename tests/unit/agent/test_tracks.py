@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hangwatch.records import Phase, PhaseSpan, Progress, StepEntry
+from hangwatch.model import Phase, PhaseSpan, Progress, StepEntry
 from hangwatch_agent import tracks
 from hangwatch_agent.roster import Standing
 from hangwatch_agent.tracks import Tracks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import (
+from hangwatch.model import (
     Certainty,
     Culprit,
     ExceptionFacts,

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from hangwatch import diagnosis, wire
+from hangwatch import judge as diagnosis
 from hangwatch.commands import main
 from hangwatch.commands.evidence_files import Pile, kinds, snapshots, sort_out
-from hangwatch.records import Certainty, Identity, Incident, Judgement, Snapshot
+from hangwatch.model import Certainty, Identity, Incident, Judgement, Snapshot
 from hangwatch.report import files
+from hangwatch.wire import codec
 from hangwatch_agent import board
 from tests import examples
 from tests.dumps import Job, Op, alike, loop
@@ -54,7 +55,7 @@ def _board(
     path: Path, rank: int, *, job: str = "vision-7c1e", started_at: float = 0.0, ticked_at: float = 1000.0
 ) -> Path:
     identity = Identity(rank, 4, rank, "node-a", os.getpid(), started_at, job)
-    writer = board.BoardWriter.create(path, wire.encode(identity))
+    writer = board.BoardWriter.create(path, codec.encode(identity))
     writer.words[board.W_ANCHOR_NS] = 0  # times of day, then
     writer.words[board.W_TICKER_AT] = int(ticked_at * 1e9)
     writer.words[board.W_MOVED_AT] = int((ticked_at - 30) * 1e9)

@@ -16,7 +16,7 @@ from hangwatch.commands import main, parser, report, run
 from hangwatch.errors import HangwatchError
 from hangwatch.report import files
 from hangwatch.settings import SettingsError
-from hangwatch.wire import WireError
+from hangwatch.wire.codec import WireError
 from tests import examples
 
 DOCS = Path(__file__).parents[3] / "docs" / "commands.md"

@@ -17,7 +17,7 @@ import pytest
 
 from hangwatch.commands import checks, main
 from hangwatch.commands.checks import Check
-from hangwatch.records import CaptureNote, GpuFacts
+from hangwatch.model import CaptureNote, GpuFacts
 from hangwatch.settings import Settings
 from hangwatch_agent.capture import refusal, stacks
 

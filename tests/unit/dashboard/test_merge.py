@@ -7,10 +7,10 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch import wire
-from hangwatch.clocks import shifted
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import Excerpt, NodeCapture, Snapshot, Status
+from hangwatch.judge import diagnose
+from hangwatch.model import Excerpt, NodeCapture, Snapshot, Status
+from hangwatch.wire import codec
+from hangwatch.wire.clocks import shifted
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.judge import Case, judge, judge_apart, packed
 from hangwatch_dashboard.merge import Interner, Part, merged
@@ -74,7 +74,7 @@ def test_every_time_is_shifted_and_nothing_else() -> None:
     assert reading.steps[0].at == before.steps[0].at - 100.0
     assert reading.progress.batch == before.progress.batch
     back = shifted(moved, -100.0)
-    assert wire.encode(back)["ranks"][0]["stacks"] == wire.encode(snapshot)["ranks"][0]["stacks"]
+    assert codec.encode(back)["ranks"][0]["stacks"] == codec.encode(snapshot)["ranks"][0]["stacks"]
 
 
 def test_a_small_difference_is_left_alone() -> None:
@@ -84,7 +84,7 @@ def test_a_small_difference_is_left_alone() -> None:
 
 def test_the_interner_changes_nothing_but_identity() -> None:
     snapshot = uneven_steps_snapshot(8, 3, 4)
-    twin = wire.loads(Snapshot, wire.dumps(snapshot))
+    twin = codec.loads(Snapshot, codec.dumps(snapshot))
     found = Interner().snapshot(twin)
     assert found == snapshot
     assert found.ranks[0].stacks[0].frames is found.ranks[1].stacks[0].frames
@@ -101,11 +101,11 @@ def test_the_clock_is_off_by_the_shortest_way_at_most(offset: float, ways: list[
 def case() -> Case:
     node = FakeNode()
     rows = [
-        PartRow("c", f"n{index}", 0.0, 0.0, pack(wire.encode(node.capture(part, "c"))))
+        PartRow("c", f"n{index}", 0.0, 0.0, pack(codec.encode(node.capture(part, "c"))))
         for index, part in enumerate(split(uneven_steps_snapshot()))
     ]
     rest = dataclasses.replace(uneven_steps_snapshot(), ranks=(), nodes=())
-    return Case("3f2a", 1795203003.1, tuple(rows), wire.dumps(NodeCapture(rest.job.id, "", "", rest)))
+    return Case("3f2a", 1795203003.1, tuple(rows), codec.dumps(NodeCapture(rest.job.id, "", "", rest)))
 
 
 def test_a_case_is_judged_into_a_document() -> None:
@@ -116,9 +116,9 @@ def test_a_case_is_judged_into_a_document() -> None:
 
 def test_documents_are_the_same_as_reports() -> None:
     for found in (uneven_steps(), lingering(), uneven_steps(40, 3, 8)):
-        assert json.loads(zlib.decompress(packed(found))) == json.loads(wire.dumps(found))
+        assert json.loads(zlib.decompress(packed(found))) == json.loads(codec.dumps(found))
     odd = dataclasses.replace(uneven_steps(), id="\udc80")
-    assert json.loads(zlib.decompress(packed(odd))) == json.loads(wire.dumps(odd))
+    assert json.loads(zlib.decompress(packed(odd))) == json.loads(codec.dumps(odd))
 
 
 def test_documents_of_large_jobs_keep_what_tells() -> None:

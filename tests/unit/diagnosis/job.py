@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import (
+from hangwatch.judge import diagnose
+from hangwatch.model import (
     Collectives,
     Frame,
     GroupHead,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hangwatch.diagnosis.aborts import Why, aborted, ending, told
-from hangwatch.diagnosis.view import RankView
-from hangwatch.last_words import Kind
-from hangwatch.records import Collective, Collectives, ExceptionFacts, Frame, GroupHead, Phase, Progress, RankEvidence
+from hangwatch.facts.rank_end import Why, aborted, ending, told
+from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, GroupHead, Phase, Progress, RankEvidence
+from hangwatch.ranks.last_words import Kind
+from hangwatch.ranks.view import RankView
 from tests.unit.diagnosis.job import C10D, NOW, SCRIPT, blamed, frames, gone, judge, rank
 from tests.unit.diagnosis.job import told as said
 
@@ -204,7 +204,7 @@ def test_the_rank_that_never_enqueued_the_number_is_named_and_the_aborted_one_is
     assert said(judgement) == ("undetermined", "likely", "failed")
     assert blamed(judgement) == [(1, 101, "rank")]
     assert judgement.verdict.victims == (0,)
-    assert "ALLREDUCE 12 did not complete within 10 min 0 s; rank 1 never called it" in judgement.verdict.summary
+    assert "ALLREDUCE 12 did not complete within 10 min; rank 1 never called it" in judgement.verdict.summary
 
 
 def test_where_all_had_enqueued_it_nobody_is_named() -> None:

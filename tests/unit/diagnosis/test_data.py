@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import (
+from hangwatch.model import (
     ExceptionFacts,
     Frame,
     LoaderFacts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangwatch.records import ExceptionFacts, GpuFacts, GroupHead, RankEvidence, Stage
+from hangwatch.model import ExceptionFacts, GpuFacts, GroupHead, RankEvidence, Stage
 from tests.unit.diagnosis.job import IN_BACKWARD, IN_ITEM, blamed, judge, rank, told
 
 SPINNING = {"utilization_percent": 100, "power_w": 130.0, "power_limit_w": 700.0}

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.frames import stacks_of_trace
-from hangwatch.records import (
+from hangwatch.model import (
     Collective,
     ExceptionFacts,
     Frame,
@@ -19,6 +18,7 @@ from hangwatch.records import (
     RankEvidence,
     StepEntry,
 )
+from hangwatch.stacks.frames import stacks_of_trace
 from tests.unit.diagnosis.job import (
     C10D,
     IN_BACKWARD,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import ExceptionFacts, Frame, Judgement, NodeFacts, Phase, Progress, RankEvidence, StepTimes
+from hangwatch.judge import diagnose
+from hangwatch.model import ExceptionFacts, Frame, Judgement, NodeFacts, Phase, Progress, RankEvidence, StepTimes
 from tests.unit.diagnosis.job import (
     IN_BACKWARD,
     IN_CODE,

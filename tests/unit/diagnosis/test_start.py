@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.records import ExceptionFacts, Frame, LockFile, Phase, Progress, RankEvidence, Stage
+from hangwatch.model import ExceptionFacts, Frame, LockFile, Phase, Progress, RankEvidence, Stage
 from tests.unit.diagnosis.job import (
     IN_BARRIER,
     IN_BATON,

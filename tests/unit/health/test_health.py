@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.diagnosis.causes import BY_ID
+from hangwatch.catalogue import BY_ID
 from hangwatch.health import HealthWatch, device_warnings, warnings
-from hangwatch.records import (
+from hangwatch.model import (
     Collective,
     Frame,
     GpuFacts,

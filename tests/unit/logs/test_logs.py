@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hangwatch.logs import Logs, assess, completed, elastic, is_log, nccl, read, watchdog
+from hangwatch.model import Certainty, Frame, Stage, Status
 from hangwatch.queues import Assessment
 from hangwatch.recorder import QueueReader
-from hangwatch.records import Certainty, Frame, Stage, Status
 from tests.dumps import Job, Op, alike, loop
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from hangwatch.model import Certainty, Status, Verdict
 from hangwatch.queues import Assessment, assess, snapshot
 from hangwatch.recorder import QueueReader, documents
-from hangwatch.records import Certainty, Status, Verdict
 from tests.dumps import FILE, Job, Op, alike, as_json_text, loop
 
 GRADIENTS = Op("all_reduce", 20, 1024)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from hangwatch.model import Certainty
 from hangwatch.queues import Assessment, assess
 from hangwatch.recorder import QueueReader
-from hangwatch.records import Certainty
 from tests.dumps import Job, Op, alike, as_json_text, loop
 
 KINDS = ("all_reduce", "_all_gather_base", "_reduce_scatter_base", "broadcast")

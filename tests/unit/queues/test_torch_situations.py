@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from hangwatch.model import Certainty
 from hangwatch.queues import Assessment, assess
 from hangwatch.recorder import QueueReader
-from hangwatch.records import Certainty
 
 Size = list[list[int]]
 SQUARE: Size = [[4, 4]]

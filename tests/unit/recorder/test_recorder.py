@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch import flight_recorder
+from hangwatch.model import Frame, GroupHead
 from hangwatch.queues import Queues, assess, snapshot
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED
+from hangwatch.ranks import flight_recorder
 from hangwatch.recorder import DumpError, QueueReader, documents, is_pickle, rank_of
-from hangwatch.records import Frame, GroupHead
 
 # As torch 2.13 writes it for gloo; times and thread ids shortened.
 ENTRY: dict[str, Any] = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hangwatch import wire
 from hangwatch.report import files, html
 from hangwatch.report.incident import recovered
+from hangwatch.wire import codec
 from tests import examples
 
 
@@ -139,7 +139,7 @@ def _broken(text: bytes) -> str:
 
 
 def test_files_that_are_no_reports_are_refused_with_a_reason() -> None:
-    whole = wire.dumps(examples.uneven_steps()).encode()
+    whole = codec.dumps(examples.uneven_steps()).encode()
     assert _broken(b"") == "x.json is empty: its writing was cut off"
     assert _broken(whole[:5000]).startswith("x.json is cut off or not JSON: ")
     assert _broken(b"\xff\xfe").startswith("x.json is cut off or not JSON: ")
@@ -157,7 +157,7 @@ def test_files_that_are_no_reports_are_refused_with_a_reason() -> None:
 
 def test_fields_of_a_newer_hangwatch_are_passed_over() -> None:
     made = examples.uneven_steps()
-    text = wire.dumps(made).replace('"seq": ', '"colour": 1, "seq": ')
+    text = codec.dumps(made).replace('"seq": ', '"colour": 1, "seq": ')
     assert files.parse(text.encode(), "x.json") == made
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hangwatch.countdown import HORIZON_S, later, reported_after
-from hangwatch.diagnosis import diagnose
-from hangwatch.diagnosis.causes import BY_ID
-from hangwatch.records import OpenFile, Phase, Progress, RankEvidence, Snapshot, Status, StepTimes
+from hangwatch.catalogue import BY_ID
+from hangwatch.judge import diagnose
+from hangwatch.judge.countdown import HORIZON_S, later, reported_after
+from hangwatch.model import OpenFile, Phase, Progress, RankEvidence, Snapshot, Status, StepTimes
 from hangwatch.report import first_words
 from tests.unit.diagnosis.job import (
     FETCHING,

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hangwatch.records import (
+from hangwatch.model import (
     Culprit,
     ExceptionFacts,
     Excerpt,

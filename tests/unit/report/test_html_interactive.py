@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from hangwatch.report import html
 from hangwatch.report.html import interactive
+from hangwatch.wire import codec
 from tests import examples
 
 TEMPLATE = f"""<!doctype html><html><head>{interactive.TITLE}</head><body>
@@ -23,7 +23,7 @@ EVIL = f"</script><script>alert(1)</script><!-- {interactive.WITHOUT_SCRIPT} {in
 
 def embedded(text: str) -> Incident:
     data = text.split('<script id="incident" type="application/json">', 1)[1].split("</script>", 1)[0]
-    return wire.decode(Incident, json.loads(data))
+    return codec.decode(Incident, json.loads(data))
 
 
 def test_the_page_that_is_built_has_the_places() -> None:
@@ -63,7 +63,7 @@ def test_eight_ranks_fit_into_two_megabytes() -> None:
     made = examples.uneven_steps(8, 5, 4)
     call = replace(made.ranks[0].collectives.recent[0], frames=examples.BACKWARD_STACK * 4)
     ranks = tuple(replace(rank, collectives=replace(rank.collectives, recent=(call,) * 2000)) for rank in made.ranks)
-    assert len(wire.dumps(interactive.slim(replace(made, ranks=ranks)))) < 1_500_000
+    assert len(codec.dumps(interactive.slim(replace(made, ranks=ranks)))) < 1_500_000
 
 
 def test_without_the_page_the_plain_one_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

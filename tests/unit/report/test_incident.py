@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hangwatch import wire
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import Incident, Judgement, RankEvidence, Snapshot, Status
+from hangwatch.judge import diagnose
+from hangwatch.model import Incident, Judgement, RankEvidence, Snapshot, Status
 from hangwatch.report.incident import evidence_of, incident, new_id, recovered, report_of, snapshot_of
+from hangwatch.wire import codec
 from tests import examples
 from tests.strategies import record
 
@@ -27,7 +27,7 @@ def test_a_rank_report_gives_its_evidence_back(rank: RankEvidence, judgement: Ju
 @given(snapshot=record(Snapshot), judgement=record(Judgement))
 def test_an_incident_gives_its_snapshot_back_also_through_json(snapshot: Snapshot, judgement: Judgement) -> None:
     made = incident(judgement, snapshot, id="1", opened_at=snapshot.taken_at)
-    read = wire.loads(Incident, wire.dumps(made))
+    read = codec.loads(Incident, codec.dumps(made))
     assert read == made
     assert snapshot_of([read]) == snapshot
 

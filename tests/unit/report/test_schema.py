@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hangwatch import wire
-from hangwatch.records import Incident
+from hangwatch.model import Incident
 from hangwatch.report import schema
+from hangwatch.wire import codec
 from tests.examples import EXAMPLES
 from tests.strategies import record
 
@@ -35,13 +35,13 @@ def test_the_tables_of_the_docs_are_up_to_date() -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_examples_fit_the_schema(example: Callable[[], Incident]) -> None:
-    _validator().validate(wire.encode(example()))
+    _validator().validate(codec.encode(example()))
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(incident=record(Incident))
 def test_every_incident_fits_the_schema(incident: Incident) -> None:
-    document = json.loads(wire.dumps(incident)) | {"schema": "hangwatch.incident/2"}
+    document = json.loads(codec.dumps(incident)) | {"schema": "hangwatch.incident/2"}
     _validator().validate(document)
 
 
@@ -56,12 +56,12 @@ def test_every_incident_fits_the_schema(incident: Incident) -> None:
     ],
 )
 def test_what_is_no_report_does_not_fit(damage: dict[str, object]) -> None:
-    document = wire.encode(EXAMPLES["uneven-steps"]()) | damage
+    document = codec.encode(EXAMPLES["uneven-steps"]()) | damage
     assert not _validator().is_valid(document)
 
 
 def test_fields_of_a_newer_version_fit() -> None:
-    _validator().validate(wire.encode(EXAMPLES["uneven-steps"]()) | {"colour": "blue"})
+    _validator().validate(codec.encode(EXAMPLES["uneven-steps"]()) | {"colour": "blue"})
 
 
 def test_the_remark_behind_a_field_reaches_the_schema() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.records import Alternative, Certainty, Culprit, HealthWarning, Incident
+from hangwatch.model import Alternative, Certainty, Culprit, HealthWarning, Incident
 from hangwatch.report import terminal
 from hangwatch.report.incident import recovered
 from tests import examples

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import SCHEMA, Certainty, Status
+from hangwatch.model import SCHEMA, Certainty, Status
 from hangwatch.report import files, versions
+from hangwatch.wire import codec
 from tests import examples
 
 
 def of_format_1(status: str, certainty: str) -> bytes:
     """A report as version 1 wrote it: one certainty, and nothing said of the hang."""
-    document = wire.encode(examples.uneven_steps()) | {"schema": "hangwatch.incident/1", "status": status}
+    document = codec.encode(examples.uneven_steps()) | {"schema": "hangwatch.incident/1", "status": status}
     verdict = {name: value for name, value in document["verdict"].items() if name not in ("hang", "argument")}
     return json.dumps(document | {"verdict": verdict | {"certainty": certainty}}).encode()
 
@@ -40,7 +40,7 @@ def test_the_one_certainty_of_format_1_spoke_for_the_hang(
 
 
 def test_the_present_format_is_left_as_it_is() -> None:
-    document = wire.encode(examples.uneven_steps())
+    document = codec.encode(examples.uneven_steps())
     assert versions.upgraded(document) == document
 
 

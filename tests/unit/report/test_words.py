@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.records import CaptureNote, Certainty, Culprit, Frame, Stage, Status, Wait
+from hangwatch.model import CaptureNote, Certainty, Culprit, Frame, Stage, Status, Wait
 from hangwatch.report import words
 from tests import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangwatch.records import GroupHead, RankEvidence, Snapshot
+from hangwatch.model import GroupHead, RankEvidence, Snapshot
 from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
 
 STEPS = 40

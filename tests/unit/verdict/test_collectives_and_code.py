@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch import diagnosis
-from hangwatch.diagnosis import Case, Finding, diagnose
-from hangwatch.records import (
+from hangwatch import judge as diagnosis
+from hangwatch.judge import Case, Finding, diagnose
+from hangwatch.model import (
     Certainty,
     Collective,
     ExceptionFacts,
+    Excerpt,
     Frame,
     Judgement,
+    LockFile,
     OpenFile,
     ProcessEvidence,
     ProcessFacts,
@@ -357,6 +359,45 @@ def test_a_rank_that_shows_work_is_waited_for_however_long(sign: str) -> None:
     children = (child,) if sign == "child" else ()
     snapshot = changed(snapshot, 1, lambda e: replace(e, children=children, moved=sign == "moved"))
     assert diagnose(snapshot).status is Status.WAITING
+
+
+def test_a_rank_that_waits_for_its_children_is_told_with_the_line_where_they_stand() -> None:
+    # GIVEN a rank in pool.map, whose forked children stand in a lock that did not survive the fork
+    inside = Frame(SCRIPT, 77, "encode")
+    stack = ThreadStack(
+        9, "MainThread", (inside, Frame("/usr/lib/python3.11/multiprocessing/pool.py", 48, "mapstar")), main=True
+    )
+    children = tuple(ProcessEvidence("child", ProcessFacts(pid, "S", cpu_delta_s=0.0), (stack,)) for pid in (91, 92))
+    quoted = Excerpt(SCRIPT, 77, 76, ("def encode(i):", "    return torch.mm(a, b)"))
+    snapshot = changed(stuck("lock"), 1, lambda e: replace(e, children=children))
+    verdict = diagnose(replace(snapshot, excerpts=(quoted,))).verdict
+    # THEN both places are named, and the code that the children stand at
+    assert verdict.cause == "user-code-blocked"
+    assert "it waits for its 2 child processes" in verdict.summary
+    assert "encode (train.py:77)" in verdict.summary
+    assert "its child process 91 stands at train.py:77 (`return torch.mm(a, b)`)" in verdict.evidence
+
+
+def retrying(snapshot: Snapshot, *locks: LockFile) -> Snapshot:
+    """Rank 1 has just met an error in the function in which it sleeps."""
+    error = ExceptionFacts("BlockingIOError", "[Errno 11]", (Frame(SCRIPT, 39, "push"),), at=10_000.0, fatal=False)
+
+    def met(evidence: RankEvidence) -> RankEvidence:
+        reading = replace(evidence.reading, exception=error) if evidence.reading is not None else None
+        return replace(evidence, reading=reading, lock_files=locks)
+
+    return changed(snapshot, 1, met)
+
+
+def test_an_error_that_is_tried_again_is_no_cause_and_the_lock_is_named_with_its_holder() -> None:
+    lock = LockFile("/cache/data.lock", 4711, owner_alive=True, age_s=60.0, inferred=True)
+    verdict = diagnose(retrying(stuck("sleep"), lock)).verdict
+    assert verdict.cause == "user-code-blocked"
+    assert "it waits for the lock file /cache/data.lock, which pid 4711 holds" in verdict.summary
+
+
+def test_an_error_without_a_lock_is_the_cause() -> None:
+    assert diagnose(retrying(stuck("lock"))).verdict.cause == "exception-on-one-rank"
 
 
 def test_bytes_that_flow_are_said() -> None:

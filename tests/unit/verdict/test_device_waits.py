@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.diagnosis import diagnose, worth_confirming
-from hangwatch.records import Frame, RankEvidence, Snapshot, Status, ThreadStack
+from hangwatch.judge import diagnose, worth_confirming
+from hangwatch.model import Frame, RankEvidence, Snapshot, Status, ThreadStack
 from tests.unit.simulator import SCRIPT, Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 ITEM = (Frame(SCRIPT, 16, "main"), Frame(SCRIPT, 99, "<module>"))

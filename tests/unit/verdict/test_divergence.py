@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.divergence import CONFIRM, DivergenceWatch, first_divergence
-from hangwatch.records import Collective, Divergence, GroupHead, Identity, Reading, StepEntry
+from hangwatch.model import Collective, Divergence, GroupHead, Identity, Reading, StepEntry
+from hangwatch.ranks.divergence import CONFIRM, DivergenceWatch, first_divergence
 
 KEPT = 16
 

@@ -5,8 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from hangwatch.guard_source import guard_around
-from hangwatch.records import Frame
+from hangwatch.model import Frame
+from hangwatch.source.guards import guard_around
 
 SOURCE = dedent(
     """\

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.diagnosis import ORDER, words
-from hangwatch.diagnosis.causes import BY_ID, CATALOGUE
-from hangwatch.ledger import Ledger, family
-from hangwatch.records import Collective, Collectives, Frame, GroupHead, RankEvidence, StepName
-from hangwatch.waitgraph import Need, WaitGraph
+from hangwatch import words
+from hangwatch.catalogue import BY_ID, CATALOGUE
+from hangwatch.judge import ORDER
+from hangwatch.model import Collective, Collectives, Frame, GroupHead, RankEvidence, StepName
+from hangwatch.proof.graph import Need, WaitGraph
+from hangwatch.ranks.ledger import Ledger, family
 
 IDS = [
     "rendezvous-missing-ranks", "rendezvous-unreachable-master", "rendezvous-port-conflict",

@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hangwatch.diagnosis import Case, diagnose
-from hangwatch.records import GroupHead, RankEvidence, Snapshot, Status
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import GroupHead, RankEvidence, Snapshot, Status
 from tests.unit.simulator import Action, Call, Die, Leave, Stall, Stop, Work, World
 
 FAULTS = ("none", "work", "skip", "extra", "swap", "die", "stop", "stall", "leave", "other op")

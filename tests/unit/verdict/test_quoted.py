@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.diagnosis.verdict import quoted
-from hangwatch.records import Culprit, Excerpt
+from hangwatch.judge import diagnose
+from hangwatch.judge.verdict import quoted
+from hangwatch.model import Culprit, Excerpt
 from tests import examples
 
 BARRIER = Excerpt(examples.SCRIPT, 88, 86, ("for batch in loader:", "    step(batch)", "dist.barrier()"))

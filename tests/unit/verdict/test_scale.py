@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hangwatch.diagnosis import diagnose
+from hangwatch.judge import diagnose
 from tests.unit.verdict.big import uneven
 
 

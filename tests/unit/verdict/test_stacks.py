@@ -6,11 +6,11 @@ import textwrap
 
 import pytest
 
-from hangwatch.activity import Doing, Within
-from hangwatch.frames import name_of, origin, stacks_of_trace, user_frame
-from hangwatch.records import Frame, ThreadStack
-from hangwatch.source import annotated
-from hangwatch.stacks import activity
+from hangwatch.model import Frame, ThreadStack
+from hangwatch.source.hints import annotated
+from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import name_of, origin, stacks_of_trace, user_frame
 
 SITE = "/opt/venv/lib/python3.12/site-packages"
 TORCH = f"{SITE}/torch"

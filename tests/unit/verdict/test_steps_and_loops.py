@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.records import Bypass, CallSite, Certainty, Frame, Judgement, Phase, Status
+from hangwatch.judge import diagnose
+from hangwatch.model import Bypass, CallSite, Certainty, Frame, Judgement, Phase, Status
 from tests.unit.simulator import SCRIPT, TORCH, Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 Program = list[Action]

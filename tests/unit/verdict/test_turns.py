@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.loop_source import loop_around
-from hangwatch.records import Certainty, Frame, Judgement, LoopFacts, RankEvidence, Snapshot, Status
-from hangwatch.source import annotated
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, RankEvidence, Snapshot, Status
+from hangwatch.source.hints import annotated
+from hangwatch.source.loops import loop_around
 from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
 
 SCRIPT = "/home/ann/train.py"

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.diagnosis import diagnose
-from hangwatch.diagnosis.witness import Kind, Witness, weigh
-from hangwatch.frames import origin
-from hangwatch.records import (
+from hangwatch.facts.witness import Kind, Witness, weigh
+from hangwatch.judge import diagnose
+from hangwatch.model import (
     Certainty,
     Collective,
     Frame,
@@ -21,6 +20,7 @@ from hangwatch.records import (
     Status,
     ThreadStack,
 )
+from hangwatch.stacks.frames import origin
 from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Action, Call, Draw, Leave, LoopEnd, Peer, Stall, Work, World
 
 Program = list[Action]

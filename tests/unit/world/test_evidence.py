@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.frames import name_of, origin
-from hangwatch.records import Collective, Phase, RankEvidence, RankReport, ThreadStack
+from hangwatch.model import Collective, Phase, RankEvidence, RankReport, ThreadStack
 from hangwatch.report.incident import evidence_of
+from hangwatch.stacks.frames import name_of, origin
+from hangwatch.wire import codec
 from hangwatch.world.acts import Collective as CollectiveCall
 from hangwatch.world.acts import Draw, End, Enter, Forward, Line, LoopEnd, Mark, Optimizer, Wait
 from hangwatch.world.calls import Comm
@@ -46,7 +46,7 @@ LEFT_OUT = {
 @cache
 def recorded() -> list[RankEvidence]:
     path = Path(__file__).with_name("skipped_backward.json")
-    reports = [wire.decode(RankReport, each) for each in json.loads(path.read_text(encoding="utf-8"))]
+    reports = [codec.decode(RankReport, each) for each in json.loads(path.read_text(encoding="utf-8"))]
     return [evidence_of(report) for report in reports]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.records import Phase
+from hangwatch.model import Phase
 from hangwatch.world.acts import Act, Destroy, Die, Line, Monitored, Raise, Stop, ThreadPlan, Wait
 from hangwatch.world.calls import BIG
 from hangwatch.world.oracle import can_go_on, finished

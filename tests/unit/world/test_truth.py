@@ -54,6 +54,8 @@ ONCE_WRONG: tuple[Wrong, ...] = (
     Wrong(225, "false proof", "undetermined"),  # monitored barrier
     Wrong(1614, "false proof", "uneven-steps"),  # uneven steps + uploader thread
     Wrong(958, "innocent", "collective-mismatch"),  # skipped
+    Wrong(14955, "innocent", "collective-mismatch"),  # skipped by most, below a trainer
+    Wrong(40383, "innocent", "collective-mismatch"),  # the same, without a flight recorder
     Wrong(1321, "innocent", "early-exit"),  # rank zero only
     Wrong(54, "innocent", "rank-died"),  # skipped by most
     Wrong(713, "innocent", "rank-zero-only-collective"),  # error handled

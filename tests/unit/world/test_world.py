@@ -15,8 +15,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch import wire
-from hangwatch.diagnosis.causes import BY_ID
+from hangwatch.catalogue import BY_ID
+from hangwatch.wire import codec
 from hangwatch.world import Played, play
 from hangwatch.world.faults import RECIPES, Injector
 from hangwatch.world.machine import Machine
@@ -36,7 +36,7 @@ def first() -> tuple[Played, ...]:
 
 def digest(seeds: range) -> str:
     """Of all evidence and truth of these seeds."""
-    text = json.dumps([[wire.encode((played := play(seed)).snapshot), repr(played.truth)] for seed in seeds])
+    text = json.dumps([[codec.encode((played := play(seed)).snapshot), repr(played.truth)] for seed in seeds])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -5,6 +5,7 @@ import { Part } from "../parts/bits";
 import type { View } from "../router";
 import type { Scene } from "../scene";
 import { CollectivesView } from "./collectives";
+import { DiffView } from "./diff";
 import { EvidenceView } from "./evidence";
 import { GpusView } from "./gpus";
 import { LoaderView } from "./loader";
@@ -16,6 +17,7 @@ import { TimelineView } from "./timeline";
 
 const NAMES: Record<Exclude<View, "ranks">, string> = {
   overview: "Overview",
+  diff: "Diff",
   collectives: "Collectives",
   steps: "Steps",
   timeline: "Timeline",
@@ -43,6 +45,8 @@ export function Body({ scene, view, rank, job }: { scene: Scene; view: View; ran
   switch (view) {
     case "ranks":
       return rank === null ? <Overview scene={scene} /> : <RankView scene={scene} rank={rank} job={job} />;
+    case "diff":
+      return <DiffView scene={scene} />;
     case "collectives":
       return <CollectivesView scene={scene} />;
     case "steps":

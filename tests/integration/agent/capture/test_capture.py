@@ -12,17 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import (
-    Collective,
-    Collectives,
-    GroupHead,
-    Identity,
-    LoaderFacts,
-    Progress,
-    RankEvidence,
-    Reading,
-)
+from hangwatch.model import Collective, Collectives, GroupHead, Identity, LoaderFacts, Progress, RankEvidence, Reading
+from hangwatch.wire import codec
 from hangwatch_agent.capture import CaptureResult, Means, Target, capture, procfs, with_native_stacks
 from tests.integration.agent.capture.conftest import PATIENCE_S, Script, all_come_to_rest, stop
 
@@ -80,7 +71,7 @@ def test_workers_with_their_sample(script: Script, tmp_path: Path, method: str) 
     assert [(worker.worker, worker.sample) for worker in rank.workers] == [(0, None), (1, "13")]
     assert rank.workers[1].stacks[0].frames[0].function == "__getitem__"
     assert all(worker.rank == 0 for worker in rank.workers)
-    assert "424242" not in wire.dumps(rank)
+    assert "424242" not in codec.dumps(rank)
     assert {child.role for child in rank.children} <= {"helper"}
     assert any(frame.function == "_try_get_data" for frame in rank.main_stack)
 
@@ -117,7 +108,7 @@ def test_a_rank_that_is_gone_leaves_what_it_wrote(script: Script, tmp_path: Path
     log.write_text("step 11\n\x1b[31mRuntimeError: boom\x1b[0m\n")
     (tmp_path / "crash-{}.txt").with_name(f"crash-{1 << 22}.txt").write_text("Fatal Python error: Segmentation fault\n")
     ring = Collectives((GroupHead("0", (0, 1), issued=3),), (Collective("0", 3, "all_reduce"),), (), "flight-recorder")
-    (tmp_path / f"collectives-{1 << 22}.json").write_text(wire.dumps(ring))
+    (tmp_path / f"collectives-{1 << 22}.json").write_text(codec.dumps(ring))
     dead = target(1 << 22, tmp_path)
     rank = only(capture([Target(dead.reading, dead.board_path, (log,))], means=quick()))
     assert rank.process is not None
@@ -178,7 +169,7 @@ def test_collectives_are_asked_for(script: Script, tmp_path: Path) -> None:
     ring = Collectives((GroupHead("0", (0, 1), issued=7),), (Collective("0", 7, "broadcast"),), (), "flight-recorder")
 
     def request(board: Path, pid: int) -> None:
-        (board.parent / f"collectives-{pid}.json").write_text(wire.dumps(ring))
+        (board.parent / f"collectives-{pid}.json").write_text(codec.dumps(ring))
 
     taken = capture([target(script(SLEEP).pid, tmp_path)], means=quick(request_collectives=request))
     assert only(taken).collectives == ring

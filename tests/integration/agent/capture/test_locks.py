@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from hangwatch.records import LockFile
+from hangwatch.model import LockFile
 from hangwatch_agent.capture.locks import lock_files, polls_a_lock
 from hangwatch_agent.capture.process import process_facts
 from hangwatch_agent.capture.stacks import dump

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import ProcessFacts
+from hangwatch.model import ProcessFacts
+from hangwatch.wire import codec
 from hangwatch_agent.capture import procfs
 from hangwatch_agent.capture.process import process_facts, second_sample
 from tests import needs
@@ -230,7 +230,7 @@ def test_another_users_process_is_named_unreadable() -> None:
     comes_to(process.pid, "S")
     code = (
         "import sys\nfrom hangwatch import wire\nfrom hangwatch_agent.capture.process import process_facts\n"
-        f"print(wire.dumps(process_facts({process.pid})))"
+        f"print(codec.dumps(process_facts({process.pid})))"
     )
     try:
         out = subprocess.run(
@@ -242,7 +242,7 @@ def test_another_users_process_is_named_unreadable() -> None:
     finally:
         process.kill()
         process.wait()
-    facts = wire.loads(ProcessFacts, out)
+    facts = codec.loads(ProcessFacts, out)
     assert (facts.state, facts.command) == ("S", "sleep 100")
     refused = {what.partition(":")[0] for what in facts.unreadable}
     assert {"system call", "io", "environment", "descriptors"} <= refused

@@ -188,7 +188,7 @@ def test_a_capture_under_refusal_has_the_stacks_all_the_same(script: Script, tmp
     code = f"""
 import time
 from pathlib import Path
-from hangwatch.records import Identity, Reading
+from hangwatch.model import Identity, Reading
 from hangwatch_agent.capture import Means, Target, capture, fallback, procfs
 fallback.WAIT_S = {PATIENCE_S}
 started = procfs.started_at(procfs.stat_of({process.pid}))

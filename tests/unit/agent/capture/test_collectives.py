@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch import wire
-from hangwatch.records import Collective, Collectives, GroupHead, Identity, Reading
+from hangwatch.model import Collective, Collectives, GroupHead, Identity, Reading
+from hangwatch.wire import codec
 from hangwatch_agent.capture import collectives
 
 CALL = Collective("0", 4, "all_reduce")
@@ -39,14 +39,14 @@ def taken(folder: Path, request: Callable[[Path, int], None] | None) -> tuple[Co
 
 
 def test_the_recorder_with_the_boards_open_calls(tmp_path: Path) -> None:
-    found, failure = taken(tmp_path, writer(wire.dumps(RECORDED)))
+    found, failure = taken(tmp_path, writer(codec.dumps(RECORDED)))
     assert failure == ""
     assert found == replace(RECORDED, open_calls=(OPEN,))
 
 
 def test_an_old_answer_is_not_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collectives, "WAIT_S", 0.1)
-    (tmp_path / "collectives-7.json").write_text(wire.dumps(RECORDED))
+    (tmp_path / "collectives-7.json").write_text(codec.dumps(RECORDED))
     found, failure = taken(tmp_path, lambda board, pid: None)
     assert (found.source, found.recent) == ("board", (UNFINISHED,))
     assert failure.startswith("no answer within ")
@@ -57,7 +57,7 @@ def test_an_answer_that_comes_while_it_is_waited_for(tmp_path: Path) -> None:
 
     def sleep(seconds: float) -> None:
         temporary = tmp_path / "new"
-        temporary.write_text(wire.dumps(RECORDED))
+        temporary.write_text(codec.dumps(RECORDED))
         temporary.replace(tmp_path / "collectives-7.json")
 
     assert collectives.answer(asked, BOARD, sleep=sleep)[0].source == "flight-recorder"
@@ -96,7 +96,7 @@ def test_a_rank_that_cannot_be_asked_is_not_waited_for(tmp_path: Path, monkeypat
 
 def test_what_a_dead_rank_left(tmp_path: Path) -> None:
     assert collectives.left_behind(tmp_path / "rank-0.board", 7, BOARD).source == "board"
-    (tmp_path / "collectives-7.json").write_text(wire.dumps(RECORDED))
+    (tmp_path / "collectives-7.json").write_text(codec.dumps(RECORDED))
     assert collectives.left_behind(tmp_path / "rank-0.board", 7, BOARD).source == "flight-recorder"
 
 
@@ -113,7 +113,7 @@ def test_calls_after_an_answer_of_long_ago_come_from_the_board(tmp_path: Path) -
         Collective("0", 1, "all_reduce", retired=True, at=1.0),
         Collective("0", 2, "all_reduce", retired=False, at=2.0),
     ), (), "flight-recorder")  # fmt: skip
-    (tmp_path / "collectives-7.json").write_text(wire.dumps(old))
+    (tmp_path / "collectives-7.json").write_text(codec.dumps(old))
     heads = (GroupHead("0", (0, 1), issued=4, completed=3),)
     calls = tuple(Collective("0", seq, "all_reduce", at=float(seq)) for seq in (2, 3, 4))
     found = collectives.left_behind(tmp_path / "rank-0.board", 7, replace(BOARD, heads=heads, calls=calls))

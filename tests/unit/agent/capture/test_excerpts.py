@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.frames import stacks_of_trace
-from hangwatch.records import (
+from hangwatch.model import (
     Collective,
     Collectives,
     ExceptionFacts,
@@ -21,6 +20,7 @@ from hangwatch.records import (
     RankEvidence,
     ThreadStack,
 )
+from hangwatch.stacks.frames import stacks_of_trace
 from hangwatch_agent.capture import excerpts, sources
 from hangwatch_agent.capture.sources import Source, Sources
 from tests.unit.agent.readings import reading

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import GpuFacts
+from hangwatch.model import GpuFacts
 from hangwatch_agent.capture.gpu import NO_GPU, Gpus, bound_gpu
 
 

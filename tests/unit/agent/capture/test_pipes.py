@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hangwatch.records import OpenFile, Pipe, ProcessFacts
+from hangwatch.model import OpenFile, Pipe, ProcessFacts
 from hangwatch_agent.capture import pipes
 from tests.unit.agent.capture.made_up import process
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import OpenFile, ProcessFacts
+from hangwatch.model import OpenFile, ProcessFacts
 from hangwatch_agent.capture import descriptors, process, procfs
 from hangwatch_agent.capture.process import distributed_settings, process_facts, second_sample
 from tests.unit.agent.capture import made_up

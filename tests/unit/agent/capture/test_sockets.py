@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import Socket
+from hangwatch.model import Socket
 from hangwatch_agent.capture import sockets
 from tests.unit.agent.capture.made_up import process
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import Frame
+from hangwatch.model import Frame
 from hangwatch_agent.capture import stacks
 from hangwatch_agent.capture.stacks import Dump, bare_name, dump, parse
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.records import Frame, LoaderFacts, ThreadStack
+from hangwatch.model import Frame, LoaderFacts, ThreadStack
 from hangwatch_agent.capture import workers
 from hangwatch_agent.capture.stacks import Dump
 

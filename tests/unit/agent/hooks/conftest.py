@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.records import LoaderFacts, Reading
+from hangwatch.model import LoaderFacts, Reading
 from hangwatch_agent import board, guard
 from hangwatch_agent.hooks.context import Context
 from hangwatch_agent.identity import describe

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
-from hangwatch.records import Phase
+from hangwatch.model import Phase
 from hangwatch_agent.hooks.ddp import ForwardHook
 from hangwatch_agent.hooks.optimizer import OptimizerHook
 from tests.unit.agent.hooks.conftest import Watched

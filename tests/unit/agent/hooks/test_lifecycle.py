@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hangwatch.records import Phase
+from hangwatch.model import Phase
 from hangwatch_agent.hooks.lifecycle import LifecycleHook, without_us
 from tests.unit.agent.hooks.conftest import Watched
 

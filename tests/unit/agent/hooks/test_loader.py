@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _SingleProcessDataLoaderIter
 
-from hangwatch.records import Phase
+from hangwatch.model import Phase
 from hangwatch_agent.hooks.loader import LoaderHook
 from tests.unit.agent.hooks.conftest import Watched
 

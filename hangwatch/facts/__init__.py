@@ -1,0 +1,1 @@
+"""What is true of a job, blaming no rank."""

@@ -1,0 +1,155 @@
+"""Who has come to the meeting of the ranks, who is on the way, and who never will: what the rules of the start ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hangwatch.facts.case import Case
+from hangwatch.model import Launched, Phase, ProcessEvidence, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import name_of
+
+# What a rank can have been in without ever having been a member; it goes on to its end from there.
+OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+LATE = 10.0  # times the patience of the start: how long a process that lives may take before it comes
+_JOINS = frozenset({Doing.JOIN_CHILD, Doing.JOIN_THREADS})
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """The start of a job, seen at once."""
+
+    case: Case
+
+    @cached_property
+    def waiting(self) -> tuple[RankView, ...]:
+        """Living ranks that stand in the rendezvous."""
+        return tuple(view for view in self.case if not (view.dead or view.stopped) and _in_rendezvous(view))
+
+    @cached_property
+    def late(self) -> tuple[RankView, ...]:
+        """Living ranks that have not come to the rendezvous yet."""
+        return tuple(
+            view
+            for view in self.case
+            if not view.dead and view.phase is Phase.START and not registered(view) and not _in_rendezvous(view)
+        )
+
+    @cached_property
+    def unborn(self) -> tuple[Launched, ...]:
+        """Living processes that were started as ranks and have never said a word."""
+        return tuple(each for each in self.case.snapshot.launched if each.ended_at is None and not self._known(each))
+
+    @cached_property
+    def stillborn(self) -> tuple[Launched, ...]:
+        """Those of them that have ended, and nobody has come in their place."""
+        launched = self.case.snapshot.launched
+        alive = {each.rank for each in launched if each.ended_at is None}
+        alive |= {view.rank for view in self.case if not view.dead}
+        ended = (each for each in launched if each.ended_at is not None and each.rank not in alive)
+        return tuple(each for each in ended if not self._known(each))
+
+    @cached_property
+    def dead(self) -> tuple[RankView, ...]:
+        """Ranks that ended before they had registered."""
+        known = (view for view in self.case if view.dead and view.reading is not None)
+        return tuple(view for view in known if not registered(view))
+
+    @cached_property
+    def absent(self) -> tuple[int, ...]:
+        """Numbers of ranks of which nobody has seen a process."""
+        started = {each.rank for each in self.case.snapshot.launched}
+        return tuple(rank for rank in self.case.absent if rank not in started)
+
+    @cached_property
+    def launchers(self) -> tuple[ProcessEvidence, ...]:
+        """Launchers that could be looked at."""
+        return tuple(each for each in self.case.snapshot.launchers if main_stack(each.stacks) is not None)
+
+    @property
+    def still_starting(self) -> bool:
+        """Some launcher is busy with its own code: it may start more ranks."""
+        return any(not _waits_for_children(each) for each in self.launchers)
+
+    @property
+    def nobody_else_comes(self) -> bool:
+        """All ranks must be of this machine, and whoever started them only waits for their end."""
+        if not self.launchers or self.still_starting or len(self.launchers) != len(self.case.snapshot.launchers):
+            return False
+        addresses = [address(view)[0] for view in self.waiting]
+        return bool(addresses) and all(each.startswith("127.") or each in ("localhost", "::1") for each in addresses)
+
+    def age(self, view: RankView) -> float:
+        """Since when its process lives, in seconds."""
+        reading = view.reading
+        return self.case.snapshot.taken_at - reading.identity.started_at if reading is not None else 0.0
+
+    def _known(self, each: Launched) -> bool:
+        return any(rank.pid == each.pid for rank in self.case.snapshot.ranks)
+
+
+def main_stack(stacks: tuple[ThreadStack, ...]) -> ThreadStack | None:
+    """The main thread's stack, if it shows anything."""
+    return next((stack for stack in stacks if stack.main and stack.frames), None)
+
+
+def _waits_for_children(launcher: ProcessEvidence) -> bool:
+    stack = main_stack(launcher.stacks)
+    if stack is None:
+        return False
+    if activity(stack).doing in _JOINS or launcher.facts.waits_for is not None:
+        return True
+    names = {(name_of(frame.function), frame.file.rpartition("/")[2]) for frame in stack.frames}
+    return not names.isdisjoint([("join", "spawn.py"), ("_monitor_workers", "api.py"), ("_invoke_run", "api.py")])
+
+
+def _in_rendezvous(view: RankView) -> bool:
+    if view.main.doing in (Doing.RENDEZVOUS, Doing.NOTHING):
+        return view.main.doing is Doing.RENDEZVOUS or view.phase is Phase.INIT
+    return False
+
+
+def registered(view: RankView) -> bool:
+    """It has been a member of the world."""
+    reading = view.reading
+    if reading is None:
+        return bool(view.evidence.collectives.heads)
+    made = any(group.done for group in reading.groups_made)
+    worked = reading.progress.step >= 0 or reading.progress.calls > 0
+    return bool(reading.heads) or made or worked or reading.phase not in OUTSIDE
+
+
+def settings_of(view: RankView) -> Mapping[str, str]:
+    """Its distributed settings: as its board says them, else as its process was started."""
+    reading, process = view.reading, view.evidence.process
+    own = dict(process.environment) if process is not None else {}
+    return {**own, **(reading.identity.environment if reading is not None else {})}
+
+
+def address(view: RankView) -> tuple[str, str]:
+    """MASTER_ADDR and MASTER_PORT as it believes them."""
+    found = settings_of(view)
+    return found.get("MASTER_ADDR", ""), found.get("MASTER_PORT", "")
+
+
+def ends_the_others(case: Case) -> bool:
+    """Its launcher ends all ranks when one fails: torchrun does, and mp.spawn, but not a bare Process."""
+    name = launcher_of(case)
+    stacks = [stack for each in case.snapshot.launchers if (stack := main_stack(each.stacks)) is not None]
+    spawn = any(frame.file.endswith("torch/multiprocessing/spawn.py") for stack in stacks for frame in stack.frames)
+    return name == "torchrun" or (name == "spawn" and (spawn or not stacks))
+
+
+def launcher_of(case: Case) -> str:
+    """ "torchrun", "spawn", "plain", ..."""
+    own = (view.reading.identity.launcher for view in case if view.reading is not None)
+    return case.job.launcher or next((name for name in own if name), "")
+
+
+def host_of(case: Case) -> str:
+    """The one host of the job; "" where it has several, or none is known."""
+    return case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""

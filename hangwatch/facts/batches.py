@@ -1,0 +1,180 @@
+"""Which batches each rank drew in each epoch: how many, whether its data ended, and which ranks drew fewer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.model import LoaderFacts, Phase
+from hangwatch.ranks.view import OVER, RankView
+from hangwatch.stacks.activity import Doing
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What one rank drew in one epoch of the training loader."""
+
+    count: int
+    ended: bool  # the loop over it has ended
+    exhausted: bool  # because there was no more data
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """An epoch in which ranks drew different numbers of batches."""
+
+    epoch: int
+    drawn: Mapping[int, Drawn]
+    short: tuple[int, ...]  # ended with fewer batches than others have drawn
+
+    @property
+    def fewest(self) -> int:
+        return Counter(self.drawn[rank].count for rank in self.short).most_common(1)[0][0]
+
+    @property
+    def most(self) -> int:
+        return max(drawn.count for drawn in self.drawn.values())
+
+
+def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False, past: bool = False) -> dict[int, Drawn]:
+    """What a rank drew in each epoch that its records still know, the present one included.
+
+    A loop that counts draws exactly as many batches as the loader has, never asks for one more, and may keep the
+    iterator: then the length says that the data was exhausted, once the rank is `past` the work on its last batch.
+    A rank that `came_down` has left its loop with an error on its way out: that says nothing of the loop.
+    """
+    exhausted = loader.exhausted or ((loader.left or past) and all_of_it(loader, loader.drawn))
+    ended = exhausted or loader.left
+    finished = list(loader.drawn_per_epoch)
+    flags = list(loader.exhausted_per_epoch) + [True] * (len(finished) - len(loader.exhausted_per_epoch))
+    # An epoch that has ended may be listed among the finished ones already, or only when the next one begins.
+    listed = (
+        ended and bool(finished) and finished[-1] == loader.drawn and len(finished) > loader.epoch - lost_epochs(loader)
+    )
+    first = loader.epoch + (1 if listed else 0) - len(finished)
+    found = {
+        first + index: Drawn(count, True, known or all_of_it(loader, count))
+        for index, (count, known) in enumerate(zip(finished, flags, strict=False))
+    }
+    found[loader.epoch] = Drawn(loader.drawn, ended and (exhausted or not came_down), exhausted)
+    return {epoch: drawn for epoch, drawn in found.items() if epoch >= 0}
+
+
+def all_of_it(loader: LoaderFacts, drawn: int) -> bool:
+    return loader.length is not None and 0 < loader.length <= drawn
+
+
+KEPT_EPOCHS = 64
+PAST_LAST_BATCH = frozenset({Phase.OPTIMIZER, Phase.EVAL, Phase.BETWEEN, Phase.DESTROYING, *OVER})
+
+
+def lost_epochs(loader: LoaderFacts) -> int:
+    """Finished epochs that are no longer listed, when the list is full."""
+    return max(loader.epoch + 1 - KEPT_EPOCHS, 0) if len(loader.drawn_per_epoch) >= KEPT_EPOCHS else 0
+
+
+@once
+def first_uneven(case: Case) -> Uneven | None:
+    """The first epoch that ended on some ranks with fewer batches than others have drawn in it."""
+    loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}
+    down = {view.rank for view in case if view.raised or (view.dead and not view.finished)}
+    table = {
+        rank: drawn_by_epoch(loader, came_down=rank in down, past=case.ranks[rank].phase in PAST_LAST_BATCH)
+        for rank, loader in loaders.items()
+    }
+    for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
+        drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
+        short = tuple(sorted(rank for rank, entry in drawn.items() if is_short(entry, drawn.values())))
+        if short and not within_join(case, epoch, drawn) and not have_met_again(case, {r: r in short for r in drawn}):
+            return Uneven(epoch, drawn, short)
+    return None
+
+
+def is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:
+    """It ended with fewer than others drew, or left in the middle of a batch that others still work on."""
+    if not mine.ended:
+        return False
+    further = any(other.count > mine.count for other in everyone)
+    return further or (not mine.exhausted and any(not other.ended and other.count == mine.count for other in everyone))
+
+
+def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
+    """The ranks had issued the same numbers when the next epoch began: `Join` made up for the missing batches."""
+    begun = {}
+    for rank in drawn:
+        reading = case.ranks[rank].reading
+        entry = next((e for e in reading.steps if e.epoch == epoch + 1), None) if reading is not None else None
+        if entry is not None:
+            begun[rank] = tuple(sorted(entry.issued.items()))
+    return len(begun) > 1 and len(begun) == len(list(drawn)) and len(set(begun.values())) == 1
+
+
+def have_met_again(case: Case, sides: Mapping[int, int]) -> bool:
+    """Ranks of several sides stand in one and the same call behind their loops, and wait for somebody at work.
+
+    What one side has left out or done too often is made up for. `Join` does so: who has no more data makes the calls of
+    those who have, all of them in its last step. Within a loop it means nothing: there steps may meet crosswise.
+    """
+    if not any(view.rank not in case.blocked and not view.dead and not view.over for view in case):
+        return False
+    places: dict[object, set[int]] = {}
+    for rank, side in sides.items():
+        inside = case.blocked.get(rank)
+        if inside is None or inside.group is None or inside.seq is None or inside.where is None:
+            continue
+        loader = case.ranks[rank].loader
+        if loader is not None and (loader.exhausted or loader.left):
+            place = (inside.group.name, inside.seq, inside.where.file, inside.where.line)
+            places.setdefault(place, set()).add(side)
+    return any(len(found) > 1 for found in places.values())
+
+
+def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
+    by_count: dict[tuple[int, bool, bool], list[int]] = {}
+    for rank, drawn in uneven.drawn.items():
+        by_count.setdefault((drawn.count, drawn.ended, drawn.exhausted), []).append(rank)
+    sentences = []
+    for (count, ended, exhausted), ranks in sorted(by_count.items()):
+        end = " and its loader was then exhausted" if exhausted else " and left the loop" if ended else " so far"
+        sentences.append(f"{case.name(ranks)} drew {words.plural(count, 'batch')} in epoch {uneven.epoch}{end}")
+    return tuple(sentences)
+
+
+def now_at(case: Case, rank: int, where: object) -> str:
+    """Where a rank is that has left the loop, as the rest of a sentence."""
+    view = case.ranks[rank]
+    if view.dead:
+        return " and has exited"
+    if view.over:
+        return " and is at its end"
+    return f", and is now at {words.place(view.where)}" if where is not None else ""
+
+
+def has_left_loop(case: Case, view: RankView) -> bool:
+    """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
+    if view.raised:
+        return False  # an error took it out, from wherever it was
+    if view.over or view.finished:
+        return True
+    if view.now.in_loop is not None:
+        return not view.now.in_loop
+    if view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
+        return True
+    if view.loader is not None or view.rank not in case.blocked:
+        return False
+    return view.rank != 0 and not sites_of(case).regular(view.rank)
+
+
+def has_left_inner_loop(case: Case, view: RankView) -> bool:
+    """`has_left_loop`, or it stands in the loop around the one of the others, where every rank comes."""
+    if has_left_loop(case, view):
+        return True
+    mine = view.now.loop
+    if mine is None or view.now.guard != "none" or view.rank not in case.blocked:
+        return False
+    others = [loop for rank in case.blocked if rank != view.rank and (loop := case.ranks[rank].now.loop) is not None]
+    return bool(others) and all(mine.where in loop.outer for loop in others)

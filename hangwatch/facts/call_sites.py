@@ -1,0 +1,233 @@
+"""Where calls come from: which call sites a rank has used before, and which it shares with others.
+
+Numbers cannot say who left the common path when two ranks disagree, call sites often can: the rank that stands where it
+has stood in every step is on the path, the one that stands where nobody ever stood has left it. Sites are hints and
+never proof.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from itertools import pairwise
+
+from hangwatch import words
+from hangwatch.facts.case import Case, once
+from hangwatch.model import Collective, Frame
+from hangwatch.ranks.ledger import family
+from hangwatch.stacks.frames import origin, user_frame
+
+ASKED = 64  # so many other ranks are asked where they have been, evenly spread
+Path = tuple[tuple[str, int], ...]
+Site = tuple[str, Path]  # kind of operation, and the user's lines that lead to it, innermost first
+
+
+@lru_cache(maxsize=8192)
+def path(frames: tuple[Frame, ...]) -> Path:
+    """The user's own lines in a call stack, innermost first."""
+    own = tuple((frame.file, frame.line) for frame in frames if not frame.native and origin(frame.file) == "user")
+    where = user_frame(frames)
+    return own or (((where.file, where.line),) if where is not None else ())
+
+
+def site(call: Collective) -> Site | None:
+    """Where a recorded call came from; None where that was not recorded."""
+    lines = path(call.frames)
+    return (family(call.op), lines) if lines else None
+
+
+class Sites:
+    """The call sites of a case's ranks."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self._known: dict[int, dict[Site, int]] = {}
+        self._came_from: dict[Site, set[Site]] | None = None
+
+    def now(self, rank: int) -> Site | None:
+        """Where `rank` waits now."""
+        blocked = self.case.blocked.get(rank)
+        if blocked is None:
+            return None
+        if blocked.call is not None and (found := site(blocked.call)) is not None:
+            return found
+        if blocked.where is None:
+            return None
+        return (family(blocked.op), ((blocked.where.file, blocked.where.line),))
+
+    def before(self, rank: int) -> dict[Site, int]:
+        """How often `rank` has used each site, in calls that are complete."""
+        if rank not in self._known:
+            through = {group.name: group.heads[rank].completed for group in self.case.ledger.groups_of(rank)}
+            counts: dict[Site, int] = {}
+            for (name, seq), call in self.case.ledger.calls(rank).items():
+                found = site(call) if seq <= through.get(name, 0) else None
+                if found is not None:
+                    counts[found] = counts.get(found, 0) + 1
+            self._known[rank] = counts
+        return self._known[rank]
+
+    def inside(self, rank: int, group: str, step: int) -> tuple[Counter[Site], set[Site]] | None:
+        """The sites of one group that `rank` used in one step, and those that it used before, where recorded."""
+        span = self.case.ledger.span(rank, group, step)
+        if span is None:
+            return None
+        within: Counter[Site] = Counter()
+        earlier: set[Site] = set()
+        for (name, seq), call in self.case.ledger.calls(rank).items():
+            found = site(call) if name == group and seq <= span[1] else None
+            if found is not None and seq > span[0]:
+                within[found] += 1
+            elif found is not None:
+                earlier.add(found)
+        return within, earlier
+
+    def most_in_a_step(self, rank: int, group: str, place: Site, before: int) -> int | None:
+        """How often at most `rank` has called from `place` in one of its recorded steps before step `before`."""
+        counts: Counter[int] = Counter()
+        for call in self.case.ledger.calls(rank).values():
+            if call.group == group and site(call) == place:
+                step = self.case.ledger.step_of(rank, call)
+                if step is not None and step < before:
+                    counts[step] += 1
+        return max(counts.values(), default=None)
+
+    def named(self, rank: int, place: Site, times: int = 1) -> str:
+        """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
+        backward = self.in_backward(rank, place)
+        name = f"{'backward' if backward else place[0] or 'a collective'} ({words.place(Frame(*place[1][0], ''))})"
+        return name if backward or times == 1 else f"{times} calls of {name}"
+
+    def in_backward(self, rank: int, place: Site) -> bool:
+        """The calls of `rank` at `place` were issued by the engine that computes gradients.
+
+        They come in one call or in several, which is not for the user to count.
+        """
+        calls = self.case.ledger.calls(rank).values()
+        frames = next((call.frames for call in calls if site(call) == place), ())
+        return any(frame.function == "_engine_run_backward" for frame in frames)
+
+    def synchronised(self, rank: int, group: str, steps: set[int]) -> set[int]:
+        """Those of `steps` in which a backward of `rank` issued collectives in `group`, as far as recorded."""
+        found: set[int] = set()
+        for call in self.case.ledger.calls(rank).values():
+            if call.group == group and any(frame.function == "_engine_run_backward" for frame in call.frames):
+                step = self.case.ledger.step_of(rank, call)
+                if step in steps:
+                    found.add(step)
+        return found
+
+    def used(self, rank: int, call: Collective) -> list[Collective]:
+        """The earlier calls of `rank` in the group of `call`, from the very place of `call`."""
+        here = site(call)
+        past = (other for other in self.case.ledger.calls(rank).values() if other.group == call.group)
+        return [
+            other
+            for other in past
+            if other.seq < call.seq and here is not None and (there := site(other)) is not None and _same(here, there)
+        ]
+
+    def due(self, rank: int, place: Site) -> bool | None:
+        """By its own rhythm (every so many steps) `place` is due in the rank's present step; None where it has none."""
+        now = self.case.ranks[rank].step.step
+        steps = sorted(step for step, places in self.by_step(rank).items() if step != now and _holds(places, place))
+        gaps = {after - before for before, after in pairwise(steps)}
+        if now is None or len(steps) < 3 or len(gaps) != 1:
+            return None
+        return now - steps[-1] == gaps.pop()
+
+    def precedes(self, rank: int, earlier: Site, later: Site) -> bool:
+        """In the last step of `rank` that had both, `earlier` came before `later`."""
+        for step, places in sorted(self.by_step(rank).items(), reverse=True):
+            if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
+                return next(place for place in places if _same(place, earlier) or _same(place, later)) == earlier
+        return False
+
+    def strays(self, rank: int) -> bool | None:
+        """In its present step `rank` left the order of calls of all earlier ones; None where those were not alike.
+
+        Only calls that Python code issued count, point-to-point ones too: their order on one rank is the program's own.
+        """
+        reading, now = self.case.ranks[rank].reading, self.case.ranks[rank].step.step
+        steps: dict[int, list[Site]] = {}
+        for call in reading.calls if reading is not None else ():
+            place = site(call)
+            if place is not None and call.step is not None:
+                steps.setdefault(call.step, []).append(place)
+        present = steps.pop(now, []) if now is not None else []
+        whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
+        if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
+            return None
+        return present != whole[0][: len(present)]
+
+    def jumped(self, rank: int) -> tuple[Site, Site] | None:
+        """(the site left out, the one where it stands): it came here from where no rank ever came here before.
+
+        All its earlier calls from here, and those of the others, came right after the same other call.
+        """
+        order = self._order(rank)
+        if len(order) < 4 or rank not in self.case.blocked or order[-1] != self.now(rank):
+            return None
+        here, own = order[-1], {one for one, two in pairwise(order[:-1]) if two == order[-1]}
+        usual = own | self._before_each().get(here, set())
+        return (usual.pop(), here) if own and len(usual) == 1 and order[-2] not in usual else None
+
+    def _before_each(self) -> dict[Site, set[Site]]:
+        """For each site those from where ranks came to it, the calls in which they stand now left out."""
+        if self._came_from is None:
+            self._came_from = {}
+            ranks = list(self.case.blocked)
+            for rank in ranks[:: max(len(ranks) // ASKED, 1)]:
+                for one, two in pairwise(self._order(rank)[:-1]):
+                    self._came_from.setdefault(two, set()).add(one)
+        return self._came_from
+
+    def _order(self, rank: int) -> list[Site]:
+        """The sites of the recorded calls of a rank, in all groups, as they were issued."""
+        calls = sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
+        return [place for call in calls if (place := site(call)) is not None]
+
+    def by_step(self, rank: int) -> dict[int, list[Site]]:
+        """The sites of each recorded step of `rank`, in order."""
+        found: dict[int, list[Site]] = {}
+        for call in self.case.ledger.calls(rank).values():
+            place, step = site(call), self.case.ledger.step_of(rank, call)
+            if place is not None and step is not None:
+                found.setdefault(step, []).append(place)
+        return found
+
+    def regular(self, rank: int) -> bool | None:
+        """`rank` has stood before where it stands now; None where its sites were not recorded."""
+        now, before = self.now(rank), self.before(rank)
+        if now is None or not before:
+            return None
+        return any(_same(now, other) for other in before)
+
+    def shared(self, rank: int, others: list[int]) -> bool:
+        """One of `others` stands, or has stood, where `rank` stands now."""
+        now = self.now(rank)
+        if now is None:
+            return False
+        for other in others[:: max(len(others) // ASKED, 1)]:
+            there = self.now(other)
+            if (there is not None and _same(now, there)) or any(_same(now, site) for site in self.before(other)):
+                return True
+        return False
+
+
+@once
+def sites_of(case: Case) -> Sites:
+    """The sites of a case: what they have found out is remembered for all rules."""
+    return Sites(case)
+
+
+def _holds(places: list[Site], place: Site) -> bool:
+    return any(_same(other, place) for other in places)
+
+
+def _same(one: Site, other: Site) -> bool:
+    """Equal as far as both are known: where only the innermost line was recorded, that decides."""
+    if one[0] != other[0] and one[0] and other[0]:
+        return False
+    shorter = min(len(one[1]), len(other[1]))
+    return one[1][:shorter] == other[1][:shorter] if shorter == 1 else one[1] == other[1]

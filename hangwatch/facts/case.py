@@ -1,0 +1,210 @@
+"""The evidence of one moment, looked at once: what every rule of the diagnosis asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+
+from hangwatch import words
+from hangwatch.facts.witness import Witness, weigh
+from hangwatch.model import Certainty, Divergence, Frame, Snapshot, StepName, Wait
+from hangwatch.proof.conditions import never_issues_again
+from hangwatch.proof.graph import WaitGraph
+from hangwatch.proof.waits import Blocked, Waits
+from hangwatch.ranks.divergence import first_divergence, unfinished
+from hangwatch.ranks.ledger import Ledger
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import POINT_TO_POINT
+
+MOST_RANKS = 1 << 17  # a WORLD_SIZE beyond it is a slip of the keyboard
+Answer = TypeVar("Answer")
+
+
+def once(function: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
+    """Answers a question about a case once, and from memory when other rules ask it again."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def ask(case: Case) -> Answer:
+        if name not in case.memory:
+            case.memory[name] = function(case)
+        answer: Answer = case.memory[name]
+        return answer
+
+    return ask
+
+
+class Case:
+    """A snapshot with everything derived that more than one rule needs."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.job = snapshot.job
+        self.ranks = {
+            entry.rank: RankView(entry.rank, entry, snapshot.sampled_twice)
+            for entry in sorted(snapshot.ranks, key=lambda entry: entry.rank)
+        }
+        self.ledger = Ledger(view.evidence for view in self.ranks.values())
+        self.memory: dict[str, Any] = {}  # answers of functions marked `once`
+        self.waits = Waits(self.ranks, self.ledger)
+
+    def __iter__(self) -> Iterator[RankView]:
+        return iter(self.ranks.values())
+
+    @property
+    def size(self) -> int:
+        return self.job.world_size or (max(self.ranks, default=-1) + 1)
+
+    @cached_property
+    def absent(self) -> tuple[int, ...]:
+        """Ranks of the job of which nothing is known: no board, no process."""
+        size = min(self.job.world_size or 0, MOST_RANKS)
+        return tuple(rank for rank in range(size) if rank not in self.ranks)
+
+    @cached_property
+    def gone(self) -> frozenset[int]:
+        """Ranks that will never issue a collective again: dead, stopped, or past the end of their training."""
+        return frozenset(view.rank for view in self if never_issues_again(view))
+
+    @property
+    def came_down(self) -> bool:
+        """A rank has died, or is dying of an error."""
+        return any((view.dead and not view.finished) or view.raised for view in self)
+
+    # -------------------------------------------------------------- who waits
+
+    @cached_property
+    def blocked(self) -> dict[int, Blocked]:
+        """Ranks that stand in a collective or point-to-point call, certain or not."""
+        return self.waits.blocked()
+
+    # -------------------------------------------------------------- the proof
+
+    @cached_property
+    def graph(self) -> WaitGraph:
+        needs = {rank: entry.need for rank, entry in self.blocked.items() if entry.certain and entry.need is not None}
+        return WaitGraph(needs, set(self.gone))
+
+    @cached_property
+    def deadlocked(self) -> frozenset[int]:
+        """Ranks of which it is proven that they can never go on."""
+        return self.graph.deadlocked()
+
+    @cached_property
+    def proven(self) -> bool:
+        """No rank that lives and has not ended its training can ever go on."""
+        return bool(self.deadlocked) and self.lost_with(())
+
+    def lost_with(self, held: Iterable[int]) -> bool:
+        """No living rank can ever go on, given that those `held` by a fact of the system cannot."""
+        lost = self.gone | frozenset(held)
+        lost |= WaitGraph(self.graph.needs, set(lost)).deadlocked() if held else self.deadlocked
+        return all(view.rank in lost or view.over for view in self)
+
+    def weigh(self, witnesses: Iterable[Witness]) -> Certainty:
+        """How certain a cause is that the ledgers show.
+
+        Of a job that may still go on nothing is proven: a difference between ledgers need not be why it stands.
+        """
+        found = weigh(witnesses)
+        settled = self.proven or self.came_down
+        return Certainty.LIKELY if found is Certainty.PROVEN and not settled else found
+
+    @cached_property
+    def divergences(self) -> tuple[Divergence, ...]:
+        """Each group's first step with different numbers of collectives, as remembered and as the rings show it."""
+        readings = [view.reading for view in self if view.reading is not None]
+        found = [*self.snapshot.divergences, *first_divergence(readings), *self._unfinished()]
+        told = (each for each in found if _is_whole(each))
+        return tuple(sorted(told, key=lambda divergence: divergence.step))
+
+    def _unfinished(self) -> Iterator[Divergence]:
+        for group in self.ledger.groups.values():
+            readings = {
+                rank: reading
+                for rank in group.heads
+                if (reading := self.ranks[rank].reading) is not None and reading.steps
+            }
+            # The last word of a rank that died is a second old: what it had issued when its step began is certain.
+            begun = {rank: reading.steps[-1].issued.get(group.name, 0) for rank, reading in readings.items()}
+            issued = {rank: max(group.issued(rank) or 0, count) for rank, count in begun.items()}
+            found = unfinished(readings, group.key, issued)
+            if found is not None:
+                yield found
+
+    # -------------------------------------------------------------- the whole job
+
+    @cached_property
+    def training_over(self) -> bool:
+        """Every rank that still lives has ended its training, and no one waits in a collective."""
+        living = [view for view in self if not view.dead]
+        return bool(living) and all(view.over for view in living) and not self.blocked
+
+    def awaited(self) -> frozenset[int]:
+        """Ranks that somebody waits for and that do not wait in a collective themselves: the ends of all waits."""
+        needs = {id(entry.need): entry.need for entry in self.blocked.values() if entry.need is not None}
+        if (
+            not needs and not self.ledger.groups
+        ):  # no counts at all: whoever is in no collective keeps the others waiting
+            return frozenset(view.rank for view in self if self.blocked and view.rank not in self.blocked)
+        return frozenset(rank for need in needs.values() for rank in need.absent if rank not in self.blocked)
+
+    def wait(self, rank: int, awaited: tuple[int, ...]) -> Wait:
+        """The edge of the wait-for graph from `rank` to `awaited`, in words."""
+        entry = self.blocked.get(rank)
+        return Wait(rank, awaited, what(entry) if entry else "", entry.where if entry else None)
+
+    def victims(self, culprits: Iterable[int]) -> tuple[int, ...]:
+        """Ranks that stand in a collective and are not among `culprits`."""
+        blamed = set(culprits)
+        return tuple(rank for rank in self.blocked if rank not in blamed)
+
+    def stalled(self, ranks: Iterable[int]) -> bool:
+        """Patience has run out for all of `ranks` of which anything is known (and for at least one)."""
+        known = [self.ranks[rank].evidence for rank in ranks if rank in self.ranks]
+        return bool(known) and all(entry.stalled for entry in known)
+
+    def still(self, ranks: Iterable[int], least_s: float) -> bool:
+        """One of `ranks` has not moved for `least_s` seconds, or its patience has run out."""
+        return any(self.ranks[rank].evidence.still_s > least_s or self.stalled([rank]) for rank in ranks)
+
+    def usual_place(self, ranks: Iterable[int]) -> Frame | None:
+        """The user's line where most of `ranks` stand."""
+        places = Counter(
+            view.where for view in (self.ranks[rank] for rank in ranks if rank in self.ranks) if view.where
+        )
+        return places.most_common(1)[0][0] if places else None
+
+    def furthest_step(self, ranks: Iterable[int]) -> StepName:
+        """The step in which most of `ranks` are."""
+        steps = Counter(self.ranks[rank].step for rank in ranks if rank in self.ranks)
+        return steps.most_common(1)[0][0] if steps else StepName()
+
+    def wait_words(self, ranks: Iterable[int]) -> str:
+        """`ranks 0-2 wait`, `rank 3 waits`."""
+        found = list(ranks)
+        return f"{self.name(found)} {words.verb(len(found), 'waits', 'wait')}"
+
+    def name(self, ranks: Iterable[int], *, capital: bool = False) -> str:
+        """The ranks in words: "all ranks", "ranks 0-2"."""
+        found = set(ranks)
+        if len(found) > 1 and len(found) == self.size:
+            return "All ranks" if capital else "all ranks"
+        return words.ranks(found, capital=capital)
+
+
+def what(entry: Blocked) -> str:
+    """`all_reduce 12 of group 0`, as far as it is known."""
+    name = {"gradients": "the gradients' all_reduce", "buffers": "the broadcast of buffers", "": "a collective"}
+    op = name.get(entry.op, entry.op)
+    if entry.call is not None and entry.call.op in POINT_TO_POINT:
+        return op
+    number = f" {entry.seq}" if entry.seq else ""
+    return f"{op}{number} of group {entry.group.name}" if entry.group is not None else f"{op}{number}"
+
+
+def _is_whole(divergence: Divergence) -> bool:
+    """It compares at least two ranks, all that it names among them: a record that came over a link need not."""
+    return len(divergence.counts) > 1 and divergence.counts.keys() >= {*divergence.short, *divergence.more}

@@ -1,0 +1,308 @@
+"""A rank that waits for a batch, and each of its loader workers: what the rules of the data ask."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from hangwatch import words
+from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import name_of, origin, user_frame
+
+IDLE_CPU_S = 0.05  # of a worker that waits; on a busy machine one that computes gets little
+QUIET_IO = 64 << 10  # bytes between two samples; a worker writes nothing for us
+_LOOP = ("_worker_loop", "torch/utils/data/_utils/worker.py")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One loader worker: its evidence, and what follows from it alone."""
+
+    evidence: ProcessEvidence
+    index: int | None
+
+    @property
+    def pid(self) -> int:
+        return self.evidence.facts.pid
+
+    @property
+    def facts(self) -> ProcessFacts:
+        return self.evidence.facts
+
+    @property
+    def state(self) -> str:
+        return self.evidence.facts.state
+
+    @property
+    def task(self) -> str:
+        """ "sample 17", "samples [16, 17]", "batch 4" of a stream; "" where it is not known."""
+        sample = self.evidence.sample or ""
+        if not sample or sample.startswith("batch"):
+            return sample
+        return f"samples {sample}" if sample.startswith("[") else f"sample {sample}"
+
+    @property
+    def name(self) -> str:
+        return str(self.index) if self.index is not None else "?"
+
+    # -------------------------------------------------------------- where it stands
+
+    @cached_property
+    def stack(self) -> ThreadStack | None:
+        return next((stack for stack in self.evidence.stacks if stack.main), None)
+
+    @cached_property
+    def inner(self) -> tuple[Frame, ...]:
+        """The frames inside torch's worker loop; all of them where the loop has not begun.
+
+        What lies further out in a forked worker are frames of its parent.
+        """
+        frames = self.stack.frames if self.stack is not None else ()
+        for depth, frame in enumerate(frames):
+            if name_of(frame.function) == _LOOP[0] and frame.file.endswith(_LOOP[1]):
+                return frames[:depth]
+        return frames
+
+    @property
+    def idle(self) -> bool:
+        """It waits for work: the call in the worker loop is a queue's get."""
+        python = [frame for frame in self.inner if not frame.native]
+        return bool(python) and name_of(python[-1].function) == "get" and python[-1].file.endswith("queues.py")
+
+    @property
+    def where(self) -> Frame | None:
+        return user_frame(self.inner)
+
+    @property
+    def place(self) -> str:
+        where = self.where or (self.inner[0] if self.inner else None)
+        return f"{name_of(where.function)} ({words.place(where)})" if where is not None else "code that shows no frames"
+
+    @property
+    def steady(self) -> bool:
+        """Two samples agree on where it stands."""
+        before = next((stack.frames for stack in self.evidence.earlier_stacks if stack.main), None)
+        return self.stack is not None and before is not None and _python(before) == _python(self.stack.frames)
+
+    # -------------------------------------------------------------- life
+
+    @property
+    def dead(self) -> bool:
+        return self.state in ("X", "Z")
+
+    @property
+    def frozen(self) -> bool:
+        return self.state in ("T", "t") or (self.state == "D" and not self.works)
+
+    @property
+    def works(self) -> bool:
+        """It uses the processor, moves bytes, or gets on in its code."""
+        if self.dead or self.state in ("T", "t"):
+            return False
+        facts = self.facts
+        if self.computes or (facts.io_delta_bytes or 0) > QUIET_IO:
+            return True
+        return bool(self.evidence.earlier_stacks) and not self.steady
+
+    @property
+    def computes(self) -> bool:
+        """It uses the processor, or would if one were free."""
+        facts = self.facts
+        return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
+
+    @property
+    def delivered(self) -> bool:
+        """It has put a batch into its queue before: the first one starts the queue's feeder thread."""
+        return any(stack.name.startswith("QueueFeeder") for stack in self.evidence.stacks)
+
+    @property
+    def cannot_serve(self) -> bool:
+        """It has passed descriptors on before, and the thread that does so has ended: it met an error."""
+        return self.delivered and not any("_serve" in stack.name for stack in self.evidence.stacks)
+
+    @property
+    def alone(self) -> bool:
+        """It waits for what only another thread of its own process could give, and there is none that could."""
+        return self.facts.deadlocked and self.steady
+
+    @property
+    def waits_for_lock(self) -> bool:
+        """It stands in a lock of its own process, and no other thread of it runs the user's code."""
+        if self.stack is None or self.works:
+            return False
+        others = (stack for stack in self.evidence.stacks if not stack.main)
+        if any(origin(frame.file) == "user" for stack in others for frame in stack.frames):
+            return False
+        shared = any("multiprocessing/synchronize.py" in frame.file for frame in self.inner)
+        stands = activity(ThreadStack(self.pid, "", self.inner, main=True)).doing
+        return self.facts.private_wait or (stands is Doing.LOCK and not shared)
+
+    # -------------------------------------------------------------- in words
+
+    @property
+    def life(self) -> str:
+        return f"a zombie (pid {self.pid}): {self.ended}" if self.state == "Z" else f"gone (pid {self.pid})"
+
+    @property
+    def ended(self) -> str:
+        code = self.facts.exit_code
+        if code is None:
+            return "how is not known"
+        if code < 0:
+            try:
+                return f"killed by {signal.Signals(-code).name}"
+            except ValueError:
+                return f"killed by signal {-code}"
+        return f"exit code {code}"
+
+    @property
+    def how_frozen(self) -> str:
+        if self.state == "t":
+            return "is stopped by a debugger (state t)"
+        if self.state == "T":
+            return "is stopped (state T)"
+        file = self.facts.blocked_on
+        channel = f", kernel function {self.facts.wait_channel}" if self.facts.wait_channel else ""
+        return f"sleeps uninterruptibly in the kernel (state D{channel})" + (f" on {_file(file)}" if file else "")
+
+    @property
+    def how_stuck(self) -> str:
+        facts = self.facts
+        if self.computes and facts.cpu_delta_s is not None:
+            return f"it uses the processor ({facts.cpu_delta_s:.1f} s in the last second)"
+        if (facts.io_delta_bytes or 0) > QUIET_IO:
+            return "it reads or writes"
+        if facts.blocked_on is not None:
+            return f"it waits on {_file(facts.blocked_on)}"
+        if facts.private_wait:
+            return "it waits for a lock"
+        if "sleep" in (facts.system_call or ""):
+            return "it sleeps"
+        return f"it waits in {facts.system_call}" if facts.system_call else "it does not come back"
+
+
+def _file(file: object) -> str:
+    path, filesystem = getattr(file, "path", ""), getattr(file, "filesystem", None)
+    return f"{path} ({filesystem})" if filesystem else path
+
+
+def _python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    return tuple(frame for frame in frames if not frame.native)
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """One rank and the workers of the loader that it waits for."""
+
+    view: RankView
+
+    @cached_property
+    def loader(self) -> LoaderFacts | None:
+        """The loader whose batch it waits for: the one inside next(), else the one with workers that was used last."""
+        loaders = [each for each in (self.view.reading.loaders if self.view.reading else ()) if each.num_workers]
+        inside = [each for each in loaders if each.inside_next]
+        return max(inside or loaders, key=lambda each: (each.epoch, each.drawn), default=None)
+
+    @property
+    def waits(self) -> bool:
+        """Its main thread waits for a batch of its workers, or for their end."""
+        return self.view.main.doing is Doing.LOADER and bool(self.view.evidence.workers)
+
+    @cached_property
+    def workers(self) -> tuple[Worker, ...]:
+        """The workers of that loader; all that the rank has where their loader is not known."""
+        pids = self.loader.worker_pids if self.loader is not None else ()
+        own = [each for each in self.view.evidence.workers if each.facts.pid in pids]
+        return tuple(Worker(each, self._index(each)) for each in own or self.view.evidence.workers)
+
+    def _index(self, each: ProcessEvidence) -> int | None:
+        pids = self.loader.worker_pids if self.loader is not None else ()
+        return pids.index(each.facts.pid) if each.facts.pid in pids else each.worker
+
+    # -------------------------------------------------------------- which of them
+
+    @property
+    def dead(self) -> list[Worker]:
+        """Workers that are gone although the loop still counts on them."""
+        over = self.loader is not None and (self.loader.exhausted or self.loader.left)
+        return [] if over else [worker for worker in self.workers if worker.dead]
+
+    @property
+    def frozen(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.frozen]
+
+    @cached_property
+    def busy(self) -> list[Worker]:
+        """Workers that live and do not wait for work."""
+        return [worker for worker in self.workers if not worker.dead and worker.stack is not None and not worker.idle]
+
+    @property
+    def suspects(self) -> list[Worker]:
+        """Those of the busy ones that stand still; all of them where none does."""
+        still = [worker for worker in self.busy if not worker.works and worker.steady]
+        return still or self.busy
+
+    @property
+    def lost_batch(self) -> bool:
+        """A batch is awaited, and every worker waits for work: it was lost on its way."""
+        living = [worker for worker in self.workers if not worker.dead]
+        return bool(living) and self.view.steady and all(worker.idle and worker.steady for worker in living)
+
+    @property
+    def in_trouble(self) -> bool:
+        return bool(self.busy or self.dead)
+
+    @property
+    def inherited(self) -> bool:
+        """Every worker was forked, has never delivered a batch, and waits for a lock of its own process."""
+        return bool(self.busy) and all(
+            worker.waits_for_lock and not worker.delivered and self._forked(worker) for worker in self.busy
+        )
+
+    def _forked(self, worker: Worker) -> bool:
+        """A forked process keeps the command line of its parent."""
+        if self.loader is not None and self.loader.start_method in ("spawn", "forkserver"):
+            return False
+        rank = self.view.evidence.process
+        return rank is None or not rank.command or worker.facts.command == rank.command
+
+    @property
+    def parent_thread(self) -> ThreadStack | None:
+        """A thread of the rank, beside the main one, that runs the program's code."""
+        others = (stack for stack in self.view.evidence.stacks if not stack.main)
+        return next((stack for stack in others if any(origin(frame.file) == "user" for frame in stack.frames)), None)
+
+    @property
+    def processes(self) -> Iterator[ProcessFacts]:
+        if self.view.evidence.process is not None:
+            yield self.view.evidence.process
+        yield from (worker.facts for worker in self.workers)
+
+    # -------------------------------------------------------------- in words
+
+    def culprit(self, worker: Worker) -> Culprit:
+        return Culprit(self.view.rank, worker.pid, self.view.evidence.host, process="loader-worker", where=worker.where)
+
+    def evidence(self, worker: Worker) -> Iterator[str]:
+        """What is known of one worker, as sentences."""
+        sample = f", on {worker.task}" if worker.task else ""
+        state = f"in state {worker.state}" if worker.frozen else "busy"
+        yield f"worker {worker.name} of rank {self.view.rank} (pid {worker.pid}) is {state} at {worker.place}{sample}"
+        if worker.facts.cpu_delta_s is not None and not worker.frozen:
+            yield f"it used {worker.facts.cpu_delta_s:.2f} s of processor time between two samples"
+        if worker.alone:
+            others = (worker.facts.threads or 1) - 1
+            left = f"its {words.plural(others, 'other thread')} {words.verb(others, 'waits', 'wait')} in the same way"
+            yield (
+                "it waits for a lock that only another thread of it could let go, and"
+                f" {left if others else 'it has no other thread'}"
+            )
+        idle = sum(each.idle for each in self.workers)
+        if idle:
+            others_idle = words.plural(idle, "other worker")
+            yield f"{others_idle} of rank {self.view.rank} {words.verb(idle, 'waits', 'wait')} for work"

@@ -1,0 +1,288 @@
+"""The ranks' diff: their recorded calls, lined up by call path, in the iterations in which they differ.
+
+A history is what one rank called, iteration by iteration. A token of it is a call path (the group, the kind of
+operation and the user's lines that led to it), not a number: ranks that issued equally many calls may still have made
+different ones. Each lane of ranks with equal histories is aligned with the largest one. What a rank lacks is held
+against its own earlier iterations, what it has too much against all places where any rank has ever been.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import groupby
+
+from hangwatch import words
+from hangwatch.facts.call_sites import Path, path
+from hangwatch.facts.case import Case, once
+from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepEntry, StepName
+from hangwatch.ranks.divergence import StepKey, step_key
+from hangwatch.ranks.ledger import family
+
+COMPARED = 32  # ranks, evenly spread: the others of a large job add nothing that a person could read
+MOST_LANES = 6
+MOST_ROWS = 60  # of one iteration, before the rest is left out
+
+
+@dataclass(frozen=True)
+class Token:
+    """What makes two calls the same one."""
+
+    group: str
+    kind: str
+    lines: Path
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call in a history, and how often it was made in a row."""
+
+    token: Token
+    call: DiffCall
+
+
+History = dict[StepKey, list[Made]]
+Lane = tuple[int, ...]
+Row = list[Made | None]  # one of each lane
+
+
+@once
+def ranks_diff(case: Case) -> RanksDiff | None:
+    """How the recorded calls of the ranks differ; None where they do not, or fewer than two ranks have recorded any."""
+    ranks = _compared(case)
+    named = _all_named(case, ranks)
+    histories = {rank: found for rank in ranks if (found := _history(case, rank, named))}
+    shown = _differing(histories)
+    if not shown:
+        return None
+    lanes = _lanes(histories, shown)
+    names = _names(case, histories, named)
+    aligned = (DiffIteration(names.get(key, StepName()), _rows(case, histories, lanes, key)) for key in shown)
+    return RanksDiff(tuple(lanes), len(histories), tuple(aligned))
+
+
+def _compared(case: Case) -> list[int]:
+    """All ranks of a small job; of a large one those that differ or stand apart, and others evenly spread."""
+    apart: dict[object, list[int]] = {}
+    for view in case:
+        apart.setdefault((view.now.doing, view.now.op, view.where), []).append(view.rank)
+    smallest = sorted(apart.values(), key=len)[:MOST_LANES]
+    odd = [rank for each in case.divergences[:1] for rank in (*each.short, *each.more)[: COMPARED // 4]]
+    odd += [rank for ranks in smallest for rank in ranks[: COMPARED // 8]]
+    spread = list(case.ranks)[:: max(len(case.ranks) // COMPARED, 1)]
+    return sorted({*odd, *spread[:COMPARED]} & case.ranks.keys())
+
+
+def _entries(case: Case, rank: int) -> Sequence[StepEntry]:
+    reading = case.ranks[rank].reading
+    return reading.steps if reading is not None else ()
+
+
+def _all_named(case: Case, ranks: Iterable[int]) -> bool:
+    ends = [entry for rank in ranks if (steps := _entries(case, rank)) for entry in (steps[0], steps[-1])]
+    return bool(ends) and all(entry.epoch is not None and entry.batch is not None for entry in ends)
+
+
+def _history(case: Case, rank: int, named: bool) -> History:
+    """The calls of a rank by iteration. The oldest iteration is left out: the ring may have lost its beginning."""
+    keys = {entry.step: step_key(entry, named) for entry in _entries(case, rank)}
+    calls: dict[StepKey, list[Collective]] = {}
+    for call in case.ledger.calls(rank).values():
+        step = case.ledger.step_of(rank, call)
+        if step is not None and step in keys:
+            calls.setdefault(keys[step], []).append(call)
+    oldest = min(calls, default=None)
+    return {key: _made(case, rank, each) for key, each in calls.items() if key != oldest or len(calls) == 1}
+
+
+def _made(case: Case, rank: int, calls: list[Collective]) -> list[Made]:
+    inside = {(call.group, call.seq) for call in case.ledger.open_calls(rank)}
+    entry = case.blocked.get(rank)  # backward has no call of its own that could be open
+    if entry is not None and entry.group is not None and entry.seq:
+        inside |= {(call.group, call.seq) for call in calls if call.group == entry.group.name and call.seq >= entry.seq}
+    found = [_one(call, is_open=(call.group, call.seq) in inside) for call in calls]
+    return [_in_a_row(list(same)) for _, same in groupby(found, key=lambda made: made.token)]
+
+
+def _one(call: Collective, *, is_open: bool) -> Made:
+    lines = path(call.frames)
+    backward = any(frame.function == "_engine_run_backward" for frame in call.frames)
+    frames = tuple(Frame(file, line, "") for file, line in lines)
+    op = "gradients" if backward else call.op
+    token = Token(call.group, "gradients" if backward else family(call.op) or call.op, lines)
+    return Made(token, DiffCall(op, call.group, frames[0] if frames else None, frames[1:], open=is_open))
+
+
+def _in_a_row(same: list[Made]) -> Made:
+    times, is_open = len(same), same[-1].call.open
+    return replace(same[0], call=replace(same[0].call, times=times, open=is_open))
+
+
+# ------------------------------------------------------------------------------------------ where they differ
+
+
+def _differing(histories: Mapping[int, History]) -> list[StepKey]:
+    """The first iteration that all have on record and that differs, and the one in which the furthest rank stands."""
+    if len(histories) < 2:
+        return []
+    shared = sorted(set.intersection(*(set(history) for history in histories.values())))
+    differing = [key for key in shared if len({_tokens(history[key]) for history in histories.values()}) > 1]
+    last = max(key for history in histories.values() for key in history)
+    apart = len({_tokens(history.get(last, [])) for history in histories.values()}) > 1
+    return list(dict.fromkeys([*differing[:1], *([last] if apart else [])]))
+
+
+def _tokens(made: list[Made]) -> tuple[tuple[Token, int], ...]:
+    return tuple((each.token, each.call.times) for each in made)
+
+
+def _lanes(histories: Mapping[int, History], shown: list[StepKey]) -> list[Lane]:
+    """Ranks with equal calls in all iterations that are shown; the largest lane first, the smallest left out."""
+    found: dict[object, list[int]] = {}
+    for rank, history in histories.items():
+        found.setdefault(tuple(_tokens(history.get(key, [])) for key in shown), []).append(rank)
+    return sorted((tuple(ranks) for ranks in found.values()), key=lambda lane: (-len(lane), lane))[:MOST_LANES]
+
+
+def _names(case: Case, histories: Mapping[int, History], named: bool) -> dict[StepKey, StepName]:
+    return {
+        step_key(entry, named): StepName(entry.epoch, entry.batch, entry.step)
+        for rank in histories
+        for entry in _entries(case, rank)
+    }
+
+
+# ------------------------------------------------------------------------------------------ side by side
+
+
+def _rows(case: Case, histories: Mapping[int, History], lanes: list[Lane], key: StepKey) -> tuple[DiffRow, ...]:
+    """The calls of all lanes in one iteration, each lane aligned with the first."""
+    columns = [histories[lane[0]].get(key, []) for lane in lanes]
+    rows: list[Row] = [[made, *([None] * (len(lanes) - 1))] for made in columns[0]]
+    order = _Order(histories, key)
+    for index, column in enumerate(columns[1:], start=1):
+        rows = _merged(rows, column, index, len(lanes), order)
+    notes = _Notes(case, histories, lanes, key, rows)
+    plain = _ambiguous(rows)
+    return tuple(
+        DiffRow(tuple(_shown(made, plain) for made in row), notes.of(index, row))
+        for index, row in enumerate(rows[:MOST_ROWS])
+    )
+
+
+def _ambiguous(rows: list[Row]) -> frozenset[Path]:
+    """The innermost lines that several call paths share."""
+    paths = {made.token.lines for row in rows for made in row if made is not None}
+    counts = Counter(lines[:1] for lines in paths)
+    return frozenset(line for line, count in counts.items() if count > 1)
+
+
+def _shown(made: Made | None, ambiguous: frozenset[Path]) -> DiffCall | None:
+    """The call; its outer lines only where they tell it from another one at the same line."""
+    if made is None:
+        return None
+    return made.call if made.token.lines[:1] in ambiguous else replace(made.call, via=())
+
+
+def _merged(rows: list[Row], column: list[Made], index: int, width: int, order: _Order) -> list[Row]:
+    """`rows` with the calls of one more lane: beside the same call where there is one, else in rows of their own."""
+    there, here = [_token(row) for row in rows], [made.token for made in column]
+    found: list[Row] = []
+    for kind, first, last, start, end in SequenceMatcher(None, there, here, autojunk=False).get_opcodes():
+        theirs = [list(row) for row in rows[first:last]]
+        if kind == "equal":
+            for row, made in zip(theirs, column[start:end], strict=True):
+                row[index] = made
+            found += theirs
+            continue
+        mine: list[Row] = [[made if place == index else None for place in range(width)] for made in column[start:end]]
+        mine_first = kind == "replace" and order.comes_first(here[start], there[first])
+        found += [*mine, *theirs] if mine_first else [*theirs, *mine]
+    return found
+
+
+def _token(row: Row) -> Token:
+    return next(made.token for made in row if made is not None)
+
+
+class _Order:
+    """Which of two different calls at one place comes first, as far as earlier iterations show it."""
+
+    def __init__(self, histories: Mapping[int, History], key: StepKey) -> None:
+        self._past = [
+            [made.token for made in calls]
+            for history in histories.values()
+            for other, calls in sorted(history.items(), reverse=True)
+            if other < key
+        ]
+
+    def comes_first(self, one: Token, other: Token) -> bool:
+        """`one` comes before `other` in an iteration that has both; else it is the one that no rank ever made."""
+        both = next((calls for calls in self._past if one in calls and other in calls), None)
+        if both is not None:
+            return both.index(one) < both.index(other)
+        return not any(one in calls for calls in self._past) and any(other in calls for calls in self._past)
+
+
+class _Notes:
+    """What is remarkable in the rows of one iteration."""
+
+    def __init__(
+        self, case: Case, histories: Mapping[int, History], lanes: list[Lane], key: StepKey, rows: list[Row]
+    ) -> None:
+        self._case, self._histories, self._lanes, self._key = case, histories, lanes, key
+        self._ends = [_end(rows, index) for index in range(len(lanes))]
+        self._mispaired: set[str] = set()  # groups in which calls no longer meet
+
+    def of(self, index: int, row: Row) -> str:
+        """The note of the row at `index`; "" where nothing is remarkable. Ask from the first row on."""
+        token = _token(row)
+        lacking = [lane for lane, made in enumerate(row) if made is None and not self._before(lane, index)]
+        late = [lane for lane, made in enumerate(row) if made is None and self._before(lane, index)]
+        if not lacking:
+            return self._not_reached(late) if late else self._of_common(row, token)
+        self._mispaired.add(token.group)
+        having = [rank for lane, made in enumerate(row) if made is not None for rank in self._lanes[lane]]
+        return self._of_missing(token, self._lanes[lacking[0]], having)
+
+    def _of_common(self, row: Row, token: Token) -> str:
+        if token.group in self._mispaired:
+            return "mispaired from here on"
+        return "not equally often" if len({made.call.times for made in row if made is not None}) > 1 else ""
+
+    def _of_missing(self, token: Token, first: Lane, having: list[int]) -> str:
+        if before := _earlier(self._histories, first, token, self._key):
+            earlier = words.plural(before, "earlier iteration")
+            return f"missing on {self._case.name(first)}, which made this call in {earlier}"
+        if not any(_ever(history, token) for rank, history in self._histories.items() if rank not in having):
+            return f"only {self._case.name(having)}: no other rank was ever here"
+        return f"not on {self._case.name(first)}"
+
+    def _not_reached(self, late: list[int]) -> str:
+        ranks = sorted(rank for lane in late for rank in self._lanes[lane])
+        return f"{self._case.name(ranks)} {words.verb(len(ranks), 'has', 'have')} not come here yet"
+
+    def _before(self, lane: int, index: int) -> bool:
+        """The lane stands in an earlier call of this iteration, or in an earlier iteration."""
+        end, made = self._ends[lane]
+        if made is None:
+            return max(self._histories[self._lanes[lane][0]]) < self._key
+        return made.call.open and end < index
+
+
+def _end(rows: list[Row], lane: int) -> tuple[int, Made | None]:
+    """The last call of a lane in these rows, and its index."""
+    found = [(index, row[lane]) for index, row in enumerate(rows) if row[lane] is not None]
+    return found[-1] if found else (-1, None)
+
+
+def _earlier(histories: Mapping[int, History], lane: Lane, token: Token, key: StepKey) -> int:
+    """In how many earlier iterations the ranks of a lane made that call."""
+    past = (made for other, made in histories[lane[0]].items() if other < key)
+    return sum(any(each.token == token for each in made) for made in past)
+
+
+def _ever(history: History, token: Token) -> bool:
+    return any(each.token == token for made in history.values() for each in made)

@@ -1,0 +1,105 @@
+"""The call in which each rank stood at its end: by its last stack, the error that ended it, or its board."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.call_sites import Path, Site, path
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
+from hangwatch.model import Collective, Frame
+from hangwatch.ranks.ledger import family
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import name_of, user_frame
+
+LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_saver|state_dict_loader)\.py$")
+
+
+@once
+def endings_of(case: Case) -> dict[int, Ending]:
+    """The endings of all ranks that have ended in the middle of their work, or are failing."""
+    return {view.rank: ending(view) for view in case if (view.dead and not view.finished) or view.raised}
+
+
+def brought_down(case: Case) -> bool:
+    """No rank ended by a fault of its own, and the backend ended one, or each lost another."""
+    ends = endings_of(case)
+    inside = all(end.why is not Why.ITSELF or failed_in_torch(case.ranks[rank]) for rank, end in ends.items())
+    return inside and any(end.why in (Why.BACKEND, Why.PEER) for end in ends.values())
+
+
+# ------------------------------------------------------------------------------------------ where each rank stood
+
+
+@dataclass(frozen=True)
+class Last:
+    """The call in which a rank stood at its end: its site, what called it, and its record where Python issued it."""
+
+    site: Site
+    frames: tuple[Frame, ...]
+    name: str
+    call: Collective | None = None
+
+    @property
+    def where(self) -> Frame | None:
+        return user_frame(self.frames)
+
+
+def last_call(case: Case, view: RankView) -> Last | None:
+    """Where `view` stood: by its last stack, the error that ended it, or the call that it had not returned from."""
+    frames, op, name = frames_at_end(view)
+    if not frames:
+        return None
+    name = library_call(frames) or name
+    call = newest(case, view.rank)
+    if call is not None and same_call(path(call.frames), path(frames)):
+        return Last((family(call.op), path(frames)), frames, name or call.op, call)
+    return Last((family(op), path(frames)), frames, name or op or entered(frames))
+
+
+def library_call(frames: tuple[Frame, ...]) -> str:
+    """The function of torch that the user called and that communicates by itself, such as get_model_state_dict."""
+    where = user_frame(frames)
+    depth = frames.index(where) if where is not None else 0
+    called = frames[depth - 1] if depth else None
+    return name_of(called.function) if called is not None and LIBRARY.search(called.file) else ""
+
+
+def entered(frames: tuple[Frame, ...]) -> str:
+    """The function that the user's code called, for calls that no operation's name stands for."""
+    where = user_frame(frames)
+    depth = frames.index(where) if where is not None else 0
+    return name_of(frames[depth - 1].function) if depth else ""
+
+
+def frames_at_end(view: RankView) -> tuple[tuple[Frame, ...], str, str]:
+    threads = [(stack, now) for stack, now in zip(view.evidence.stacks, view.threads, strict=True) if now.in_collective]
+    if threads:
+        stack, now = next((each for each in threads if each[1].main), threads[0])
+        return stack.frames, now.op, now.call
+    error = view.exception
+    if error is not None and error.fatal and failed_in_torch(view):
+        return error.frames, "", ""
+    return (), "", ""
+
+
+def newest(case: Case, rank: int) -> Collective | None:
+    calls = case.ledger.calls(rank).values()
+    return max(calls, key=lambda call: (call.at or 0.0, call.seq), default=None)
+
+
+def same_call(one: Path, other: Path) -> bool:
+    """Equal as far as both are known: where only the innermost line was recorded, that decides."""
+    return one[:1] == other[:1] if 1 in (len(one), len(other)) else one == other
+
+
+def by_backend(end: Ending) -> bool:
+    return end.why is Why.BACKEND
+
+
+def end_sentences(case: Case) -> tuple[str, ...]:
+    """The endings, those that a line of output explains first."""
+    ends = sorted(endings_of(case).items(), key=lambda item: (item[1].word is None, item[0]))
+    return tuple(f"rank {rank} {told(case.ranks[rank], end)}" for rank, end in ends[: words.SHOWN])

@@ -1,0 +1,14 @@
+"""Launchers, and the children that outlive the ranks."""
+
+from __future__ import annotations
+
+from hangwatch.facts.arrivals import main_stack
+from hangwatch.model import Frame, ProcessEvidence
+from hangwatch.stacks.frames import user_frame
+
+SETTLED_S = 5.0  # a reader needs a moment to see the end of a pipe
+
+
+def place_of(process: ProcessEvidence) -> Frame | None:
+    stack = main_stack(process.stacks)
+    return user_frame(stack.frames) if stack is not None else None

@@ -1,0 +1,73 @@
+"""Ranks whose training is over and that have not exited: in which part of the exit each stands."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.data_loading import QUIET_IO
+from hangwatch.model import Phase, Status
+from hangwatch.ranks.view import IDLE_CPU_S, RankView
+from hangwatch.stacks.activity import Doing, Within
+
+LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+LONG_SLEEP_S = 60.0  # who sleeps for longer is not about to wake up and go on
+POLLING = 6.0  # times the patience of who takes short naps: it may be flushing something bit by bit
+_ENDLESS = frozenset({Doing.LOCK, Doing.SOCKET, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK})
+
+
+def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:
+    """Living ranks whose main program is over (in `doing`), while nobody waits in a collective."""
+    if case.blocked:
+        return []
+    found = [view for view in case if not view.dead and not view.stopped and is_leaving(view)]
+    return [view for view in found if doing is None or view.main.doing is doing]
+
+
+def is_leaving(view: RankView) -> bool:
+    exiting = view.main.within & {Within.SHUTDOWN, Within.MULTIPROCESSING_EXIT}
+    return view.phase in LEAVING or (bool(exiting) and view.phase not in (Phase.START, Phase.INIT))
+
+
+def how_it_stands(view: RankView) -> str:
+    process = view.evidence.process
+    if process is None:
+        return "how is not known"
+    if process.sleeps_s is not None and process.sleeps_s > LONG_SLEEP_S:
+        return f"it sleeps for another {words.duration(process.sleeps_s)}"
+    used = (
+        f"{process.cpu_delta_s:.2f} s of processor time" if process.cpu_delta_s is not None else "nothing that is known"
+    )
+    return f"it used {used} between two samples" + (f", in {process.system_call}" if process.system_call else "")
+
+
+# ------------------------------------------------------------------------------------------ patience
+
+
+def lingering_status(held: list[RankView]) -> Status:
+    """Lingering where the patience has run out on somebody who does nothing that could end."""
+    return Status.LINGERING if any(stands(view) for view in held) else Status.WAITING
+
+
+def stands(view: RankView) -> bool:
+    if works(view):
+        return False
+    patience = view.evidence.patience_s * (POLLING if naps(view) else 1.0)
+    return view.evidence.still_s > patience
+
+
+def works(view: RankView) -> bool:
+    """Whatever is on its way out makes progress: the rank, or a child that it waits for."""
+    children = (*view.evidence.children, *view.evidence.workers)
+    moved = any((each.facts.io_delta_bytes or 0) > QUIET_IO for each in children)
+    return view.works or moved or any((each.facts.cpu_delta_s or 0) > IDLE_CPU_S for each in children)
+
+
+def naps(view: RankView) -> bool:
+    """The main thread's own code takes short naps, or polls: it may come to its end."""
+    if view.main.where is None or view.main.doing in _ENDLESS:
+        return False
+    process = view.evidence.process
+    if process is None or process.system_call is None:
+        return view.main.doing is Doing.SLEEP
+    sleeps = process.sleeps_s
+    return "sleep" in process.system_call and (sleeps is None or sleeps < LONG_SLEEP_S)

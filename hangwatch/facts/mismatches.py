@@ -1,0 +1,131 @@
+"""Calls of different kind or size under one number of a group."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hangwatch import words
+from hangwatch.facts.case import Case, once
+from hangwatch.model import Collective, Frame
+from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
+from hangwatch.ranks.ledger import Group, family
+from hangwatch.stacks.frames import origin, user_frame
+
+# Kinds in which every member must bring the same number of elements.
+SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
+# The recorder names threads as the system does: those of the autograd engine, and the main one by the program.
+UNNAMED = re.compile(r"|pt_autograd_\d+|python[\d.]*")
+_SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a call must share with its partners."""
+
+    kind: str
+    dtype: str = ""
+    elements: int | None = None
+    root: int | None = None
+
+    def __str__(self) -> str:
+        size = "" if self.elements is None else f" of {words.plural(self.elements, 'element')}"
+        end = "" if self.root is None else f" {'from' if self.kind in FROM_ROOT else 'to'} rank {self.root}"
+        return f"{self.kind}{size}{f' ({self.dtype})' if self.dtype else ''}{end}"
+
+
+def shape(call: Collective) -> Shape:
+    """What `call` must share with its partners, as far as it was recorded."""
+    kind = family(call.op)
+    dtype = call.dtypes[0].lower().removeprefix("torch.") if call.dtypes and kind in SAME_SIZE else ""
+    elements = sum(math.prod(size) for size in call.sizes) if call.sizes and kind in SAME_SIZE else None
+    root = call.peer if kind in (*FROM_ROOT, *TO_ROOT) else None
+    return Shape(kind, _SHORT_DTYPE.get(dtype, dtype), elements, root)
+
+
+def _threads_of(case: Case, rank: int, group: Group) -> set[str]:
+    return {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group.name}
+
+
+def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
+    """Numbers at which ranks wait, or at which ranks have ended; each once."""
+    seen = {}
+    for entry in case.blocked.values():
+        if entry.group is not None and entry.seq:
+            seen[id(entry.group), entry.seq] = entry.group
+    for view in case:
+        if view.dead or view.raised:
+            seen.update(
+                {(id(group), group.issued(view.rank) or 0): group for group in case.ledger.groups_of(view.rank)}
+            )
+    for (_, seq), group in seen.items():
+        if seq > 0:
+            yield group, seq
+
+
+def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
+    """Ranks by what they called; what is not known of one counts as equal to any."""
+    shapes = {rank: shape(call) for rank, call in calls.items()}
+    kinds = _sides({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
+    if len({one.kind for one in kinds}) > 1:
+        return kinds
+    roots = _sides({rank: one for rank, one in shapes.items() if one.root is not None})
+    if len({one.root for one in roots}) > 1:
+        return roots
+    complete = {rank: one for rank, one in shapes.items() if one.elements is not None and one.dtype}
+    sizes = _sides({rank: replace(one, root=None) for rank, one in complete.items()})
+    return sizes if len(sizes) > 1 else {}
+
+
+def _sides(shapes: dict[int, Shape]) -> dict[Shape, list[int]]:
+    sides: dict[Shape, list[int]] = {}
+    for rank, one in shapes.items():
+        sides.setdefault(one, []).append(rank)
+    return sides
+
+
+def place_of(case: Case, rank: int, calls: dict[int, Collective]) -> Frame | None:
+    view = case.ranks.get(rank)
+    return user_frame(calls[rank].frames) or (view.where if view is not None else None)
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A number of a group under which members issued different calls."""
+
+    group: Group
+    seq: int
+    calls: dict[int, Collective]  # by rank
+
+
+@once
+def first_mismatch(case: Case) -> Mismatch | None:
+    """Where members of a group met under one number with different operations, types or sizes."""
+    for group, seq in _meetings(case):
+        calls = {rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None}
+        if len(differing(calls)) > 1:
+            return Mismatch(group, seq, calls)
+    return None
+
+
+def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
+    """The threads whose calls met, if there are several and on each rank all of them use the group; else none."""
+    threads = {call.thread_name for call in found.calls.values() if not UNNAMED.fullmatch(call.thread_name)}
+    if len(threads) < 2 or not all(threads <= _threads_of(case, rank, found.group) for rank in found.calls):
+        return ()
+    return tuple(sorted(threads))
+
+
+def caller_of(case: Case, rank: int, calls: dict[int, Collective]) -> tuple[str, str] | None:
+    """The (file, function) that made the call, of the user or of a package; None where its frames are not known.
+
+    Below a trainer one line of the user's leads to all of its calls: only this tells one point of the program from
+    another.
+    """
+    view, entry = case.ranks.get(rank), case.blocked.get(rank)
+    inside = view is not None and entry is not None and entry.seq == calls[rank].seq  # then the stack says most
+    frames = view.evidence.main_stack if view is not None and inside else calls[rank].frames
+    own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
+    return next(((frame.file, frame.function) for frame in own), None)

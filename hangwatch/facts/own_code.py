@@ -1,0 +1,110 @@
+"""A rank in code of the program, outside of every collective: what it waits for, and whether it works."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.arrivals import main_stack
+from hangwatch.facts.case import Case
+from hangwatch.model import LockFile, ProcessEvidence, Status
+from hangwatch.ranks.view import IDLE_CPU_S, RankView
+from hangwatch.stacks.activity import Activity, Doing
+from hangwatch.stacks.classify import activity
+
+WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
+COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
+IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
+_NAMELESS = {  # what /proc calls descriptors without a file
+    "pipe:[": "on a pipe",
+    "socket:[": "on a socket",
+    "anon_inode:[eventpoll": "in its event loop",
+}
+
+
+def status_of(case: Case, stuck: list[RankView]) -> Status:
+    """Once patience has run out, only bytes that still move, or a child that computes, count as work for ever.
+
+    Who computes in its own code may be slow, and nothing tells that from a loop without an end but far more patience.
+    """
+    if not all(case.stalled([view.rank]) for view in stuck):
+        return Status.WAITING
+    alive = any(view.writing or view.evidence.moved or child_works(view) or may_be_slow(view) for view in stuck)
+    return Status.WAITING if alive else Status.HUNG
+
+
+def may_be_slow(view: RankView) -> bool:
+    return view.busy and view.evidence.still_s < COMPUTING * view.evidence.patience_s
+
+
+def child_works(view: RankView) -> bool:
+    return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in view.evidence.children)
+
+
+def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
+    """The child processes that a rank waits for, with where they stand, if none of them works; else none.
+
+    They are those that its program has started (a pool, a subprocess), not the workers of a DataLoader.
+    """
+    if view.now.doing not in WAITS_FOR_OTHERS or child_works(view):
+        return []
+    found = []
+    for child in view.evidence.children:
+        stack = main_stack(child.stacks)
+        now = activity(stack) if stack is not None else None
+        if now is not None and now.where is not None:
+            found.append((child, now))
+    return found
+
+
+def held_lock(view: RankView) -> LockFile | None:
+    """The lock file of another living process that this rank waits for, or tries to get again and again."""
+    if view.now.in_collective or view.works:
+        return None
+    return next((lock for lock in view.evidence.lock_files if lock.owner_alive), None)
+
+
+def how_stuck(view: RankView) -> str:
+    """On what a rank is blocked, as far as the system or its frames say."""
+    if lock := held_lock(view):
+        return (
+            f"it waits for the lock file {lock.path}{f', which pid {lock.owner_pid} holds' if lock.owner_pid else ''}"
+        )
+    if children := stuck_children(view):
+        return f"it waits for its {_children_words(children)}"
+    process = view.evidence.process
+    if process is not None and process.blocked_on is not None:
+        path = process.blocked_on.path
+        return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
+    if view.busy:
+        return f"it runs without making progress ({view.cpu:.1f} s of processor time in the last second)"
+    if process is not None and view.writing:
+        return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
+    kind = {
+        Doing.LOCK: "it waits for a lock or a queue",
+        Doing.SOCKET: "it waits for a network peer",
+        Doing.SLEEP: "it sleeps",
+        Doing.FILE_LOCK: "it waits for a file lock",
+        Doing.PIPE: "it writes to a file or a pipe",
+        Doing.JOIN_CHILD: "it waits for a child process",
+    }.get(view.now.doing)
+    if kind is not None:
+        return kind
+    return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
+    """`child process, which waits for a lock or a queue in encode (prepare.py:40)`."""
+    now, one = children[0][1], len(children) == 1
+    does = {
+        Doing.LOCK: "wait{s} for a lock or a queue",
+        Doing.SOCKET: "wait{s} for a network peer",
+        Doing.SLEEP: "sleep{s}",
+        Doing.FILE_LOCK: "wait{s} for a file lock",
+        Doing.PIPE: "wait{s} on a pipe",
+    }.get(now.doing, "stand{s}")
+    where = f" in {now.where.function}{words.at(now.where)}" if now.where is not None else ""
+    named = "child process" if one else f"{len(children)} child processes"
+    return f"{named}, {'which' if one else 'of which the first'} {does.format(s='s')}{where}"
+
+
+def awaited_views(case: Case) -> list[RankView]:
+    return [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]

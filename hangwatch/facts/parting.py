@@ -1,0 +1,316 @@
+"""The first step in which the ranks' ledgers part: who left the common path there, and how.
+
+Numbers alone cannot tell a rank that skipped a call from one that made a call too many: both leave one with fewer and
+one with more. Three witnesses tell them apart: what most ranks did in that step, what the ranks in question did in
+their own earlier steps, and whether the call sites in question had ever been used before. Each speaks for the one or
+for the other; where they disagree, the verdict says so, and where they balance, no rank is blamed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from hangwatch import words
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop, have_met_again
+from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Bypass, Divergence, StepName
+from hangwatch.ranks.ledger import Step
+
+HABIT = 2  # earlier steps that make a habit
+
+
+class Left(StrEnum):
+    """How somebody left the common path."""
+
+    SKIPPED = "skipped"  # too few calls
+    EXTRA = "extra"  # calls that nobody else makes
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first step in which the ranks' ledgers part: who left the path there, and how.
+
+    `witnesses` say why. `call` names the calls in question where they are known, and `ways` are those past them, by the
+    source.
+    """
+
+    divergence: Divergence
+    how: Left
+    who: tuple[int, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
+    call: str = ""
+    ways: tuple[Bypass, ...] = ()
+
+    @property
+    def step(self) -> StepName:
+        return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
+
+    @property
+    def when(self) -> str:
+        """`in epoch 0, batch 7 (step 7)`, or `before` it where nobody looked at the very step."""
+        return f"{'in' if self.divergence.exact else 'some time before'} {words.step(self.step)}"
+
+
+@once
+def parting(case: Case) -> Parting | None:
+    """Where the ledgers part for the first time, unless the end of a loop explains it."""
+    uneven = first_uneven(case)
+    late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
+    for divergence in case.divergences:
+        if have_met_again(case, divergence.counts) or _made_up_for(case, divergence):
+            continue
+        if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
+            continue
+        if _counted_late(case, divergence):
+            late.update(divergence.more)
+        elif late.isdisjoint(divergence.counts) and not _left_loop(case, divergence):
+            return _judged(case, divergence)
+    return None
+
+
+def _made_up_for(case: Case, divergence: Divergence) -> bool:
+    """A background thread has that group for itself, and all of its calls are complete on every member.
+
+    Such calls fall into other steps on each rank, and none of them is missing.
+    """
+    group = case.ledger.groups.get((divergence.group, divergence.members))
+    if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
+        return False
+    heads = list(group.heads.values())
+    level = len({(head.issued, head.completed) for head in heads}) == 1 and not group.silent
+    return bool(heads) and level and heads[0].issued == heads[0].completed
+
+
+def _in_background(case: Case, rank: int, group: str) -> bool:
+    """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
+    names = {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group}
+    return bool(names) and not names & {"", case.ranks[rank].now.thread}
+
+
+def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:
+    """It happened before the step that the short ranks lacked."""
+    if divergence.epoch is None or divergence.batch is None:
+        return False
+    return (divergence.epoch, divergence.batch) < (epoch, batch - 1)
+
+
+def _left_loop(case: Case, divergence: Divergence) -> bool:
+    """The surplus is the call in which ranks stand now, behind a loop that they have left."""
+    most = max(divergence.counts.values())
+    longest = [case.ranks[rank] for rank, count in divergence.counts.items() if count == most and rank in case.ranks]
+    last = [view for view in longest if view.step.step == divergence.step]
+    if not last or len(last) < len(longest) or any(view.now.guard == "rank" for view in last):
+        return False  # behind a rank check a rank is in a call of its own, wherever that stands
+    return all(has_left_inner_loop(case, view) for view in last)
+
+
+def _counted_late(case: Case, divergence: Divergence) -> bool:
+    """No call is missing: a step of somebody holds several turns of the loop, for he ended none of them.
+
+    Steps without a DataLoader end in optimizer.step(). Who leaves it out once makes all calls of two turns in one step,
+    and the others make just as many, in two steps: all are complete, or there are several kinds, each twice.
+    """
+    if divergence.epoch is not None or not _several_turns(case, divergence):
+        return False
+    group = case.ledger.group(divergence.more[0], divergence.group)
+    heads = [group.heads.get(rank) for rank in divergence.counts] if group is not None else []
+    level = len({(head.issued, head.completed) for head in heads if head is not None}) == 1
+    complete = all(head is not None and head.issued == head.completed for head in heads)
+    kinds = sites_of(case).inside(divergence.more[0], divergence.group, divergence.step)
+    return (bool(heads) and level and complete) or (kinds is not None and len(kinds[0]) > 1)
+
+
+def _several_turns(case: Case, divergence: Divergence) -> bool:
+    """Those with more calls than usual made exactly what the others make in a turn, twice or three times..."""
+    if divergence.short or not divergence.more or not divergence.exact:
+        return False
+    sites = sites_of(case)
+    fewest = min(divergence.counts, key=lambda rank: divergence.counts[rank])
+    usual = sites.inside(fewest, divergence.group, divergence.step)
+    for rank in divergence.more:
+        long = sites.inside(rank, divergence.group, divergence.step)
+        times, rest = divmod(divergence.counts[rank], max(divergence.counts[fewest], 1))
+        if long is None or usual is None or times < 2 or rest or not usual[0]:
+            return False
+        if long[0] != Counter({place: times * count for place, count in usual[0].items()}):
+            return False
+    return True
+
+
+def _judged(case: Case, divergence: Divergence) -> Parting:
+    counts = divergence.counts
+    fewest, most = min(counts.values()), max(counts.values())
+    few, many = (tuple(sorted(r for r, count in counts.items() if count == level)) for level in (fewest, most))
+    if len(few) + len(many) < len(counts):
+        return _of_several_levels(case, divergence)
+    by_sites, call, ways = Left.UNKNOWN, "", tuple[Bypass, ...]()
+    if divergence.exact:
+        by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
+    heard = tuple(
+        witness
+        for witness in (
+            _by_majority(case, few, many),
+            _by_habit(case, divergence, few, many),
+            _by_place(case, by_sites, few, many, call) if not _several_turns(case, divergence) else None,
+        )
+        if witness is not None
+    )
+    balance = sum(1 if witness.agrees else -1 for witness in heard)
+    if balance == 0:
+        return Parting(divergence, Left.UNKNOWN, witnesses=heard)
+    doubt = _apart_before(case, divergence)
+    if balance > 0:
+        return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways)
+    turned = tuple(replace(witness, agrees=not witness.agrees) for witness in heard)
+    return Parting(divergence, Left.EXTRA, many, turned + doubt, call, ways)
+
+
+def _apart_before(case: Case, divergence: Divergence) -> tuple[Witness, ...]:
+    """The ranks came to that batch after different numbers of steps: something before it differs, unseen."""
+    name = (divergence.epoch, divergence.batch)
+    if None in name:
+        return ()
+    steps = {
+        step.step for rank in divergence.counts for step in case.ledger.steps(rank) if (step.epoch, step.batch) == name
+    }
+    if len(steps) < 2:
+        return ()
+    return (Witness(Kind.FACT, "the ranks had made different numbers of steps before it", agrees=False),)
+
+
+def _of_several_levels(case: Case, divergence: Divergence) -> Parting:
+    """Three different counts and more: only a majority can say which one is usual."""
+    (norm, times), *_ = Counter(divergence.counts.values()).most_common(1)
+    if 2 * times <= len(divergence.counts):
+        return Parting(divergence, Left.UNKNOWN)
+    usual = tuple(sorted(rank for rank, count in divergence.counts.items() if count == norm))
+    short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
+    more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
+    witness = Witness(Kind.MAJORITY, _agree(case, usual))
+    return Parting(divergence, Left.SKIPPED if short else Left.EXTRA, short or more, (witness,))
+
+
+# The witnesses below agree where the few have skipped a call, and speak against it where the many made one too many.
+
+
+def _by_majority(case: Case, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    if len(few) == len(many):
+        return None
+    return Witness(Kind.MAJORITY, _agree(case, max(few, many, key=len)), agrees=len(many) > len(few))
+
+
+def _agree(case: Case, ranks: tuple[int, ...]) -> str:
+    return f"most ranks agree in that step: {case.name(ranks)}"
+
+
+def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten."""
+    fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
+    before = [_counts_before(case, divergence, ranks) for ranks in (few, many)]
+    recorded = "every earlier step that is recorded"
+    if before == [set(), set()] and len(few) == len(many):
+        before = [{most} if divergence.short else set(), {fewest} if divergence.more else set()]
+        recorded = "most of the steps before"
+    skipped, added = before[0] == {most}, before[1] == {fewest}
+    if skipped == added:
+        return None
+    who, count = (few, most) if skipped else (many, fewest)
+    return Witness(Kind.HABIT, f"{case.name(who)} issued {count} in {recorded}", agrees=skipped)
+
+
+def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
+    """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
+    found: set[int] = set()
+    for rank in ranks[:ASKED]:
+        steps = list(_before(case.ledger.steps(rank), divergence))
+        if len(steps) < HABIT:
+            return set()
+        found.update(step.counts.get(divergence.group, 0) for step in steps)
+    return found
+
+
+def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
+    named = divergence.epoch is not None and divergence.batch is not None
+    for step in steps:
+        here = (step.epoch, step.batch) == (divergence.epoch, divergence.batch) if named else False
+        if here or (not named and step.step >= divergence.step):
+            return
+        yield step
+
+
+def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], many: tuple[int, ...], call: str) -> Witness | None:
+    if by_sites is Left.UNKNOWN:
+        return None
+    what = call or "the call in question"
+    if by_sites is Left.SKIPPED:
+        return Witness(Kind.PLACE, f"{what} had been made in earlier steps, by {case.name(few)} too")
+    return Witness(Kind.PLACE, f"no rank had ever made {what}, or so many of them in a step, before", agrees=False)
+
+
+def repeated(case: Case, found: Parting, rank: int) -> str:
+    """What `rank` called too often in that step, where all of it comes from lines that others use as well; else ""."""
+    counts, sites = found.divergence.counts, sites_of(case)
+    other = min(counts, key=lambda each: counts[each])
+    mine, theirs = (sites.inside(each, found.divergence.group, found.divergence.step) for each in (rank, other))
+    if theirs is None or mine is None or not found.divergence.exact:
+        return ""
+    surplus = _by_line(mine[0]) - _by_line(theirs[0])
+    known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
+    alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
+    if len(surplus) != 1 or not alike:
+        return ""
+    return sites.named(rank, *next(iter(surplus.items())))
+
+
+def _by_line(places: Counter[Site]) -> Counter[Site]:
+    """The same, by the innermost of the user's lines alone."""
+    found: Counter[Site] = Counter()
+    for (kind, path), times in places.items():
+        found[kind, path[:1]] += times
+    return found
+
+
+def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str, tuple[Bypass, ...]]:
+    """What the call sites of that step say: did one leave out what was always called, or one call what never was?
+
+    Then the calls in question, and the ways past them.
+    """
+    sites = sites_of(case)
+    theirs = sites.inside(long, divergence.group, divergence.step)
+    mine = sites.inside(short, divergence.group, divergence.step)
+    if theirs is None or not theirs[0] or not theirs[1]:
+        return Left.UNKNOWN, "", ()
+    surplus = theirs[0] - (mine[0] if mine is not None else Counter())
+    known = theirs[1] | (mine[1] if mine is not None else set())
+    call, ways = "", tuple[Bypass, ...]()
+    if len(surplus) == 1 and mine is not None and (mine[0] or not divergence.counts[short]):
+        (place, times), *_ = surplus.items()
+        call = sites.named(long, place, times)
+        ways = ways_past(case, place, 1 if sites.in_backward(long, place) else times)
+    added = [_never_as_many(sites, place, known, theirs[0][place], divergence, long) for place in surplus]
+    if added and not any(added):
+        return Left.SKIPPED, call, ways
+    return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
+
+
+def _never_as_many(sites: Sites, place: Site, known: set[Site], times: int, divergence: Divergence, rank: int) -> bool:
+    """No rank had ever called from `place`, or none so often in one step: a new call, or one that was repeated."""
+    before = sites.most_in_a_step(rank, divergence.group, place, divergence.step)
+    return place not in known or (before is not None and times > before)
+
+
+def counted(case: Case, found: Parting) -> str:
+    """`in epoch 1, batch 12 (step 212), rank 3 issued 2 and ranks 0-2 issued 3 collectives in group 0`."""
+    by_count: dict[int, list[int]] = {}
+    for rank, count in sorted(found.divergence.counts.items()):
+        by_count.setdefault(count, []).append(rank)
+    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sorted(by_count.items())[:4]]
+    when = "in" if found.divergence.exact else "in all steps before"
+    return f"{when} {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"

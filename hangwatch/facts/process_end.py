@@ -1,0 +1,79 @@
+"""How a process ended, in words, and for which reason: by itself, for want of a peer, or by its launcher."""
+
+from __future__ import annotations
+
+import re
+import signal
+from enum import IntEnum
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.rank_end import CONSEQUENCE, ENDED_BY_LAUNCHER, Why, ending
+from hangwatch.model import Frame, ProcessFacts
+from hangwatch.ranks.view import RankView
+
+STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
+PEER = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")  # as gloo names the other end of a connection
+
+
+def end_of(process: ProcessFacts | None) -> str:
+    """How a process ended, in words."""
+    code = None if process is None else process.exit_code
+    if code is None:
+        return "how is not known"
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exit code {code}"
+
+
+def all_asked_to_end(case: Case) -> bool:
+    """Each of several ranks was ended by SIGTERM, and none had met an error: who asked for it is none of them."""
+    ends = [view for view in case if view.dead]
+    return len(ends) == len(case.ranks) > 1 and all(
+        ended_for(view) is EndedFor.LAUNCHER and not view.raised for view in ends
+    )
+
+
+class EndedFor(IntEnum):
+    """Whose end it was that a rank's own end follows from, as far as is known; false for its own."""
+
+    ITSELF = 0
+    LAUNCHER = 1  # which ended it
+    PEER = 2  # for want of which it failed
+
+
+def ended_for(view: RankView) -> EndedFor:
+    """Why a rank has ended, or is about to."""
+    exception = view.exception
+    if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
+        return EndedFor.PEER
+    if view.dead and ending(view).why is Why.BACKEND:
+        return EndedFor.PEER  # of some rank's call, not of its own
+    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER else EndedFor.ITSELF
+
+
+def last_place(view: RankView) -> Frame | None:
+    """The user's line of its last recorded call, for a process that has no stack any more."""
+    if view.where is not None:
+        return view.where
+    exception = view.exception
+    return exception.frames[0] if exception is not None and exception.frames else None
+
+
+def death_time(view: RankView) -> float:
+    """When the rank was last known to live: its ticker's last word."""
+    return 0.0 if view.reading is None else max(view.reading.ticker_at, view.reading.progress.at)
+
+
+def ended_before_others(case: Case) -> tuple[list[int], list[int]] | None:
+    """(ranks that had ended as they should, ranks that failed after them), where no rank waits any more."""
+    failed = [view.rank for view in case if (view.dead and not view.finished) or view.raised]
+    ended = [view.rank for view in case if view.finished]
+    return (ended, failed) if failed and ended and not case.blocked else None
+
+
+def had_destroyed(view: RankView) -> bool:
+    """It had destroyed its process groups, and not just ended."""
+    return view.reading is not None and view.reading.progress.calls > 0 and not view.reading.heads

@@ -1,0 +1,128 @@
+"""Why did a rank end? By a fault of its own, by its backend, for want of a peer, or by its launcher.
+
+Only the first can be a cause. A backend ends a rank because of what members of a group called (gloo aborts the one that
+gets a message of the wrong size; torch's NCCL watchdog aborts those that wait): such a rank is a victim, whatever
+became of it first, and the reason has to be looked for in what the ranks had called.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hangwatch import words
+from hangwatch.ranks.last_words import BACKEND, OWN_FAULT, Kind, LastWord, last_words
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import origin
+
+CONSEQUENCE = re.compile(
+    r"connection (closed|reset|refused|was)|closed by peer|broken pipe|timed? ?out|timeout|remote process"
+    r"|socket|unhandled (system|cuda) error|aborted|watchdog",
+    re.IGNORECASE,
+)
+ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})
+ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
+
+
+class Why(StrEnum):
+    """Why a rank has ended, or is about to."""
+
+    ITSELF = "itself"  # an error or a signal that no other rank's end explains
+    BACKEND = "backend"  # its backend aborted it, or gave up
+    PEER = "peer"  # it lost a connection
+    LAUNCHER = "launcher"  # SIGTERM
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of one rank. `word` is the line that says so, where there is one."""
+
+    why: Why
+    word: LastWord | None = None
+
+
+def ending(view: RankView) -> Ending:
+    """Why the process of `view`, which has ended or is failing, came to its end."""
+    error = view.exception
+    if error is not None and error.fatal:
+        text = f"{error.type}: {error.message}"
+        word = next(iter(last_words(text)), None)
+        if not CONSEQUENCE.search(text):
+            return Ending(Why.ITSELF, word)
+        return Ending(Why.BACKEND if word is not None and word.kind in BACKEND else Why.PEER, word)
+    if view.exit_code in ENDED_BY_LAUNCHER:
+        return Ending(Why.LAUNCHER)
+    return _without_exception(view)
+
+
+def _without_exception(view: RankView) -> Ending:
+    said = words_of(view)
+    own = next((word for word in said if word.kind in OWN_FAULT and word.pid in (None, view.pid)), None)
+    if not aborted(view) or own is not None:
+        return Ending(Why.ITSELF, own)
+    reason = next((word for word in said if word.kind in BACKEND), None)
+    return Ending(Why.BACKEND if reason is not None or in_call(view) else Why.ITSELF, reason)
+
+
+def words_of(view: RankView) -> tuple[LastWord, ...]:
+    """The last lines of a rank that tell of an end. Lines in a shared log that name another rank are not its own."""
+    return tuple(word for word in last_words(view.evidence.last_output) if word.rank in (None, view.rank))
+
+
+def aborted(view: RankView) -> bool:
+    """Its process was ended by SIGABRT: by its exit code, or, where nobody told that, by its own last trace."""
+    if view.exit_code is not None:
+        return view.exit_code in ABORTS
+    return view.dead and view.evidence.crash_trace.lstrip().startswith("Fatal Python error: Aborted")
+
+
+def in_call(view: RankView) -> bool:
+    """Its last stack, or a call on its board that it never returned from, is a collective or point-to-point call."""
+    reading = view.reading
+    return any(thread.in_collective for thread in view.threads) or bool(reading is not None and reading.open_calls)
+
+
+def failed_in_torch(view: RankView) -> bool:
+    """The error that ended it was raised inside torch.distributed."""
+    error = view.exception
+    inside = error.frames[0].file if error is not None and error.fatal and error.frames else ""
+    return "/distributed/" in inside and origin(inside) == "torch"
+
+
+def told(view: RankView, end: Ending) -> str:
+    """`was aborted by gloo: a message of 676 bytes came where 4 were expected`, for a sentence about the rank."""
+    word = end.word
+    if end.why is Why.PEER:
+        return f"lost its connection to {word.peer}" if word is not None and word.peer else "lost a connection"
+    if end.why is Why.LAUNCHER:
+        return "was ended by SIGTERM"
+    if word is not None and word.kind is Kind.SIZE_MISMATCH:
+        return f"was aborted by gloo: {_sizes(word)}"
+    if word is not None and word.kind is Kind.WATCHDOG:
+        return f"was aborted by torch's NCCL watchdog{_work(word)}"
+    if word is not None and word.kind is Kind.TIMEOUT:
+        limit = f" after {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
+        return f"gave up waiting{limit}, the timeout of its process group"
+    return f"was aborted by {backend_of(view) or 'its backend'}"
+
+
+def _sizes(word: LastWord) -> str:
+    if word.received is None or word.expected is None:
+        return "a message of another size came than its call expected"
+    return f"a message of {word.received:,} bytes came where {word.expected:,} were expected"
+
+
+def _work(word: LastWord) -> str:
+    if word.seq is None:
+        return ""
+    limit = f" in {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
+    return f": {word.op or 'collective'} {word.seq} had not completed{limit}"
+
+
+def backend_of(view: RankView) -> str:
+    """The backend of its groups, where they have one in common."""
+    reading = view.reading
+    names = {head.backend for head in reading.heads} if reading is not None else set()
+    return names.pop() if len(names) == 1 else ""

@@ -1,0 +1,45 @@
+"""How a rank got past a call that it left out: what the source says, in words."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.call_sites import Path, Site
+from hangwatch.facts.case import Case, once
+from hangwatch.model import Bypass, Frame
+
+
+@once
+def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
+    found: dict[Path, tuple[Bypass, ...]] = {}
+    for each in case.snapshot.call_sites:
+        found.setdefault(tuple((frame.file, frame.line) for frame in each.frames), each.bypasses)
+    return found
+
+
+def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
+    """How a turn of the loop can go on without the calls, so many in a step, that come from `place`."""
+    return tuple(way for way in _known(case).get(place[1], ()) if way.inner or times > 1)
+
+
+def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
+    """The line by which the call was passed, where the source of that loop has only one."""
+    return ways[0].where if len(ways) == 1 and ways[0].inner else None
+
+
+def by_way_of(ways: tuple[Bypass, ...]) -> str:
+    """`, by all appearances at train.py:61 (`if loss.isnan(): continue`)`; "" where there are several ways, or none."""
+    return f", by all appearances at {_way(ways[0])}" if the_only(ways) is not None else ""
+
+
+def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
+    """A sentence on the ways; of several all are named, and nobody says which was taken."""
+    if not ways:
+        return ()
+    if the_only(ways) is not None:
+        return ("the source shows no other way past that call in a turn of the loop",)
+    shown = words.either(_way(way) for way in ways[: words.SHOWN])
+    return (f"a turn of the loop can go on without that call at {shown}",)
+
+
+def _way(way: Bypass) -> str:
+    return f"{words.place(way.where)} (`{way.text}`)"

@@ -1,0 +1,191 @@
+"""Ranks that are past a loop, or past a call, in which the others still are, where no DataLoader says why.
+
+The counts say which rank, not why. What the source of the loop shows (in `hangwatch.source.loops`) tells the likely
+ways apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop
+from hangwatch.facts.call_sites import Sites, sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.process_end import ended_for
+from hangwatch.model import Frame, LoopFacts
+from hangwatch.ranks.view import RankView
+
+
+@dataclass(frozen=True)
+class FewerTurns:
+    """The ranks that are past the loop, the others that are in it still, and how many steps each has begun.
+
+    `begun` is empty where nothing counts steps: no optimizer, no DataLoader.
+    """
+
+    left: tuple[int, ...]
+    inside: tuple[int, ...]
+    begun: dict[int, int]
+    loop: LoopFacts | None
+
+
+@once
+def fewer_turns(case: Case) -> FewerTurns | None:
+    begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
+    if len(begun) == 1 or first_uneven(case) is not None:
+        return None
+    most, asked = max(begun.values(), default=0), list(begun or case.blocked)
+    if case.blocked:
+        left = tuple(rank for rank in asked if has_left_inner_loop(case, case.ranks[rank]))
+        waiting = [rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked]
+        inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
+    else:
+        left = tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
+        inside = tuple(r for r, count in begun.items() if count == most and ended_for(case.ranks[r]))
+    if not left or not inside or not set(left).isdisjoint(inside):
+        return None
+    if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
+        return None  # who stands where nobody ever stood may rather be the one too many
+    sites = sites_of(case)
+    if not begun and not all(sites.shared(inside[0], [rank]) for rank in left):
+        return None  # whoever has not been in the loop may have yet to come to it
+    return FewerTurns(left, inside, begun, _loop(case, inside))
+
+
+def drew_alike(case: Case, short: FewerTurns) -> bool:
+    """All have drawn as many batches, and who left the loop had no more: what it lacks are calls, not data."""
+    loaders = [case.ranks[rank].loader for rank in (*short.left, *short.inside)]
+    known = [loader for loader in loaders if loader is not None]
+    same = len({(loader.epoch, loader.drawn) for loader in known}) == 1
+    return same and len(known) == len(loaders) and all(loader.exhausted for loader in known[: len(short.left)])
+
+
+def _died_behind_it(view: RankView) -> bool:
+    """Its last stack stands outside of every loop."""
+    return view.dead and view.now.in_loop is False
+
+
+def _all_regular(case: Case, ranks: tuple[int, ...]) -> bool:
+    """They wait in a call of every step: where steps are counted at their ends, theirs is not counted yet."""
+    sites = sites_of(case)
+    return bool(case.blocked) and all(sites.regular(rank) and case.ranks[rank].now.in_loop for rank in ranks)
+
+
+def _loop(case: Case, inside: tuple[int, ...]) -> LoopFacts | None:
+    views: list[RankView] = [case.ranks[rank] for rank in inside]
+    return next((view.now.loop for view in views if view.now.loop is not None), None)
+
+
+def furthest(short: FewerTurns) -> int:
+    """The index of the step in which the others are: one that is counted at its end only is not in their count yet."""
+    most = max(short.begun[rank] for rank in short.inside)
+    return most if any(short.begun[rank] == most for rank in short.left) else most - 1
+
+
+def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """The likely cause, the end of the sentence, and what speaks against its look-alike."""
+    loop, who = short.loop, case.name(short.left)
+    if loop is not None and loop.leaves:
+        return "early-exit", f": {who} may have left it at {_either(loop.leaves)}", ()
+    if any(_has_data_left(case.ranks[rank]) for rank in short.left):
+        return "early-exit", f": the loader of {who} had more batches", ()
+    if loop is not None and loop.skips:
+        return "skipped-collective", f": {who} may have skipped a step at {_either(loop.skips)}", ()
+    if loop is not None and loop.counted and loop.swallows is not None:
+        at = words.place(loop.swallows)
+        return (
+            "exception-on-one-rank",
+            f": an error may have taken {who} out of it, swallowed without a word at {at}",
+            (),
+        )
+    if loop is not None:
+        return (
+            "uneven-steps",
+            "",
+            (("early-exit", f"the loop at {words.place(loop.where)} has no break and no return"),),
+        )
+    return (
+        "uneven-steps",
+        "",
+        (("early-exit", "whether the loop was left or ran out is not known without a DataLoader"),),
+    )
+
+
+def _has_data_left(view: RankView) -> bool:
+    loader = view.loader
+    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
+
+
+def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
+    if loop is None:
+        return ()
+    found = []
+    if loop.leaves:
+        found.append(f"the loop at {words.place(loop.where)} can be left at {_places(loop.leaves)}")
+    if loop.skips:
+        found.append(f"a turn of the loop at {words.place(loop.where)} can be cut short at {_places(loop.skips)}")
+    if loop.swallows is not None:
+        found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
+    return tuple(found)
+
+
+def _either(frames: tuple[Frame, ...]) -> str:
+    return words.either(words.place(frame) for frame in frames[:3])
+
+
+def _places(frames: tuple[Frame, ...]) -> str:
+    return words.listed([words.place(frame) for frame in frames[:3]])
+
+
+def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
+    """Where both sides are, for loops whose steps nobody counts."""
+    if short.begun:
+        return ()
+    sides = ((short.left, "no loop"), (short.inside, "a loop in which all have been"))
+    return tuple(
+        f"{case.name(ranks)} {words.verb(len(ranks), 'stands', 'stand')} in {what}{words.at(case.usual_place(ranks))}"
+        for ranks, what in sides
+    )
+
+
+@dataclass(frozen=True)
+class WentPast:
+    """Ranks that wait where every rank comes, behind the place where the others wait: a call of theirs is missing."""
+
+    past: tuple[int, ...]
+    behind: tuple[int, ...]
+
+
+@once
+def went_past(case: Case) -> WentPast | None:
+    """Some wait where every rank comes, without a condition and outside of the loop or call in which the others wait.
+
+    Their collectives meet under one number, but not at one point: the ranks parted before, where nothing was counted.
+    """
+    if len({entry.where for entry in case.blocked.values()}) < 2:
+        return None
+    sites, places = sites_of(case), {}
+    for rank in case.blocked:
+        place = sites.now(rank)
+        if place is None or case.blocked[rank].to_a_peer:
+            return None
+        places[rank] = place
+    past = tuple(sorted(rank for rank in places if not sites.regular(rank)))
+    behind = tuple(rank for rank in places if rank not in past)
+    if not past or not behind or first_uneven(case) is not None:
+        return None
+    if len({places[rank] for rank in past}) > 1 or not all(_is_past(case, sites, rank, behind[0]) for rank in past):
+        return None
+    return WentPast(past, behind)
+
+
+def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:
+    mine, theirs = sites.now(rank), sites.now(behind)
+    if mine is None or theirs is None or case.ranks[rank].now.guard != "none":
+        return False
+    outer = next(
+        (pair for pair in zip(reversed(mine[1]), reversed(theirs[1]), strict=False) if pair[0] != pair[1]), None
+    )
+    later = outer is not None and outer[0][0] == outer[1][0] and outer[0][1] > outer[1][1]
+    return later and sites.shared(behind, [rank]) and not sites.shared(rank, [behind])

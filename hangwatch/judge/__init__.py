@@ -1,0 +1,59 @@
+"""Evidence in, verdict out: `judgement = diagnose(snapshot)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.histories import ranks_diff
+from hangwatch.judge.order import ORDER
+from hangwatch.judge.verdict import judged, stage_of, undetermined
+from hangwatch.model import Certainty, Judgement, Snapshot, Stage
+from hangwatch.ranks import device_waits
+from hangwatch.rules.finding import Finding, Rule
+
+__all__ = ["ORDER", "Case", "Finding", "diagnose", "worth_confirming"]
+
+Answer = TypeVar("Answer")
+
+
+def diagnose(snapshot: Snapshot) -> Judgement:
+    """The verdict on a job that does not move, with its status and stage.
+
+    Never raises on odd evidence: a rule that fails is left out, which is said in the verdict, and then nothing that
+    rules behind it say is proven.
+    """
+    case, faults = Case(snapshot), list[str]()
+    finding = next((found for rule in ORDER if (found := asked(rule, case, faults)) is not None), None)
+    finding = finding or undetermined(case)
+    if faults and finding.certainty is Certainty.PROVEN:
+        finding = replace(finding, certainty=Certainty.LIKELY)
+    diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
+    judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
+    return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
+
+
+def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:
+    """(rank, pid) of ranks whose native frames may show a wait on their device: one of each stack that would matter."""
+    if not any("nccl" in head.backend for rank in snapshot.ranks for head in rank.collectives.heads):
+        return []
+    case = Case(snapshot)
+    if any(view.evidence.moved for view in case):
+        return []
+    return [(view.rank, view.pid) for view in device_waits.worth_confirming(list(case), case.ledger) if view.pid]
+
+
+def asked(rule: Rule, case: Case, faults: list[str]) -> Finding | None:
+    """What `rule` finds. One that raises finds nothing, and leaves a sentence in `faults`."""
+    return _guarded(rule, case, faults)
+
+
+def _guarded(ask: Callable[[Case], Answer], case: Case, faults: list[str]) -> Answer | None:
+    try:
+        return ask(case)
+    except Exception as error:  # whatever it is, the verdicts of the others must not be lost
+        name = f"{ask.__module__.rpartition('.')[2]}.{ask.__name__}"
+        faults.append(f"The rule {name} of hangwatch failed ({error!r}); please report it, with this report.")
+        return None

@@ -1,0 +1,145 @@
+"""The causes that a person would suspect as well, and what speaks against each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.facts.call_sites import ASKED
+from hangwatch.facts.case import Case
+from hangwatch.model import Alternative, Certainty
+from hangwatch.proof.conditions import board_is_fresh
+from hangwatch.ranks.ledger import GroupKey
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing
+
+Reason = Callable[[Case], str]  # why this cause is not it; "" where nothing speaks against it
+
+
+def alternatives(case: Case, finding: Finding) -> tuple[Alternative, ...]:
+    """The look-alikes of a finding's cause that the evidence speaks against."""
+    found = dict(finding.not_causes)
+    for other in cause(finding.cause).look_alikes:
+        if other not in found and (reason := REASONS.get(other, _silent)(case)):
+            found[other] = reason
+    return tuple(Alternative(other, Certainty.UNDETERMINED, reason) for other, reason in found.items())
+
+
+def _silent(case: Case) -> str:
+    return ""
+
+
+def _uneven(case: Case) -> str:
+    loaders = [view.loader for view in case if view.loader is not None]
+    if len(loaders) < len(case.ranks) or len({loader.drawn_per_epoch for loader in loaders}) > 1:
+        return ""
+    if len({loader.epoch for loader in loaders if loader.exhausted}) > 1:
+        return ""
+    return "every rank drew the same number of batches in every epoch that has ended"
+
+
+def _left_early(case: Case) -> str:
+    loaders = [view.loader for view in case if view.loader is not None]
+    if not loaders or any(loader.left for loader in loaders):
+        return ""
+    return "no rank has left a loop over its data before the data was exhausted"
+
+
+def _skipped(case: Case) -> str:
+    recorded = [view for view in case if view.reading is not None and len(view.reading.steps) > 1]
+    if case.divergences or len(recorded) < len(case.ranks) or _apart(case, [view.rank for view in recorded]):
+        return ""
+    return "in every step that is recorded, all ranks issued the same number of collectives"
+
+
+def _apart(case: Case, ranks: list[int]) -> bool:
+    """Some step has another number of calls on one rank than on the first one, even if that evened out later."""
+
+    def groups(rank: int) -> set[GroupKey]:
+        return {group.key for group in case.ledger.groups_of(rank)}
+
+    asked = ranks[1 :: max(len(ranks) // ASKED, 1)]
+    alike = [rank for rank in asked if groups(rank) == groups(ranks[0])]
+    return any(case.ledger.first_apart(rank, ranks[0]) is not None for rank in alike)
+
+
+def _lone(case: Case) -> str:
+    if len(case.blocked) < 2:
+        return ""
+    places = {words.place(entry.where) for entry in case.blocked.values()}
+    if len(places) == 1:
+        return f"all waiting ranks stand at the same place ({places.pop()})"
+    return "no rank is alone in a collective reached from a rank-guarded branch"
+
+
+def _raised(case: Case) -> str:
+    if any(view.reading is not None and view.reading.exception is not None for view in case):
+        return ""
+    return "no rank has recorded an exception"
+
+
+def _died(case: Case) -> str:
+    if any(view.dead or view.evidence.process is None for view in case) or case.absent:
+        return ""
+    return f"all {words.plural(len(case.ranks), 'process')} of the job live"
+
+
+def _frozen(case: Case) -> str:
+    if any(view.stopped or view.state in ("D", "") for view in case):
+        return ""
+    return "no process is stopped or sleeps uninterruptibly"
+
+
+def _mismatched(case: Case) -> str:
+    seen: dict[tuple[int, int], str] = {}
+    for entry in case.blocked.values():
+        if entry.group is None or not entry.seq or not entry.op:
+            continue
+        if seen.setdefault((id(entry.group), entry.seq), entry.op) != entry.op:
+            return ""
+    return "ranks that met in one collective called the same operation" if seen else ""
+
+
+def _blocked_in_code(case: Case) -> str:
+    awaited = [case.ranks[rank] for rank in case.awaited() if rank in case.ranks]
+    if any(not (view.dead or view.stopped) for view in awaited):
+        return ""
+    return "no rank that is awaited stands in code of its own"
+
+
+def _circle(case: Case) -> str:
+    groups = {id(entry.group) for entry in case.blocked.values() if entry.group is not None}
+    return "all waits are in one process group" if len(groups) == 1 else ""
+
+
+def _compiling(case: Case) -> str:
+    return "" if any(view.now.doing is Doing.COMPILE for view in case) else "no rank compiles"
+
+
+def _saving(case: Case) -> str:
+    found = any(view.now.doing is Doing.CHECKPOINT for view in case)
+    return "" if found else "no rank reads or writes a checkpoint"
+
+
+def _lock_held(case: Case) -> str:
+    if not all(board_is_fresh(view) for view in case):
+        return ""
+    return "Python threads of all ranks run: no C call holds the interpreter lock"
+
+
+REASONS: dict[str, Reason] = {
+    "uneven-steps": _uneven,
+    "early-exit": _left_early,
+    "skipped-collective": _skipped,
+    "rank-zero-only-collective": _lone,
+    "exception-on-one-rank": _raised,
+    "rank-died": _died,
+    "rank-frozen": _frozen,
+    "collective-mismatch": _mismatched,
+    "user-code-blocked": _blocked_in_code,
+    "group-order-cycle": _circle,
+    "compile-skew": _compiling,
+    "slow-checkpoint": _saving,
+    "gil-held": _lock_held,
+}

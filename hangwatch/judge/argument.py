@@ -1,0 +1,71 @@
+"""The first of the two answers: is the job dead? With the argument as sentences, for a person to check.
+
+`proven` means that no rank that is left can ever move again: by the wait-for graph (`hangwatch.proof.graph`), or by a
+fact of the system. Everything else that is called hung is `likely`: patience has run out, or some ranks are lost and
+others may still move. What the cause is, and who is to blame, is another question, and nothing here answers it.
+"""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case, what
+from hangwatch.model import Certainty, Status
+from hangwatch.rules.finding import Finding
+
+MOST_WAITS = 6  # waits that are told; others are counted
+
+
+def is_dead(case: Case, status: Status, finding: Finding) -> tuple[Certainty | None, tuple[str, ...]]:
+    """The certainty that the job hangs, None where it is not called hung, and why."""
+    if status not in (Status.HUNG, Status.LINGERING):
+        return None, ()
+    if case.proven:
+        return Certainty.PROVEN, argument(case)
+    if finding.dead and case.lost_with(finding.held):
+        return Certainty.PROVEN, (finding.dead,)
+    return Certainty.LIKELY, lost(case) if case.deadlocked else patience(case)
+
+
+def argument(case: Case) -> tuple[str, ...]:
+    """The proof: who waits for whom, and what was checked."""
+    shared: dict[int, list[int]] = {}
+    for rank in sorted(case.deadlocked):
+        shared.setdefault(id(case.blocked[rank].need), []).append(rank)
+    waits = []
+    for ranks in list(shared.values())[:MOST_WAITS]:
+        entry = case.blocked[ranks[0]]
+        need = entry.need
+        missing = () if need is None else sorted({*need.absent, *need.never})
+        waits.append(
+            f"{case.wait_words(ranks)} in {what(entry)}{words.at(entry.where)}, which cannot complete without"
+            f" {case.name(missing)}"
+        )
+    if len(shared) > MOST_WAITS:
+        waits.append(f"{len(shared) - MOST_WAITS} more waits are alike")
+    gone = sorted(case.gone)
+    ended = (f"{case.name(gone)} {words.verb(len(gone), 'has', 'have')} ended or cannot run",) if gone else ()
+    return (
+        *waits,
+        *ended,
+        "two samples of every waiting rank's stack agree, and none of its counters moved between them",
+        "no other thread of these ranks runs the user's code, is in a collective, or has issued one",
+    )
+
+
+def lost(case: Case) -> tuple[str, ...]:
+    """Some ranks can never go on, and of others that is not certain."""
+    able = [view.rank for view in case if view.rank not in case.deadlocked | case.gone and not view.over]
+    return (
+        f"{case.name(sorted(case.deadlocked), capital=True)} can never go on",
+        f"{case.name(able)} may still move by {words.verb(len(able), 'itself', 'themselves')}, or by another thread",
+    )
+
+
+def patience(case: Case) -> tuple[str, ...]:
+    """Why an unproven hang is reported: how long nothing has moved."""
+    still = [view for view in case if view.evidence.stalled]
+    if not still:
+        return ()
+    least = min(view.evidence.still_s for view in still)
+    ranks = case.name([view.rank for view in still])
+    return (f"no counter of {ranks} has moved for {words.duration(least)}, longer than their patience",)

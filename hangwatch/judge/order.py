@@ -1,0 +1,151 @@
+"""The order in which the rules are asked; the first that finds something is right.
+
+What ended a rank or its data comes before the end of the rank itself, a process that is gone before any counting, an
+earlier step before a later one, a cause inside the ranks before one outside.
+"""
+
+from __future__ import annotations
+
+from hangwatch.judge.after_the_end import ended_mispaired
+from hangwatch.rules.data.file_descriptors_exhausted import file_descriptors_exhausted
+from hangwatch.rules.data.loader_fork_deadlock import loader_fork_deadlock
+from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
+from hangwatch.rules.data.loader_worker_died import loader_worker_died
+from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
+from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
+from hangwatch.rules.device.device_stall import device_stall
+from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
+from hangwatch.rules.device.gpu_fault import gpu_fault
+from hangwatch.rules.device.interconnect_stall import interconnect_stall
+from hangwatch.rules.exit.exit_atexit_handler import atexit_handler
+from hangwatch.rules.exit.exit_child_process import child_process
+from hangwatch.rules.exit.exit_destroy_asymmetric import destroy_asymmetric, destroyed_before
+from hangwatch.rules.exit.exit_destructor import destructor
+from hangwatch.rules.exit.exit_launcher_order import launcher_order
+from hangwatch.rules.exit.exit_non_daemon_thread import non_daemon_thread
+from hangwatch.rules.exit.exit_orphan_holds_pipe import orphan_holds_pipe
+from hangwatch.rules.exit.exit_queue_feeder import queue_feeder
+from hangwatch.rules.exit.output_pipe_full import output_pipe_full
+from hangwatch.rules.finding import Rule
+from hangwatch.rules.start.new_group_mismatch import new_group_mismatch
+from hangwatch.rules.start.node_not_started import node_not_started
+from hangwatch.rules.start.rank_died_before_init import rank_died_before_init
+from hangwatch.rules.start.rendezvous_duplicate_rank import duplicate_rank
+from hangwatch.rules.start.rendezvous_missing_ranks import missing_ranks
+from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
+from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
+from hangwatch.rules.start.stale_file_lock import stale_file_lock
+from hangwatch.rules.step.collective_mismatch import aborted_by_mismatch, collective_mismatch
+from hangwatch.rules.step.compile_skew import compile_skew
+from hangwatch.rules.step.concurrent_collectives import (
+    aborted_with_mispaired_threads,
+    aborted_with_two_threads,
+    concurrent_collectives,
+    crossed_with_the_main_thread,
+    mispaired_threads,
+)
+from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
+from hangwatch.rules.step.early_exit import fewer_steps as left_early
+from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, swallowed
+from hangwatch.rules.step.gil_held import gil_held
+from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch
+from hangwatch.rules.step.group_order_cycle import group_order_cycle
+from hangwatch.rules.step.network_partition import network_partition
+from hangwatch.rules.step.node_lost import node_lost
+from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
+from hangwatch.rules.step.rank_died import rank_died
+from hangwatch.rules.step.rank_frozen import rank_frozen
+from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
+from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
+from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
+from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
+from hangwatch.rules.step.skipped_collective import skipped_collective
+from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
+from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
+from hangwatch.rules.step.uneven_steps import dried_up, fewer_steps, uneven_steps, uneven_validation
+from hangwatch.rules.step.user_code_blocked import user_code_blocked
+from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
+from hangwatch.rules.step.user_code_blocked.behind_a_lock import lock_across_collective
+from hangwatch.rules.step.victims import ended_by_launcher, ended_by_peers, lost_peers, never_enqueued, reason_not_known
+
+ORDER: tuple[Rule, ...] = (
+    # What ended a rank or its data comes before the end of the rank itself.
+    port_conflict,
+    duplicate_rank,
+    rank_died_before_init,
+    shared_memory_exhausted,
+    file_descriptors_exhausted,
+    loader_worker_died,
+    loader_worker_frozen,
+    extra_call,
+    aborted_with_mispaired_threads,
+    aborted_by_mismatch,
+    crossed_with_the_main_thread,
+    aborted_with_two_threads,
+    aborted_alone,
+    evaluated_alone,
+    ended_mispaired,
+    orphan_holds_pipe,
+    launcher_order,
+    node_lost,
+    never_enqueued,
+    reason_not_known,
+    lost_peers,
+    rank_died,
+    rank_frozen,
+    exception_on_one_rank,
+    # The start.
+    node_not_started,
+    stale_file_lock,
+    lock_across_collective,
+    unreachable_master,
+    late_rank,
+    missing_ranks,
+    late_for_new_group,
+    new_group_mismatch,
+    # Data loading.
+    loader_fork_deadlock,
+    loader_worker_blocked,
+    # The end of the job.
+    output_pipe_full,
+    destructor,
+    queue_feeder,
+    child_process,
+    non_daemon_thread,
+    atexit_handler,
+    destroy_asymmetric,
+    # Ranks whose histories differ.
+    signal_handler_deadlock,
+    concurrent_collectives,
+    uneven_validation,
+    dried_up,
+    gradient_sync_mismatch,
+    rank_zero_only,
+    skipped_collective,
+    uneven_steps,
+    early_exit,
+    stopped_after_epoch,
+    made_more_calls,
+    made_fewer_calls,
+    left_early,
+    swallowed,
+    fewer_steps,
+    passed_a_call,
+    mispaired_threads,
+    collective_mismatch,
+    point_to_point_deadlock,
+    group_order_cycle,
+    # A rank in code of its own, and what lies outside of the ranks.
+    gil_held,
+    slow_checkpoint,
+    compile_skew,
+    user_code_blocked,
+    gpu_fault,
+    duplicate_gpu,
+    interconnect_stall,
+    device_stall,
+    network_partition,
+    destroyed_before,
+    ended_by_peers,
+    ended_by_launcher,
+)

@@ -1,0 +1,123 @@
+"""Patience that follows the evidence: short where a fact shows that a rank cannot go on by itself, long for guesses.
+
+A rank that computes, sleeps for a time, compiles or writes a checkpoint may be slow, and nothing tells that from a hang
+but waiting. A rank in uninterruptible sleep, in a read from a pipe where nothing comes, or behind a lock is different:
+it does not work now, and will not before something else happens. `held` says which of these facts the evidence shows,
+and `shortened` what patience follows. Both are pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch.facts.data_loading import Feeding, Worker
+from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
+
+FACTS_S = 60.0  # the most patience where a fact stands
+CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
+
+_PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
+_LOCK_CALLS = frozenset({"flock", "fcntl"})
+_PEER_CALLS = frozenset(  # without a timeout: Python polls a socket that has one
+    {"recvfrom", "recvmsg", "sendto", "sendmsg", "connect", "accept", "accept4", *_PIPE_CALLS}
+)
+_WAITS_FOR_RANKS = COLLECTIVE_WAITS | {Doing.RENDEZVOUS, Doing.NEW_GROUP}
+_NOT_ITS_OWN = _WAITS_FOR_RANKS | {Doing.DESTROY, Doing.DEVICE, Doing.NOTHING}
+_SLOW_STAGES = frozenset({Within.CHECKPOINT, Within.COMPILE, Within.IMPORT})
+
+
+def shortened(long_s: float, short_s: float, seen_after_s: float) -> float:
+    """Patience with a rank that a fact holds, which was first seen `seen_after_s` after it stood still."""
+    return min(long_s, max(short_s, seen_after_s + CONFIRMED * short_s))
+
+
+def in_first_step(reading: Reading) -> bool:
+    """The first step, which compiles and warms caches, is not over; of loops without steps, the first collective."""
+    first_step = reading.progress.step <= 0 and reading.progress.optimizer_steps <= 1
+    raw_collectives = reading.progress.step < 0 and reading.progress.calls > 0
+    first_batch = reading.phase == Phase.DATA and reading.progress.draws == 0
+    return first_batch or (first_step and not raw_collectives)
+
+
+def held(snapshot: Snapshot) -> dict[int, str]:
+    """Rank to the fact that keeps it from going on by itself, in words that follow "it"."""
+    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
+    living = [view for view in views if not view.dead]
+    together = (snapshot.job.world_size or len(living)) > 1
+    found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
+    return {rank: fact for rank, fact in found.items() if fact}
+
+
+def _all_wait_for(view: RankView, living: Iterable[RankView]) -> bool:
+    """Every other rank here stands in a collective or at the start; some may be held at the same line."""
+    others = [other for other in living if other is not view]
+    waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS]
+    alike = [other for other in others if other not in waiting and not other.works and other.where == view.where]
+    return len(waiting) + len(alike) == len(others) and bool(waiting or not others)
+
+
+def _held(view: RankView, awaited: bool) -> str:
+    process = view.evidence.process
+    if process is None or view.stopped or view.over or view.works or view.now.doing in _NOT_ITS_OWN:
+        return ""
+    feeding = Feeding(view)
+    if feeding.waits:
+        return _held_by_workers(feeding, awaited)
+    if process.state == "D":
+        return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
+    return _blocked(process, view.now, awaited) if view.steady else ""
+
+
+def _held_by_workers(feeding: Feeding, awaited: bool) -> str:
+    """All workers that could bring the batch are held themselves."""
+    if feeding.dead:
+        return f"waits for loader worker {feeding.dead[0].name}, which has ended"
+    if not feeding.view.steady:
+        return ""
+    facts = [_worker_held(worker, awaited) for worker in feeding.suspects]
+    return f"waits for loader worker {feeding.suspects[0].name}, which {facts[0]}" if facts and all(facts) else ""
+
+
+def _worker_held(worker: Worker, awaited: bool) -> str:
+    if worker.works:
+        return ""
+    if worker.frozen:
+        return "is stopped" if worker.state in ("T", "t") else "is in uninterruptible sleep (state D)"
+    return _blocked(worker.facts, None, awaited) if worker.steady else ""
+
+
+def _blocked(process: ProcessFacts, now: Activity | None, awaited: bool) -> str:
+    """The call of the system that has no timeout, and in which it waits for something else."""
+    call, file = process.system_call or "", process.blocked_on
+    if call in _LOCK_CALLS:
+        return f"waits for a lock{_on(file)}"
+    if now is not None and _slow_stage(now) and not _is_pipe(file):
+        return ""
+    if call in _PIPE_CALLS and _is_pipe(file):
+        return f"waits in {call}{_on(file)}"
+    if call in _PEER_CALLS and _is_socket(file) and awaited:
+        return f"waits in {call}{_on(file)}"
+    lock = now is None or now.doing is Doing.LOCK or (now.doing is Doing.CODE and awaited)
+    return "waits for a lock" if process.private_wait and lock else ""
+
+
+def _slow_stage(now: Activity) -> bool:
+    """Where a call that returns late is no news: slow storage looks stuck between two writes."""
+    return now.doing in (Doing.CHECKPOINT, Doing.COMPILE) or not _SLOW_STAGES.isdisjoint(now.within)
+
+
+def _is_pipe(file: OpenFile | None) -> bool:
+    """A pipe, a named one, or a terminal: nothing of it is on a disk."""
+    if file is None:
+        return False
+    return file.path.startswith(("pipe:", "/dev/pts/", "/dev/tty")) or file.filesystem == "fifo"
+
+
+def _is_socket(file: OpenFile | None) -> bool:
+    return file is not None and file.path.startswith("socket")
+
+
+def _on(file: OpenFile | None) -> str:
+    return f" on {file.path}" if file is not None else ""

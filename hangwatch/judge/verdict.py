@@ -1,0 +1,170 @@
+"""From a rule's finding to the judgement: status, stage, the chain of waits, and the causes that were rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import sentences
+from hangwatch.judge.alternatives import alternatives
+from hangwatch.judge.argument import is_dead
+from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
+from hangwatch.proof.waits import Blocked
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing
+
+
+def judged(case: Case, finding: Finding) -> Judgement:
+    """The judgement that follows from `finding`."""
+    entry = cause(finding.cause)
+    if finding.certainty is Certainty.UNDETERMINED:
+        finding = replace(finding, culprits=())  # no rank is blamed where the witnesses disagree
+    blamed = [culprit.rank for culprit in finding.culprits if culprit.rank is not None]
+    victims = case.victims(blamed) if finding.victims is None else finding.victims
+    state = status(case, finding)
+    hang, argument = is_dead(case, state, finding)
+    verdict = Verdict(
+        cause=finding.cause,
+        certainty=finding.certainty,
+        summary=finding.summary,
+        fix=finding.fix or entry.fix,
+        docs=entry.docs,
+        culprits=quoted(finding.culprits, case.snapshot.excerpts),
+        victims=victims,
+        step=finding.step,
+        evidence=(*finding.evidence, *sentences(finding.witnesses)),
+        alternatives=alternatives(case, finding),
+        waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
+        details=(*finding.details, *who_waits(case, victims)),
+        hang=hang,
+        argument=argument,
+    )
+    return Judgement(state, finding.stage or entry.stage or stage(case), verdict)
+
+
+def stage_of(finding: Finding) -> Stage | None:
+    """The stage that the catalogue gives to a cause; None where it may be any."""
+    return finding.stage or cause(finding.cause).stage
+
+
+def quoted(culprits: Sequence[Culprit], excerpts: Sequence[Excerpt]) -> tuple[Culprit, ...]:
+    """The culprits with their lines of code. Where nodes have different files under one name, none is quoted."""
+    known: dict[tuple[str, int], dict[tuple[str, ...], Excerpt]] = {}
+    for excerpt in excerpts:
+        known.setdefault((excerpt.file, excerpt.line), {})[excerpt.lines] = excerpt
+
+    def quote(who: Culprit) -> Culprit:
+        found = known.get((who.where.file, who.where.line), {}) if who.where is not None else {}
+        return replace(who, excerpt=next(iter(found.values()))) if len(found) == 1 else who
+
+    return tuple(quote(who) for who in culprits)
+
+
+def status(case: Case, finding: Finding) -> Status:
+    """Hung where it is proven or patience has run out on somebody who shows no work; else waiting."""
+    if finding.status is not None:
+        return finding.status
+    if case.ranks and all(view.dead for view in case):  # nobody is left who could hang
+        return Status.WAITING if all(view.finished for view in case) else Status.FAILED
+    if case.deadlocked:
+        return Status.HUNG
+    ranks = finding.awaited or tuple(culprit.rank for culprit in finding.culprits if culprit.rank is not None)
+    ranks = ranks or tuple(case.ranks)
+    if case.ranks and all(view.finished for view in case):
+        return Status.WAITING  # the job is over, and nobody is left who could hang
+    if any(case.ranks[rank].works for rank in ranks if rank in case.ranks):
+        return Status.WAITING
+    if not case.stalled(ranks):
+        return Status.WAITING
+    return Status.LINGERING if case.training_over else Status.HUNG
+
+
+def stage(case: Case) -> Stage:
+    """The stage in which most ranks stand, where the cause does not say."""
+    doings = [view.now.doing for view in case]
+    if any(doing in (Doing.RENDEZVOUS, Doing.NEW_GROUP) for doing in doings) and not case.blocked:
+        return Stage.START
+    if doings and all(view.over and not view.raised for view in case):
+        return Stage.EXIT
+    if any(doing is Doing.LOADER for doing in doings):
+        return Stage.DATA
+    return Stage.DEVICE if doings and all(doing is Doing.DEVICE for doing in doings) else Stage.STEP
+
+
+def chain(case: Case, culprits: list[int], victims: tuple[int, ...]) -> tuple[Wait, ...]:
+    """The shortest chain of waits from the victims to the culprits."""
+    direct = [rank for rank in victims if (entry := case.blocked.get(rank)) and _awaits(entry, culprits)]
+    if direct:
+        return _merged(case, direct, culprits)
+    for victim in victims:
+        path = case.graph.chain(victim, culprits)
+        if path:
+            return tuple(case.wait(rank, (following,)) for rank, following in pairwise(path))
+    return ()
+
+
+def _awaits(entry: Blocked, culprits: list[int]) -> bool:
+    return entry.need is not None and not set(entry.need.absent).isdisjoint(culprits)
+
+
+def _merged(case: Case, victims: list[int], culprits: list[int]) -> tuple[Wait, ...]:
+    """One wait for each collective that holds victims, told by its first victim."""
+    seen: dict[int, Wait] = {}
+    for rank in victims:
+        need = case.blocked[rank].need
+        if need is not None and id(need) not in seen:
+            seen[id(need)] = case.wait(rank, tuple(sorted(set(need.absent) & set(culprits))))
+    return tuple(seen.values())
+
+
+def who_waits(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
+    """Sentences: which victims stand where."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for rank in victims:
+        entry = case.blocked.get(rank)
+        if entry is not None:
+            places.setdefault((entry.activity.call or entry.op, words.place(entry.where)), []).append(rank)
+    sentences = []
+    for (call, place), ranks in sorted(places.items(), key=lambda item: -len(item[1]))[:4]:
+        name = {"gradients": "backward", "buffers": "the model's forward"}.get(call, call or "a collective")
+        where = f" ({place})" if place else ""
+        sentences.append(
+            f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} in {name}{where}."
+        )
+    return tuple(sentences)
+
+
+def undetermined(case: Case) -> Finding:
+    """Nothing fits: say what is seen, and blame nobody."""
+    seen = _what_is_seen(case)
+    proven = bool(case.deadlocked)
+    moving = [view.rank for view in case if view.works]
+    head = (
+        f"Nothing moves, and the cause is not known: {seen}."
+        if not moving
+        else (f"{case.name(moving, capital=True)} still {words.verb(len(moving), 'works', 'work')}: {seen}.")
+    )
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        head,
+        victims=tuple(case.blocked),
+        step=case.furthest_step(case.ranks),
+        evidence=(f"no rank of {words.ranges(case.deadlocked)} can ever go on",) if proven else (),
+        awaited=tuple(case.ranks),
+    )
+
+
+def _what_is_seen(case: Case) -> str:
+    places: dict[tuple[str, str], list[int]] = {}
+    for view in case:
+        places.setdefault((str(view.now.doing), words.place(view.where)), []).append(view.rank)
+    parts = [
+        f"{case.name(ranks)} {words.verb(len(ranks), 'is', 'are')} at {place or doing}"
+        for (doing, place), ranks in sorted(places.items(), key=lambda item: -len(item[1]))[:3]
+    ]
+    return words.listed(parts) or "no rank could be looked at"

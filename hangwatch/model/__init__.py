@@ -1,0 +1,130 @@
+"""What hangwatch knows and says, as frozen dataclasses: the wire format and the report format are these.
+
+Reading order: a rank's **board** yields a `Reading` every second; when nothing moves, the captures turn it into
+`RankEvidence`; the evidence of all ranks at one moment is a `Snapshot`; `diagnose(snapshot)` makes a `Judgement`;
+an `Incident` keeps it all, and is what stands in `incident-*.json`.
+
+Units: times are seconds; absolute times are seconds since 1970 in UTC; sizes are bytes unless a name says otherwise.
+Epochs, batches and steps count from 0. `None` means "not known", never "zero". Sequences are tuples.
+Frames and stacks are innermost first: `frames[0]` is where the thread is.
+"""
+
+from __future__ import annotations
+
+from hangwatch.model.board import (
+    ExceptionFacts,
+    GroupMade,
+    Identity,
+    LoaderFacts,
+    PhaseSpan,
+    Progress,
+    Reading,
+    StepEntry,
+    StepTimes,
+)
+from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead
+from hangwatch.model.diff import DiffCall, DiffIteration, DiffRow, RanksDiff
+from hangwatch.model.evidence import (
+    Bypass,
+    CallSite,
+    CaptureNote,
+    Excerpt,
+    Job,
+    Launched,
+    NodeFacts,
+    RankEvidence,
+    Snapshot,
+)
+from hangwatch.model.health import HealthWarning
+from hangwatch.model.incident import Incident, RankReport
+from hangwatch.model.messages import (
+    GroupBeat,
+    GroupMembers,
+    LoaderBeat,
+    NodeBatch,
+    NodeCapture,
+    NodeCommand,
+    NodeHello,
+    NodeIncident,
+    NodeReply,
+    RankBeat,
+)
+from hangwatch.model.process import (
+    GpuFacts,
+    LockFile,
+    OpenFile,
+    Pipe,
+    ProcessEvidence,
+    ProcessFacts,
+    Socket,
+    ThreadFacts,
+)
+from hangwatch.model.stack import Frame, LoopFacts, StackNode, ThreadStack
+from hangwatch.model.step import StepName
+from hangwatch.model.terms import SCHEMA, Certainty, Phase, Stage, Status
+from hangwatch.model.verdict import Alternative, Culprit, Judgement, Verdict, Wait
+
+__all__ = [
+    "SCHEMA",
+    "Alternative",
+    "Bypass",
+    "CallSite",
+    "CaptureNote",
+    "Certainty",
+    "Collective",
+    "Collectives",
+    "Culprit",
+    "DiffCall",
+    "DiffIteration",
+    "DiffRow",
+    "Divergence",
+    "ExceptionFacts",
+    "Excerpt",
+    "Frame",
+    "GpuFacts",
+    "GroupBeat",
+    "GroupHead",
+    "GroupMade",
+    "GroupMembers",
+    "HealthWarning",
+    "Identity",
+    "Incident",
+    "Job",
+    "Judgement",
+    "Launched",
+    "LoaderBeat",
+    "LoaderFacts",
+    "LockFile",
+    "LoopFacts",
+    "NodeBatch",
+    "NodeCapture",
+    "NodeCommand",
+    "NodeFacts",
+    "NodeHello",
+    "NodeIncident",
+    "NodeReply",
+    "OpenFile",
+    "Phase",
+    "PhaseSpan",
+    "Pipe",
+    "ProcessEvidence",
+    "ProcessFacts",
+    "Progress",
+    "RankBeat",
+    "RankEvidence",
+    "RankReport",
+    "RanksDiff",
+    "Reading",
+    "Snapshot",
+    "Socket",
+    "StackNode",
+    "Stage",
+    "Status",
+    "StepEntry",
+    "StepName",
+    "StepTimes",
+    "ThreadFacts",
+    "ThreadStack",
+    "Verdict",
+    "Wait",
+]

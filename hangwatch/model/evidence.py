@@ -1,0 +1,169 @@
+"""What was captured at one moment: of a rank, of a node, of a whole job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hangwatch.model.board import PhaseSpan, Reading
+from hangwatch.model.collective import Collectives, Divergence
+from hangwatch.model.health import HealthWarning
+from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
+from hangwatch.model.stack import Frame, ThreadStack
+
+
+@dataclass(frozen=True)
+class RankEvidence:
+    """All that is known of one rank at one moment. Every part but `rank` may be missing."""
+
+    rank: int
+    host: str = ""
+    pid: int | None = None
+    reading: Reading | None = None
+    process: ProcessFacts | None = None
+    stacks: tuple[ThreadStack, ...] = ()
+    earlier_stacks: tuple[ThreadStack, ...] = ()
+    collectives: Collectives = field(default_factory=Collectives)
+    workers: tuple[ProcessEvidence, ...] = ()
+    children: tuple[ProcessEvidence, ...] = ()
+    gpu: int | None = None  # index of the GPU that it is bound to
+    still_s: float = 0.0  # for how long no counter has moved
+    patience_s: float = 0.0  # after how much stillness it counts as stalled without proof
+    moved: bool = False  # a counter moved between the two samples of this capture
+    last_output: str = ""  # last lines of its log, where a log file exists
+    crash_trace: str = ""  # faulthandler's output, where there is one
+    lock_files: tuple[LockFile, ...] = ()
+    ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells who died first
+    phases: tuple[PhaseSpan, ...] = ()  # its last minutes, oldest first
+    held: str = ""  # the fact that keeps it from going on by itself: "waits in read on pipe:[7]"; shortens patience
+
+    @property
+    def stalled(self) -> bool:
+        return self.still_s > self.patience_s
+
+    @property
+    def main_stack(self) -> tuple[Frame, ...]:
+        return next((stack.frames for stack in self.stacks if stack.main), ())
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A process that its environment calls a rank, whether it ever became one or not.
+
+    `ended_at` is None while it lives; `exit_code` is negative for a signal, None where nobody told. `board` says that
+    a board of it was seen.
+    """
+
+    rank: int
+    pid: int
+    started_at: float
+    world_size: int | None = None
+    command: str = ""  # redacted
+    environment: dict[str, str] = field(default_factory=dict)  # the distributed settings only; redacted
+    ended_at: float | None = None
+    exit_code: int | None = None
+    board: bool = False
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One machine of the job. `clock_offset_s` is its clock minus the judge's, where several nodes are judged."""
+
+    host: str
+    ranks: tuple[int, ...] = ()
+    silent_s: float = 0.0  # since its watchdog was last heard of
+    clock_offset_s: float = 0.0
+    gpus: tuple[GpuFacts, ...] = ()
+    shm_total: int | None = None
+    shm_free: int | None = None
+    memory_limit: int | None = None
+    memory_used: int | None = None
+    oom_kills: int | None = None  # in the job's cgroup, since the watchdog started
+    master_listener: ProcessFacts | None = None  # who listens on MASTER_PORT, on the master's node
+    master_resolves: bool | None = None
+    addresses: tuple[str, ...] = ()
+    pipes: tuple[Pipe, ...] = ()  # those that somebody is blocked on, or that an orphan holds open
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the watchdog knows it."""
+
+    id: str
+    name: str
+    world_size: int | None
+    launcher: str = ""
+    command: str = ""
+    started_at: float = 0.0
+    nodes_expected: int | None = None
+
+
+@dataclass(frozen=True)
+class CaptureNote:
+    """One source of evidence: whether it could be had, and why not."""
+
+    source: str  # "stacks", "native stacks", "collectives", "process", "sockets", "gpu", ...
+    ok: bool
+    detail: str = ""
+    took_s: float = 0.0
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Some lines of a user's source file around `line`, where a rank stands; `first` is the number of the first one.
+
+    Lines are as the file had them when the evidence was taken, secrets redacted, long lines cut.
+    """
+
+    file: str
+    line: int
+    first: int
+    lines: tuple[str, ...]
+    changed: bool = False  # the file was written after the rank had started: other lines may be running
+
+
+@dataclass(frozen=True)
+class Bypass:
+    """One way past a call of the user's in a turn of the loop, as the source shows it: a hint, and never proof.
+
+    `text` is e.g. "if not torch.isfinite(loss): continue" or "except RuntimeError". `inner` is false for a way past the
+    whole loop in which the call stands.
+    """
+
+    where: Frame
+    text: str
+    inner: bool = True
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """The user's own frames that lead to a call, innermost first, and the ways past it."""
+
+    frames: tuple[Frame, ...]
+    bypasses: tuple[Bypass, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The evidence of all ranks at one moment: the one argument of `diagnose`.
+
+    `ranks` are those known by a board or a process; ranks of `job.world_size` that are not in it never came.
+    `divergences` are remembered from the running job. `sampled_twice` is false where only one sample could be taken.
+    `launched` are the processes that were started as ranks; `start_patience_s` is how long ranks may take to come.
+    """
+
+    job: Job
+    taken_at: float
+    ranks: tuple[RankEvidence, ...]
+    launchers: tuple[ProcessEvidence, ...] = ()
+    others: tuple[ProcessEvidence, ...] = ()  # job processes that are no rank, worker or launcher; orphans
+    nodes: tuple[NodeFacts, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
+    warnings: tuple[HealthWarning, ...] = ()
+    notes: tuple[CaptureNote, ...] = ()
+    last_progress_at: float = 0.0
+    sampled_twice: bool = True
+    launched: tuple[Launched, ...] = ()
+    start_patience_s: float = 30.0
+    excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
+    call_sites: tuple[CallSite, ...] = ()  # of recorded calls, those that a turn of the loop can pass by

@@ -1,0 +1,57 @@
+"""Frames, the stacks of threads, and the merged tree of many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack; `line` is 0 where it is not known (native frames)."""
+
+    file: str
+    line: int
+    function: str
+    native: bool = False
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """A loop of the user's, as its source shows it: how one turn, or all of it, can end early. Frames are places.
+
+    `counted` means that a number says how many turns it makes (range, while), rather than the data.
+    """
+
+    where: Frame
+    counted: bool = False
+    skips: tuple[Frame, ...] = ()  # `continue`, and except clauses after which the next turn follows
+    leaves: tuple[Frame, ...] = ()  # `break` and `return`
+    swallows: Frame | None = None  # the except clause around the loop that lets an error go no further
+    outer: tuple[Frame, ...] = ()  # the loops around it, also those of callers, the innermost first
+
+
+@dataclass(frozen=True)
+class ThreadStack:
+    """One thread of a process, innermost frame first. Source: py-spy, or faulthandler where `source` says so."""
+
+    thread_id: int
+    name: str
+    frames: tuple[Frame, ...]
+    owns_gil: bool | None = None
+    active: bool | None = None
+    main: bool = False
+    source: str = "py-spy"
+    block: str = ""  # "except" or "finally": the block around the user's innermost line, where its source could be read
+    handler: str = ""  # function of a frame that the source registers as a signal handler
+    in_loop: bool | None = None  # whether one of the user's lines stands in a loop, where the source could be read
+    loop: LoopFacts | None = None  # the innermost of these loops
+    guard: str = ""  # "rank": only some ranks come here; "other": some other condition; "none"; "" where not known
+
+
+@dataclass(frozen=True)
+class StackNode:
+    """A node of the merged stack tree: `ranks` are those with this frame on the way from the root."""
+
+    frame: Frame
+    ranks: tuple[int, ...]
+    children: tuple[StackNode, ...] = ()

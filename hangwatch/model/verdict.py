@@ -1,0 +1,78 @@
+"""What the diagnosis says: the verdict, its culprits, and warnings of a running job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hangwatch.model.diff import RanksDiff
+from hangwatch.model.evidence import Excerpt
+from hangwatch.model.stack import Frame
+from hangwatch.model.step import StepName
+from hangwatch.model.terms import Certainty, Stage, Status
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """Who is to blame. `where` is the user's own line where one is known, `excerpt` that line with its surroundings."""
+
+    rank: int | None
+    pid: int | None = None
+    host: str = ""
+    process: str = "rank"  # rank | loader-worker | launcher | other
+    where: Frame | None = None
+    excerpt: Excerpt | None = None
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A cause that was weighed and not chosen."""
+
+    cause: str
+    certainty: Certainty
+    why_not: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One edge of the wait-for graph: `rank` waits for `awaited` in `what`."""
+
+    rank: int
+    awaited: tuple[int, ...]
+    what: str  # "all_reduce 12 of group 0", "batch from loader worker 3", ...
+    where: Frame | None = None
+    also: tuple[int, ...] = ()  # further ranks that wait alike, so that thousands need one edge
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The two answers. `summary` is one sentence for a person; `culprits` is empty where no rank is to blame.
+
+    *Is the job dead?* `hang` is PROVEN where no rank that is left can ever move, LIKELY where patience ran out, and
+    None where the job is not called hung; `argument` says why, in sentences. *Whose fault, and why?* `certainty` is
+    that of `cause` and `culprits`. The first never lends its word to the second.
+    """
+
+    cause: str
+    certainty: Certainty
+    summary: str
+    fix: str = ""
+    docs: str = ""
+    culprits: tuple[Culprit, ...] = ()
+    victims: tuple[int, ...] = ()
+    step: StepName = field(default_factory=StepName)
+    evidence: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    waits: tuple[Wait, ...] = ()  # the shortest chain from victims to the cause
+    details: tuple[str, ...] = ()  # further sentences for the terminal: who waits where
+    hang: Certainty | None = None
+    argument: tuple[str, ...] = ()  # why the job is dead: the waits, and the conditions that were checked
+    diff: RanksDiff | None = None  # how the ranks' recorded calls differ; None where they do not, as far as recorded
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What `diagnose` returns: the verdict, the job's state and the stage in which it stopped."""
+
+    status: Status
+    stage: Stage
+    verdict: Verdict

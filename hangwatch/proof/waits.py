@@ -1,0 +1,155 @@
+"""Which ranks stand in a call that waits for other ranks, and what would release each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hangwatch.model import Collective, Frame
+from hangwatch.proof.conditions import board_is_fresh, raises_by_itself, wait_is_certain
+from hangwatch.proof.graph import Need
+from hangwatch.proof.needs import Needs
+from hangwatch.ranks.device_waits import Path, may_wait_on_device, python_frames, queued, shows_device_wait
+from hangwatch.ranks.ledger import Group, Ledger, is_numbered
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import POINT_TO_POINT, Activity, Doing
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A rank that stands in a collective or point-to-point call.
+
+    `group` and `seq` are what it waits for, where known. `certain` says that it surely cannot go on without `need`.
+    """
+
+    rank: int
+    activity: Activity
+    group: Group | None = None
+    seq: int | None = None
+    need: Need | None = None
+    call: Collective | None = None
+    certain: bool = False
+
+    @property
+    def op(self) -> str:
+        if self.call is not None and self.activity.op in ("", "gradients", "buffers"):
+            return self.call.op
+        return self.activity.op or (self.call.op if self.call is not None else "")
+
+    @property
+    def to_a_peer(self) -> bool:
+        """A send or a receive, also one that is waited for later."""
+        return self.activity.op in POINT_TO_POINT or (self.call is not None and self.call.op in POINT_TO_POINT)
+
+    @property
+    def where(self) -> Frame | None:
+        return self.activity.where
+
+
+class Waits:
+    """The waits of all ranks at one moment."""
+
+    def __init__(self, ranks: Mapping[int, RankView], ledger: Ledger) -> None:
+        self._ranks, self._ledger = ranks, ledger
+        self.needs = Needs(ledger)
+
+    def blocked(self) -> dict[int, Blocked]:
+        """Ranks that stand in a collective or point-to-point call, certain or not."""
+        found = (self._of(view) for view in self._ranks.values() if not (view.dead or view.stopped))
+        return {entry.rank: entry for entry in found if entry is not None}
+
+    def _of(self, view: RankView) -> Blocked | None:
+        now = view.now
+        if not now.in_collective:
+            return self._on_device(view)
+        if now.op in POINT_TO_POINT or self._open_peer(view) is not None:
+            return self._on_peer(view)
+        candidates = self._candidates(view)
+        if not candidates or raises_by_itself(now):
+            return Blocked(view.rank, now)
+        group, seq = candidates[0]
+        call = self._ledger.call(view.rank, group.name, seq)
+        op = call.op if call is not None and now.op in ("", "gradients") else now.op
+        need = self.needs.of(view.rank, candidates, op, call.peer if call is not None else None)
+        certain = need is not None and wait_is_certain(view, self._ledger)
+        return Blocked(view.rank, now, group, seq, need, call, certain)
+
+    def _candidates(self, view: RankView) -> list[tuple[Group, int]]:
+        """(group, number) of the collectives that this rank may be waiting for."""
+        calls = {
+            (call.group, call.seq)
+            for call in self._ledger.open_calls(view.rank)
+            if _same_thread(call, view.now) and call.seq > 0 and is_numbered(call)
+        }
+        if len(calls) == 1 and view.now.doing in (Doing.COLLECTIVE, Doing.WORK_WAIT):
+            name, seq = calls.pop()
+            group = self._ledger.group(view.rank, name)
+            if group is not None:
+                return [(group, seq)]
+        outstanding = self._ledger.outstanding(view.rank)
+        if view.now.exact and len(outstanding) == 1:
+            return [(outstanding[0][0], outstanding[0][2])]
+        return [(group, lowest) for group, lowest, _ in outstanding]
+
+    # -------------------------------------------------------------- on the device
+
+    def _on_device(self, view: RankView) -> Blocked | None:
+        """It waits for the first incomplete collective of one of its communicators, and which one is not known."""
+        shown = shows_device_wait(view.now) or python_frames(view) in self._device_stacks
+        candidates = queued(self._ledger, view.rank)
+        if not candidates or not view.steady or not (shown or may_wait_on_device(view)):
+            return None
+        group, seq = candidates[0]
+        call = self._ledger.call(view.rank, group.name, seq)
+        op, root = (call.op, call.peer) if call is not None else ("", None)
+        need = self.needs.of(view.rank, candidates, op, root)
+        others = view.threads_that_may_communicate()
+        certain = need is not None and shown and not others and board_is_fresh(view)
+        return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
+
+    @cached_property
+    def _device_stacks(self) -> frozenset[Path]:
+        """Python frames below which a native frame of some rank shows a wait on the device."""
+        return frozenset(python_frames(view) for view in self._ranks.values() if shows_device_wait(view.now))
+
+    # -------------------------------------------------------------- on one peer
+
+    def _on_peer(self, view: RankView) -> Blocked:
+        call = self._open_peer(view)
+        if call is None or call.peer is None or call.peer == view.rank:
+            return Blocked(view.rank, view.now, call=call)
+        need = Need((call.peer,), group=call.group, op=call.op, seq=call.seq)
+        on_its_way = "send" in call.op and call.peer in self._ranks and self._ranks[call.peer].stopped
+        certain = wait_is_certain(view, self._ledger) and not on_its_way and not self._matched(view.rank, call)
+        return Blocked(view.rank, view.now, self._ledger.group(view.rank, call.group), call.seq, need, call, certain)
+
+    def _open_peer(self, view: RankView) -> Collective | None:
+        calls = [call for call in self._ledger.open_calls(view.rank) if _same_thread(call, view.now)]
+        found = [call for call in calls if call.op.rpartition(":")[2] in POINT_TO_POINT]
+        return found[-1] if found and len(found) == len(calls) else None
+
+    def _matched(self, rank: int, call: Collective) -> bool:
+        """The peer is inside a call that serves this one, or has issued one before whose data may be on its way."""
+        peer = self._ranks.get(call.peer) if call.peer is not None else None
+        if peer is None:
+            return True
+        other = "recv" if "send" in call.op else "send"
+        inside = any(serves(served, other, rank, call) for served in self._ledger.open_calls(peer.rank))
+        mine, theirs = self._ledger.to_peers(rank), self._ledger.to_peers(peer.rank)
+        if inside or mine is None or theirs is None:
+            return True  # calls that are no longer on record could have been the ones
+        made = sum(1 for each in mine if serves(each, call.op, peer.rank, call))
+        served = sum(1 for each in theirs if serves(each, other, rank, call))
+        return served >= made
+
+
+def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:
+    """`one` is an `op` from or to `peer`, or from any rank, in the group and with the tag of `other`."""
+    kind = "send" if "send" in op else "recv"
+    same = one.group == other.group and (one.tag or 0) == (other.tag or 0)
+    return kind in one.op and one.peer in (peer, None) and same
+
+
+def _same_thread(call: Collective, now: Activity) -> bool:
+    return not call.thread_name or not now.thread or call.thread_name == now.thread

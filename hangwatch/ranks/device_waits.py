@@ -1,0 +1,49 @@
+"""Hosts that wait on their device. With NCCL a call only queues its work: the host runs on, and waits somewhere else.
+
+Such a wait spins, so the processor's use says nothing, and `.item()` has no Python frame: a native frame shows it, the
+rank's own or that of another rank which stands in the very same Python frames. Without one, outstanding work under a
+steady stack makes a rank that probably waits, and never a proof.
+"""
+
+from __future__ import annotations
+
+from hangwatch.model import Frame
+from hangwatch.ranks.ledger import Group, Ledger
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Activity, Doing
+
+Path = tuple[Frame, ...]
+
+
+def queued(ledger: Ledger, rank: int) -> list[tuple[Group, int]]:
+    """(group, first incomplete number) of each communicator of a device in which `rank` has work that is not done."""
+    return [(group, low) for group, low, _ in ledger.outstanding(rank) if on_device(group, rank)]
+
+
+def on_device(group: Group, rank: int) -> bool:
+    """The group's collectives are queued on a device, all of them: of two backends nobody knows whose count it is."""
+    return group.heads[rank].backend.lower() in ("nccl", "cuda:nccl")
+
+
+def python_frames(view: RankView) -> Path:
+    """The Python frames of the main thread, by which ranks that stand alike are told."""
+    return tuple(frame for frame in view.evidence.main_stack if not frame.native)
+
+
+def shows_device_wait(now: Activity) -> bool:
+    """A frame says so: torch's own function that synchronises, or the driver's below the user's line."""
+    return now.doing is Doing.DEVICE
+
+
+def may_wait_on_device(view: RankView) -> bool:
+    """It stands in the user's own line, as far as Python frames say, which is where `.item()` leaves a rank."""
+    return view.now.doing is Doing.CODE and view.now.where is not None and view.now.frame == view.now.where
+
+
+def worth_confirming(views: list[RankView], ledger: Ledger) -> list[RankView]:
+    """One rank of each stack in which ranks with outstanding work stand, and where a native frame would tell more."""
+    found: dict[Path, RankView] = {}
+    for view in views:
+        if may_wait_on_device(view) and view.steady and queued(ledger, view.rank):
+            found.setdefault(python_frames(view), view)
+    return list(found.values())

@@ -1,0 +1,335 @@
+"""Collectives lined up across ranks: per process group and number, and per step.
+
+Two ranks mean the same group where its name and its members agree; a name alone means nothing (sub-groups of different
+ranks often share one). What a rank says about a group that it is no member of, or says twice, is not used.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry
+from hangwatch.ranks.divergence import DivergenceWatch, first_divergence
+
+__all__ = ["DivergenceWatch", "Group", "GroupKey", "Ledger", "Step", "family", "first_divergence", "is_point_to_point"]
+
+GroupKey = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one rank: what it issued in each group (by name) between this batch and the next.
+
+    `complete` is false for the step that the rank is in now: its counts may still grow.
+    """
+
+    step: int
+    epoch: int | None
+    batch: int | None
+    counts: dict[str, int]
+    complete: bool
+
+
+@dataclass
+class Group:
+    """One process group with every member's side of it; `heads` lacks members that said nothing."""
+
+    name: str
+    members: tuple[int, ...]
+    heads: dict[int, GroupHead] = field(default_factory=dict)
+
+    @property
+    def key(self) -> GroupKey:
+        return (self.name, self.members)
+
+    def issued(self, rank: int) -> int | None:
+        """How many collectives `rank` has issued here; None where it has not said."""
+        head = self.heads.get(rank)
+        return None if head is None else max(head.issued, 0)
+
+    @cached_property
+    def order(self) -> list[tuple[int, int]]:
+        """(issued, rank) of every member that has spoken, the furthest behind first."""
+        return sorted((max(head.issued, 0), rank) for rank, head in self.heads.items())
+
+    @cached_property
+    def member_set(self) -> frozenset[int]:
+        return frozenset(self.members)
+
+    @cached_property
+    def silent(self) -> tuple[int, ...]:
+        """Members that have not said anything about this group."""
+        return tuple(rank for rank in self.members if rank not in self.heads)
+
+    def behind(self, seq: int) -> list[int]:
+        """Members known not to have issued collective `seq` yet."""
+        found = []
+        for issued, rank in self.order:
+            if issued >= seq:
+                break
+            found.append(rank)
+        return found
+
+
+class Ledger:
+    """The ranks' collectives, lined up. Build it once per snapshot; every question is answered from memory."""
+
+    def __init__(self, ranks: Iterable[RankEvidence]) -> None:
+        self.evidence = {entry.rank: entry for entry in ranks}
+        self.groups: dict[GroupKey, Group] = {}
+        self.doubtful: set[tuple[int, str]] = set()  # (rank, group name): contradictory, never used for a proof
+        self._names: dict[int, dict[str, Group]] = {}
+        self._known: dict[tuple[str, int], Group] = {}
+        for rank, entry in self.evidence.items():
+            for head in _heads(entry):
+                self._add(rank, head)
+            for call in self.open_calls(rank):
+                self._inside(rank, call)
+        for rank, name in self.doubtful:
+            group = self._names.get(rank, {}).pop(name, None)
+            if group is not None:
+                group.heads.pop(rank, None)
+        self._steps: dict[int, tuple[Step, ...]] = {}
+        self._calls: dict[int, dict[tuple[str, int], Collective]] = {}
+
+    def _add(self, rank: int, head: GroupHead) -> None:
+        group = self._group_of(head)
+        names = self._names.setdefault(rank, {})
+        if rank not in group.member_set or head.completed > head.issued or names.get(head.name, group) is not group:
+            self.doubtful.add((rank, head.name))
+            return
+        mine = group.heads.get(rank)
+        group.heads[rank] = head if mine is None else _later(mine, head)
+        names[head.name] = group
+
+    def _inside(self, rank: int, call: Collective) -> None:
+        """A rank that is inside a call has issued it, whatever its counts say: they may be those of another backend."""
+        group = self._names.get(rank, {}).get(call.group)
+        if group is None or call.seq < 1 or not is_numbered(call):
+            return
+        head = group.heads[rank]
+        group.heads[rank] = replace(head, issued=max(head.issued, call.seq))
+
+    def _group_of(self, head: GroupHead) -> Group:
+        """The group that a head means. Ranks of a large job share their tuples of members: those are hashed once."""
+        place = (head.name, id(head.members))
+        if place not in self._known:
+            self._known[place] = self.groups.setdefault(head.key, Group(head.name, head.members))
+        return self._known[place]
+
+    def group(self, rank: int, name: str) -> Group | None:
+        """The group that `rank` means by `name`; None where that is not known for sure."""
+        return self._names.get(rank, {}).get(name)
+
+    def groups_of(self, rank: int) -> Iterator[Group]:
+        yield from self._names.get(rank, {}).values()
+
+    def outstanding(self, rank: int) -> list[tuple[Group, int, int]]:
+        """(group, lowest and highest number issued and not completed) for each group of `rank` that has any."""
+        found = []
+        for group in self.groups_of(rank):
+            head = group.heads[rank]
+            if head.issued > max(head.completed, 0):
+                found.append((group, max(head.completed, 0) + 1, head.issued))
+        return found
+
+    # -------------------------------------------------------------- single calls
+
+    def call(self, rank: int, name: str, seq: int) -> Collective | None:
+        """What `rank` issued as number `seq` of the group that it calls `name`, where that is still recorded."""
+        if rank in self._calls:
+            return self._calls[rank].get((name, seq))
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return None
+        ring = entry.reading.calls if entry.reading is not None else ()
+        found = [_backwards(calls, name, seq) for calls in (entry.collectives.recent, self.open_calls(rank), ring)]
+        return next((call for call in found if call is not None), None)
+
+    def calls(self, rank: int) -> dict[tuple[str, int], Collective]:
+        """All recorded collectives of `rank` by (group name, number), as issued, without point-to-point calls."""
+        if rank not in self._calls:
+            entry = self.evidence.get(rank)
+            self._calls[rank] = {} if entry is None else _calls(entry)
+        return self._calls[rank]
+
+    def open_calls(self, rank: int) -> tuple[Collective, ...]:
+        """Calls that a thread of `rank` is inside right now."""
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return ()
+        return entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ())
+
+    def to_peers(self, rank: int) -> list[Collective] | None:
+        """All sends and receives of `rank`, those that it is in too; None where the record has lost some."""
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return None
+        ring = entry.reading.calls if entry.reading is not None else ()
+        recorded = [call for call in ring if is_point_to_point(call)] or [
+            call for call in entry.collectives.recent if is_point_to_point(call)
+        ]
+        known = {(call.group, call.seq, call.op, call.peer) for call in recorded}
+        inside = [call for call in self.open_calls(rank) if is_point_to_point(call)]
+        found = recorded + [call for call in inside if (call.group, call.seq, call.op, call.peer) not in known]
+        counted = sum(head.sent + head.received for head in (entry.reading.heads if entry.reading is not None else ()))
+        return found if len(found) >= counted else None
+
+    def issuers(self, rank: int) -> set[str]:
+        """Names of the threads of `rank` that have issued recorded calls."""
+        entry = self.evidence[rank]
+        ring = entry.reading.calls if entry.reading is not None else ()
+        return {call.thread_name for calls in (entry.collectives.recent, ring) for call in calls}
+
+    # -------------------------------------------------------------- steps
+
+    def steps(self, rank: int) -> tuple[Step, ...]:
+        """The recorded steps of `rank`, oldest first; the last one is the one it is in."""
+        if rank not in self._steps:
+            self._steps[rank] = tuple(self._steps_of(rank))
+        return self._steps[rank]
+
+    def _steps_of(self, rank: int) -> Iterator[Step]:
+        entry = self.evidence.get(rank)
+        if entry is None or entry.reading is None or not entry.reading.steps:
+            return
+        entries = entry.reading.steps
+        for before, after in pairwise(entries):
+            yield _step(before, after.issued, complete=True)
+        # A head may be a second older than the newest step, where the rank died.
+        begun = entries[-1].issued
+        heads = {g.name: max(g.heads[rank].issued, begun.get(g.name, 0), 0) for g in self.groups_of(rank)}
+        yield _step(entries[-1], heads, complete=False)
+
+    def span(self, rank: int, name: str, step: int) -> tuple[int, int] | None:
+        """The numbers (first - 1, last) of what `rank` issued in the group `name` in its step `step`."""
+        entry = self.evidence.get(rank)
+        steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
+        index = bisect_left(steps, step, key=lambda each: each.step)
+        if index == len(steps) or steps[index].step != step:
+            return None
+        if index + 1 < len(steps):
+            return steps[index].issued.get(name, 0), steps[index + 1].issued.get(name, 0)
+        group = self.group(rank, name)
+        return None if group is None else (steps[index].issued.get(name, 0), group.issued(rank) or 0)
+
+    def step_of(self, rank: int, call: Collective) -> int | None:
+        """The step in which `rank` issued `call`: as recorded with it, else as the step ledger counts."""
+        if call.step is not None:
+            return call.step
+        entry = self.evidence.get(rank)
+        steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
+        index = bisect_left(steps, call.seq, key=lambda each: each.issued.get(call.group, 0)) - 1
+        return steps[index].step if index >= 0 else None
+
+    def first_apart(self, rank: int, other: int) -> Step | None:
+        """The first step, of those that both still have on record, in which two ranks issued different numbers."""
+        theirs = {(step.epoch, step.batch, step.step): step for step in self.steps(other) if step.complete}
+        for step in self.steps(rank):
+            twin = theirs.get((step.epoch, step.batch, step.step))
+            if step.complete and twin is not None and step.counts != twin.counts:
+                return step
+        return None
+
+    def usual(self, rank: int, name: str) -> int | None:
+        """How many collectives `rank` usually issues in the group `name` in one step; None where there is no rule."""
+        counts = Counter(step.counts.get(name, 0) for step in self.steps(rank) if step.complete)
+        if not counts:
+            return None
+        count, times = counts.most_common(1)[0]
+        return count if times * 2 > sum(counts.values()) else None
+
+
+def _heads(entry: RankEvidence) -> tuple[GroupHead, ...]:
+    reading = entry.reading.heads if entry.reading is not None else ()
+    retired = _retired(entry.collectives.recent)
+    return tuple(
+        replace(head, completed=max(head.completed, min(retired.get(head.name, -1), head.issued)))
+        for head in (*reading, *entry.collectives.heads)
+    )
+
+
+def _retired(calls: Sequence[Collective]) -> dict[str, int]:
+    """For each group the highest number up to which the calls that are listed have completed.
+
+    The recorder's own count of completed collectives can lag behind what it says of each call.
+    """
+    found: dict[str, int] = {}
+    stopped: set[str] = set()
+    for call in sorted((call for call in calls if is_numbered(call)), key=lambda call: call.seq):
+        if not call.retired:
+            stopped.add(call.group)
+        elif call.group not in stopped:
+            found[call.group] = call.seq
+    return found
+
+
+def _later(one: GroupHead, other: GroupHead) -> GroupHead:
+    return one if (one.issued, one.completed) >= (other.issued, other.completed) else other
+
+
+def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
+    ring = entry.reading.calls if entry.reading is not None else ()
+    found: dict[tuple[str, int], Collective] = {}
+    for call in (*ring, *entry.collectives.recent):  # the flight recorder's entries are complete: they win
+        known = found.get((call.group, call.seq))
+        if is_numbered(call) and (known is None or call.frames or not known.frames):
+            found[call.group, call.seq] = call
+    for call in entry.collectives.open_calls or (entry.reading.open_calls if entry.reading else ()):
+        if is_numbered(call):
+            found.setdefault((call.group, call.seq), call)
+    return dict(sorted(found.items(), key=lambda item: (item[1].at or 0.0, item[0][1])))
+
+
+def _backwards(calls: tuple[Collective, ...], name: str, seq: int) -> Collective | None:
+    """The newest entry of that number; the search ends where the group's numbers have become smaller."""
+    for call in reversed(calls):
+        if call.group == name and is_numbered(call):
+            if call.seq == seq:
+                return call
+            if call.seq < seq:
+                return None
+    return None
+
+
+def family(op: str) -> str:
+    """What kind of collective an operation's name means, whichever of torch's spellings it has; "" where unknown."""
+    bare = op.rpartition(":")[2].lower().replace("_", "").replace(" ", "")
+    if "barrier" in bare:
+        return "barrier"
+    return next((kind for spelling, kind in _FAMILIES if spelling in bare), "")
+
+
+_FAMILIES = (
+    ("gradients", "all_reduce"),
+    ("buffers", "broadcast"),
+    ("reducescatter", "reduce_scatter"),
+    ("allreduce", "all_reduce"),
+    ("allgather", "all_gather"),
+    ("alltoall", "all_to_all"),
+    ("broadcast", "broadcast"),
+    ("scatter", "scatter"),
+    ("gather", "gather"),
+    ("reduce", "reduce"),
+    ("send", "send"),
+    ("recv", "recv"),
+)
+
+
+def is_point_to_point(call: Collective) -> bool:
+    return call.op.rpartition(":")[2] in ("send", "recv", "isend", "irecv", "recv_any_source", "recvanysource")
+
+
+def is_numbered(call: Collective) -> bool:
+    """It takes a number of its group: neither a send or receive, nor a monitored_barrier, which is made of such."""
+    return not is_point_to_point(call) and call.op != "monitored_barrier"
+
+
+def _step(entry: StepEntry, after: dict[str, int], *, complete: bool) -> Step:
+    counts = {name: count - entry.issued.get(name, 0) for name, count in after.items()}
+    return Step(entry.step, entry.epoch, entry.batch, counts, complete)

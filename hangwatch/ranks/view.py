@@ -1,0 +1,262 @@
+"""One rank of a case: its evidence, and what follows from it alone."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from hangwatch.model import (
+    Culprit,
+    ExceptionFacts,
+    Frame,
+    LoaderFacts,
+    Phase,
+    RankEvidence,
+    Reading,
+    StepName,
+    ThreadStack,
+)
+from hangwatch.stacks.activity import Activity, Doing, Within
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import name_of, origin
+
+IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
+QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
+QUIET_WRITES = 64 << 10  # bytes written, those for us left out
+OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer tells the past
+_AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
+OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+_DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
+_JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
+_IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
+
+
+@dataclass(frozen=True)
+class RankView:
+    """One rank: its evidence and what follows from it alone."""
+
+    rank: int
+    evidence: RankEvidence
+    sampled_twice: bool
+
+    @property
+    def reading(self) -> Reading | None:
+        return self.evidence.reading
+
+    @property
+    def pid(self) -> int | None:
+        reading = self.reading
+        return self.evidence.pid or (reading.identity.pid if reading is not None else None)
+
+    @property
+    def phase(self) -> Phase | None:
+        return None if self.reading is None else self.reading.phase
+
+    @property
+    def lasting_threads(self) -> tuple[int, ...]:
+        """Threads of which the rank itself says that they are no daemons; empty where it does not say."""
+        return (self.reading.lasting_threads or ()) if self.reading is not None else ()
+
+    @cached_property
+    def threads(self) -> tuple[Activity, ...]:
+        return tuple(activity(stack) for stack in self.evidence.stacks)
+
+    @cached_property
+    def main(self) -> Activity:
+        """What the main thread does."""
+        return next((thread for thread in self.threads if thread.main), Activity(Doing.NOTHING))
+
+    @cached_property
+    def now(self) -> Activity:
+        """What the training thread does: the main one, or another where that trains and the main one only waits."""
+        if not self.main.in_collective and self.main.doing in _IDLERS:
+            others = [thread for thread in self.threads if not thread.main and thread.in_collective]
+            if len(others) == 1 and self.phase not in OVER:
+                return others[0]
+        return self.main
+
+    @property
+    def where(self) -> Frame | None:
+        return self.now.where
+
+    @property
+    def waits_for_sure(self) -> bool:
+        """Its training thread surely waits for a collective, and does not compute or read on the way to one.
+
+        A blocking call of torch.distributed shows it by its own frame. Backward has none for the wait: there a native
+        frame shows it, or `sleeps_privately` where no device is about.
+        """
+        now = self.now
+        in_python = now.doing is Doing.WORK_WAIT and now.frame is not None and not now.frame.native
+        return now.doing is Doing.COLLECTIVE or now.native or in_python
+
+    @property
+    def sleeps_privately(self) -> bool:
+        """Its main thread sleeps without a timeout for what only its own process can give."""
+        process = self.evidence.process
+        return self.idle and self.now.main and process is not None and process.private_wait
+
+    def threads_that_may_communicate(self) -> list[str]:
+        """Names of other threads that could issue a collective: those in one, and those that run the user's code.
+
+        That a thread has issued none so far says nothing of what it will do.
+        """
+        others = zip(self.threads, self.evidence.stacks, strict=True)
+        return [
+            thread.thread or str(thread.thread_id)
+            for thread, stack in others
+            if thread.thread_id != self.now.thread_id and not self._waits_for_the_training(thread)
+            if thread.in_collective or may_communicate(stack.frames)
+        ]
+
+    def _waits_for_the_training(self, thread: Activity) -> bool:
+        """It is the main thread, in the join of another thread that trains, or in the result of its future."""
+        return thread.main and thread.frame is not None and name_of(thread.frame.function) in _JOINS
+
+    @property
+    def guarded(self) -> bool:
+        """It stands where only some ranks come: behind a rank check, or in what people do on one rank.
+
+        Evaluations and checkpoints count only where the source does not show that every rank comes to them.
+        """
+        if self.now.guard in ("rank", "none"):
+            return self.now.guard == "rank"
+        evaluates = self.phase is Phase.EVAL and Within.BUFFERS in self.now.within
+        return evaluates or Within.CHECKPOINT in self.now.within
+
+    # -------------------------------------------------------------- life
+
+    @property
+    def state(self) -> str:
+        return self.evidence.process.state if self.evidence.process is not None else ""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Negative for a signal; None where it lives, or nobody told."""
+        return self.evidence.process.exit_code if self.evidence.process is not None else None
+
+    @property
+    def dead(self) -> bool:
+        return self.state in ("X", "Z")
+
+    @property
+    def stopped(self) -> bool:
+        return self.state in ("T", "t")
+
+    @property
+    def over(self) -> bool:
+        """Its training has ended: the process group is destroyed or the main program is done."""
+        return self.phase in OVER
+
+    @property
+    def finished(self) -> bool:
+        """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end.
+
+        A clean exit may end in SIGABRT, in destructors of torch's gloo, or in its launcher's SIGTERM if the others have
+        failed meanwhile: that does no harm any more.
+        """
+        code = self.exit_code
+        if not self.dead or self.phase is Phase.FAILED or self.raised:
+            return False
+        return self.over if code in _AFTER_THE_END else code == 0
+
+    @property
+    def quit(self) -> bool:
+        """Gone with exit code 0, although neither its training nor its main program had ended (os._exit)."""
+        return self.finished and not self.over and self.reading is not None and self.phase is not Phase.START
+
+    @property
+    def exception(self) -> ExceptionFacts | None:
+        """The last exception that it has recorded."""
+        return self.reading.exception if self.reading is not None else None
+
+    @property
+    def raised(self) -> bool:
+        """An uncaught exception is on its way out, or has ended it."""
+        return self.exception is not None and self.exception.fatal
+
+    @property
+    def cpu(self) -> float | None:
+        return self.evidence.process.cpu_delta_s if self.evidence.process is not None else None
+
+    @property
+    def idle(self) -> bool:
+        """Known to use no processor time, and not waiting for a processor either."""
+        return self.cpu is not None and self.cpu <= IDLE_CPU_S and self.state != "R"
+
+    @property
+    def busy(self) -> bool:
+        """It uses the processor, and not only to spin in a wait for its device."""
+        return self.cpu is not None and self.cpu > IDLE_CPU_S and self.now.doing is not Doing.DEVICE
+
+    @property
+    def writing(self) -> bool:
+        process = self.evidence.process
+        if process is None:
+            return False
+        return (process.io_delta_bytes or 0) > QUIET_IO or (process.written_delta_bytes or 0) > QUIET_WRITES
+
+    @property
+    def works(self) -> bool:
+        """Shows any sign of work: a counter moved, the processor is used, bytes flow, a child computes."""
+        if self.dead or self.stopped:
+            return False
+        if self.evidence.moved or self.busy or self.writing or self._starved:
+            return True
+        return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in self.evidence.children)
+
+    @property
+    def _starved(self) -> bool:
+        """Ready to run, on a machine whose processors are taken."""
+        return self.state == "R" and self.cpu != 0.0 and self.now.doing is not Doing.DEVICE
+
+    @property
+    def steady(self) -> bool:
+        """Two samples agree on where the training thread stands, and no counter moved between them."""
+        return self.sampled_twice and not self.evidence.moved and self._same_stack
+
+    @cached_property
+    def _same_stack(self) -> bool:
+        now = _stack(self.evidence.stacks, self.now)
+        before = _stack(self.evidence.earlier_stacks, self.now)
+        return now is not None and before is not None and _python(now) == _python(before)
+
+    # -------------------------------------------------------------- where it is in the training
+
+    @property
+    def step(self) -> StepName:
+        if self.reading is None:
+            return StepName()
+        progress = self.reading.progress
+        return StepName(progress.epoch, progress.batch, progress.step if progress.step >= 0 else None)
+
+    @cached_property
+    def loader(self) -> LoaderFacts | None:
+        """The training loader used last; None where there is none."""
+        loaders = [loader for loader in (self.reading.loaders if self.reading else ()) if loader.training]
+        return max(loaders, key=lambda loader: (loader.epoch, loader.drawn), default=None)
+
+    def culprit(self, where: Frame | None = None) -> Culprit:
+        host = self.evidence.host or (self.reading.identity.host if self.reading else "")
+        return Culprit(self.rank, self.pid, host, where=where or self.where)
+
+
+def may_communicate(frames: Iterable[Frame]) -> bool:
+    """A thread with these frames could come to a collective: the user's code runs in it, or torch.distributed's."""
+    return any(
+        not frame.native and (origin(frame.file) == "user" or _DISTRIBUTED.search(frame.file) is not None)
+        for frame in frames
+    )
+
+
+def _stack(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:
+    if thread.main:
+        return next((stack for stack in stacks if stack.main), None)
+    return next((stack for stack in stacks if stack.thread_id == thread.thread_id), None)
+
+
+def _python(stack: ThreadStack) -> tuple[Frame, ...]:
+    return tuple(frame for frame in stack.frames if not frame.native)

@@ -1,0 +1,1 @@
+"""One file for each cause: facts in, findings out. No rule knows of another."""

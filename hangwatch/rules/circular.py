@@ -1,0 +1,49 @@
+"""The finding for ranks that wait for each other in a circle."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case, what
+from hangwatch.model import Certainty
+from hangwatch.proof.waits import Blocked
+from hangwatch.rules.finding import Finding
+
+
+def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
+    """That the ranks are dead is proven; who should have come first is not: all of the circle take part alike."""
+    following = [*entries[1:], entries[0]]
+    edges = [
+        f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
+        for entry, other in zip(entries, following, strict=True)
+    ]
+    strays = [entry for entry in entries if sites_of(case).strays(entry.rank)]
+    alone = len(strays) == 1 and cause == "point-to-point-deadlock"
+    guilty = strays if alone else [*entries, *_also_in(case, entries)]
+    waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
+    kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
+    return Finding(
+        cause,
+        Certainty.LIKELY,
+        f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
+        f" {'; '.join(edges[:3])}{'; ...' if len(edges) > 3 else ''}.",
+        culprits=tuple(case.ranks[entry.rank].culprit() for entry in guilty),
+        victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
+        step=case.ranks[entries[0].rank].step,
+        evidence=(*edges[: words.SHOWN], *_astray(strays)),
+        waits=waits,
+    )
+
+
+def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """Ranks in the same waits as those of the circle, for which somebody in the circle waits too."""
+    needs = [entry.need for entry in entries if entry.need is not None]
+    awaited = {rank for need in needs for rank in need.absent} - {entry.rank for entry in entries}
+    found = (case.blocked[rank] for rank in sorted(awaited) if rank in case.blocked)
+    return [entry for entry in found if entry.need in needs]
+
+
+def _astray(strays: list[Blocked]) -> tuple[str, ...]:
+    if len(strays) != 1:
+        return ()
+    return (f"rank {strays[0].rank} alone has left the order of calls that it kept in all earlier steps",)

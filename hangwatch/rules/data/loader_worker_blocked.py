@@ -1,0 +1,34 @@
+"""A loader worker that stands in code of the data set."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.data_waits import and_others, feedings, victims_of, worker_of
+from hangwatch.model import Certainty, Status
+from hangwatch.rules.finding import Finding
+
+
+def loader_worker_blocked(case: Case) -> Finding | None:
+    """A rank waits for a batch, and a worker stands in the user's code for it."""
+    feeding = [each for each in feedings(case) if each.suspects]
+    if not feeding:
+        return None
+    blamed = [(each, worker) for each in feeding for worker in each.suspects]
+    ranks = [each.view.rank for each in feeding]
+    each, worker = blamed[0]
+    works = any(worker.works for _, worker in blamed)
+    sample = f" on {worker.task}" if worker.task else ""
+    return Finding(
+        "loader-worker-blocked",
+        Certainty.LIKELY,
+        f"{worker_of(each, worker)} {'still works' if worker.works else 'is stuck'} in"
+        f" {worker.place}{sample}: {worker.how_stuck};"
+        f" rank {each.view.rank} waits for its batch{words.at(each.view.where)}{and_others(case, ranks)}.",
+        culprits=tuple(each.culprit(worker) for each, worker in blamed),
+        victims=victims_of(case, ranks),
+        step=each.view.step,
+        evidence=tuple(sentence for each, worker in blamed[: words.SHOWN] for sentence in each.evidence(worker)),
+        status=Status.WAITING if works else Status.HUNG if case.stalled(ranks) else Status.WAITING,
+        awaited=tuple(ranks),
+    )

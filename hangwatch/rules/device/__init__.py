@@ -1,0 +1,1 @@
+"""Causes of hangs of devices and their links."""

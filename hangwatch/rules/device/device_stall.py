@@ -1,0 +1,37 @@
+"""A GPU that computes and does not come back."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.devices import all_have_come, bound
+from hangwatch.model import Certainty
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing
+
+
+def device_stall(case: Case) -> Finding | None:
+    """Ranks wait for their devices, and one device spins while the others are done."""
+    waiting = [view for view in case if view.main.doing is Doing.DEVICE]
+    gpus = list(bound(case))
+    spinning = [each for each in gpus if each.spins]
+    if not waiting or not gpus or not all_have_come(case):
+        return None
+    few = spinning if len(spinning) * 2 < len(gpus) or len(gpus) == 1 else []
+    ranks = [each.view.rank for each in few]
+    first = waiting[0]
+    if few:
+        head = f"The GPU of {case.name(ranks)} does not finish: it is fully used at low power"
+    else:
+        head = "The devices do not finish what the ranks wait for"
+    return Finding(
+        "device-stall",
+        Certainty.LIKELY if few else Certainty.UNDETERMINED,
+        f"{head}; {case.wait_words(view.rank for view in waiting)} in {first.now.op or 'a device call'}"
+        f"{words.at(first.where)}.",
+        culprits=tuple(each.view.culprit() for each in few),
+        victims=tuple(view.rank for view in waiting if view.rank not in ranks),
+        step=first.step,
+        evidence=tuple(each.figures for each in (few or gpus)[: words.SHOWN]),
+        awaited=tuple(view.rank for view in waiting),
+    )

@@ -1,0 +1,1 @@
+"""Causes of hangs at the end of a job."""

@@ -1,0 +1,46 @@
+"""A function registered with atexit that does not return."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.leaving import how_it_stands, leaving, lingering_status
+from hangwatch.model import Certainty, Phase
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.frames import name_of
+
+
+def atexit_handler(case: Case) -> Finding | None:
+    """A function that was registered for the exit still runs."""
+    held = [view for view in leaving(case) if _in_handler(view)]
+    if not held:
+        return None
+    ranks = [view.rank for view in held]
+    view = held[0]
+    what = f"the exit handler {words.place(view.main.frame)}" if view.main.frame else "an exit handler written in C"
+    if view.where is not None:
+        what = f"the exit handler {name_of(view.where.function)}{words.at(view.where)}"
+    return Finding(
+        "exit-atexit-handler",
+        Certainty.PROVEN if view.phase is Phase.ATEXIT else Certainty.LIKELY,
+        f"Training is over, but {case.name(ranks)} cannot exit: {what} does not return.",
+        culprits=tuple(each.culprit() for each in held),
+        victims=(),
+        evidence=tuple(
+            f"the main program of rank {each.rank} (pid {each.pid}) is over, and its main thread is in an exit handler"
+            f"{words.at(each.where)}: {how_it_stands(each)}"
+            for each in held[: words.SHOWN]
+        ),
+        status=lingering_status(held),
+        awaited=tuple(ranks),
+    )
+
+
+def _in_handler(view: RankView) -> bool:
+    if Within.DESTRUCTOR in view.main.within or view.main.doing is Doing.JOIN_THREADS:
+        return False
+    if view.main.doing is Doing.NOTHING:  # a handler written in C, such as a lock's acquire
+        return view.phase is Phase.ATEXIT and view.idle
+    return Within.ATEXIT in view.main.within and view.phase is not Phase.FINALIZING

@@ -1,0 +1,97 @@
+"""Some ranks destroy their process group while others still issue collectives."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.process_end import (
+    ended_before_others,
+    had_destroyed,
+    last_place,
+)
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Phase, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
+
+
+def destroy_asymmetric(case: Case) -> Finding | None:
+    """Some ranks have destroyed the group or are about to, and others wait in a collective of it."""
+    left = [view for view in case if view.over or view.phase is Phase.DESTROYING]
+    left = [view for view in left if view.rank not in case.blocked]
+    staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
+    if not left or not staying or len(left) + len(staying) < len(case.ranks):
+        return None
+    if not all(_fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
+        return None  # the difference began with the data
+    ranks = [view.rank for view in left]
+    first = case.ranks[staying[0]]
+    few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
+    witnesses = tuple(
+        Witness(Kind.FACT, f"rank {view.rank} is past destroy_process_group{words.at(view.where)}")
+        if view.phase in (Phase.DESTROYED, Phase.DESTROYING)
+        else Witness(Kind.HABIT, f"the main program of rank {view.rank} is over{words.at(view.where)}")
+        for view in left[: words.SHOWN]
+    )
+    return Finding(
+        "exit-destroy-asymmetric",
+        case.weigh(witnesses),
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended the process group, while"
+        f" {case.wait_words(staying)} in {first.now.call or 'a collective'} of it{words.at(first.where)}.",
+        culprits=tuple(view.culprit() for view in few),
+        victims=tuple(staying),
+        step=first.step,
+        evidence=tuple(
+            f"rank {rank} is in {case.blocked[rank].op}{words.at(case.blocked[rank].where)}" for rank in staying[:8]
+        ),
+        witnesses=witnesses,
+        awaited=tuple(ranks),
+    )
+
+
+def _fed_alike(view: RankView, stayer: RankView) -> bool:
+    """Who has left drew all of its data, and as much of it in each epoch as who has not; or made as many steps.
+
+    Without a loader and with fewer steps it may have left early, if the loop of who stays has a way out.
+
+    Who ended its program epochs before the others, without a word to the group, has left the loop too early.
+    """
+    left, staying = view.loader, stayer.loader
+    if left is None or staying is None:
+        steps, loop = (view.step.step, stayer.step.step), stayer.now.loop
+        return None in steps or steps[0] == steps[1] or loop is None or not (loop.leaves or loop.skips)
+    finished = all(one == other for one, other in zip(left.drawn_per_epoch, staying.drawn_per_epoch, strict=False))
+    if left.left or not finished:
+        return False
+    if staying.epoch > left.epoch:
+        return view.phase in (Phase.DESTROYING, Phase.DESTROYED)
+    return staying.drawn == left.drawn and staying.exhausted == left.exhausted
+
+
+def destroyed_before(case: Case) -> Finding | None:
+    """Ranks failed because others had destroyed their groups. The fewer are to blame; of two halves, none is.
+
+    Of two halves one side left too early, or the other called too much.
+    """
+    found = ended_before_others(case)
+    if found is None or not all(had_destroyed(case.ranks[rank]) for rank in found[0]):
+        return None
+    ended, failed = found
+    fewer = min(ended, failed, key=len) if len(ended) != len(failed) else []
+    errors = [(rank, error) for rank in failed if (error := case.ranks[rank].exception) is not None]
+    where = words.at(user_frame(errors[0][1].frames)) if errors else ""
+    return Finding(
+        "exit-destroy-asymmetric",
+        Certainty.LIKELY,
+        f"{case.name(ended, capital=True)} destroyed {'its' if len(ended) == 1 else 'their'} process group while"
+        f" {case.name(failed)} still used it{where}: {'it' if len(failed) == 1 else 'they'} failed.",
+        culprits=tuple(case.ranks[rank].culprit(last_place(case.ranks[rank])) for rank in fewer),
+        victims=tuple(failed) if fewer != failed else (),
+        step=case.furthest_step(failed),
+        evidence=(
+            *(f"rank {rank} had destroyed its process groups" for rank in ended[: words.SHOWN]),
+            *(f"rank {rank} failed with {e.type}{words.at(user_frame(e.frames))}" for rank, e in errors[: words.SHOWN]),
+        ),
+        status=Status.FAILED,
+    )

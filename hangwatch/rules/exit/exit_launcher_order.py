@@ -1,0 +1,67 @@
+"""A launcher that waits for its ranks in the wrong order."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.launchers import SETTLED_S, place_of
+from hangwatch.facts.process_end import end_of
+from hangwatch.model import Certainty, Frame, ProcessEvidence, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
+
+
+def launcher_order(case: Case) -> Finding | None:
+    """A launcher waits for one rank, while another one has failed already and nobody has noticed."""
+    if case.blocked:
+        return None  # who waits for the dead in a collective is the better story
+    for launcher in case.snapshot.launchers:
+        awaited = next((view for view in case if not view.dead and view.pid == launcher.facts.waits_for), None)
+        failed = [view for view in case if view.state == "Z" and not view.finished and _is_child(launcher, view)]
+        if awaited is not None and failed:
+            return _wrong_order(case, launcher, awaited, failed)
+    return None
+
+
+def _is_child(launcher: ProcessEvidence, view: RankView) -> bool:
+    process = view.evidence.process
+    return view.pid in launcher.facts.children or (process is not None and process.parent == launcher.facts.pid)
+
+
+def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, failed: list[RankView]) -> Finding:
+    ranks = [view.rank for view in failed]
+    where = place_of(launcher)
+    how = end_of(failed[0].evidence.process)
+    return Finding(
+        "exit-launcher-order",
+        Certainty.PROVEN,
+        f"The launcher (pid {launcher.facts.pid}) waits for rank {awaited.rank} (pid {awaited.pid}){words.at(where)},"
+        f" while {case.name(ranks)} has ended already ({how}) and nobody has noticed.",
+        culprits=tuple(view.culprit(_raised_at(view)) for view in failed),
+        victims=(awaited.rank,),
+        step=failed[0].step,
+        evidence=(
+            f"pid {launcher.facts.pid} is in {launcher.facts.system_call} for pid {awaited.pid}",
+            *(f"rank {view.rank} (pid {view.pid}) is a zombie: {end_of(view.evidence.process)}" for view in failed[:8]),
+            f"rank {awaited.rank} stands at {words.place(awaited.where) or awaited.main.doing}",
+        ),
+        status=_of_order(case, awaited, failed),
+        awaited=(awaited.rank,),
+    )
+
+
+def _of_order(case: Case, awaited: RankView, failed: list[RankView]) -> Status | None:
+    """After the training it lingers, once nobody has noticed for a while."""
+    if awaited.works:
+        return Status.WAITING
+    ended = [view.evidence.ended_at for view in failed if view.evidence.ended_at is not None]
+    settled = bool(ended) and case.snapshot.taken_at - max(ended) > SETTLED_S
+    if awaited.over:
+        return Status.LINGERING if settled or awaited.evidence.stalled else Status.WAITING
+    return Status.HUNG if settled else None
+
+
+def _raised_at(view: RankView) -> Frame | None:
+    exception = view.exception
+    return user_frame(exception.frames) if exception is not None else None

@@ -1,0 +1,54 @@
+"""A thread that is no daemon keeps its process."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.leaving import leaving, lingering_status
+from hangwatch.model import Certainty, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.frames import origin, user_frame
+
+
+def non_daemon_thread(case: Case) -> Finding | None:
+    """The interpreter waits in threading._shutdown for a thread that does not end."""
+    held = leaving(case, Doing.JOIN_THREADS)
+    holders = [(view, thread) for view in held for thread in _holders(view)]
+    if not holders:
+        return None
+    ranks = [view.rank for view in held]
+    view, thread = holders[0]
+    one_each = list({holder.rank: (holder, stack) for holder, stack in reversed(holders)}.values())[::-1]
+    sure = len(one_each) == len(holders) or all(holder.lasting_threads for holder, _ in holders)
+    return Finding(
+        "exit-non-daemon-thread",
+        Certainty.PROVEN if sure else Certainty.LIKELY,
+        f"Training is over, but {case.name(ranks)} cannot exit: thread {thread.name!r} still runs"
+        f"{words.at(user_frame(thread.frames))} and is no daemon.",
+        culprits=tuple(holder.culprit(user_frame(stack.frames)) for holder, stack in one_each),
+        victims=(),
+        evidence=(
+            f"the main thread of rank {view.rank} is in threading._shutdown",
+            *(
+                f"rank {holder.rank} has thread {stack.name!r}{words.at(user_frame(stack.frames))}"
+                for holder, stack in holders[: words.SHOWN]
+            ),
+        ),
+        status=lingering_status(held),
+        awaited=tuple(ranks),
+    )
+
+
+def _holders(view: RankView) -> list[ThreadStack]:
+    """The threads that keep the process, as the rank itself says; else those that may, the user's code first."""
+    threads = [stack for stack in view.evidence.stacks if not stack.main and stack.frames and not _ours(stack)]
+    if lasting := [stack for stack in threads if stack.thread_id in view.lasting_threads]:
+        return lasting
+    users = [stack for stack in threads if any(origin(frame.file) == "user" for frame in stack.frames)]
+    return users or [stack for stack in threads if any(origin(frame.file) == "package" for frame in stack.frames)]
+
+
+def _ours(stack: ThreadStack) -> bool:
+    return any(origin(frame.file) == "hangwatch" for frame in stack.frames)

@@ -1,0 +1,132 @@
+"""A rank that stops in print: its output is a pipe, the pipe is full, and nobody reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.arrivals import main_stack
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import user_frame
+
+_WRITES = ("write", "writev")
+_OUTPUTS = {1: "standard output", 2: "standard error"}
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """A process of a rank that is blocked in a write to its output."""
+
+    view: RankView
+    facts: ProcessFacts
+    file: OpenFile
+    where: Frame | None
+
+
+def output_pipe_full(case: Case) -> Finding | None:
+    """A rank or one of its workers is blocked in a write to a pipe that is its output."""
+    writers = [writer for view in case for writer in _writers(view)]
+    if not writers:
+        return None
+    first = writers[0]
+    ranks = sorted({writer.view.rank for writer in writers})
+    pids = next(
+        (pipe.readers for node in case.snapshot.nodes for pipe in node.pipes if pipe.path == first.file.path), ()
+    )
+    reader = next((each for each in (*case.snapshot.launchers, *case.snapshot.others) if each.facts.pid in pids), None)
+    waits = reader is not None and len(pids) == 1 and _waits_for(case, reader, ranks)
+    who = _who(reader, pids)
+    return Finding(
+        "output-pipe-full",
+        Certainty.PROVEN if waits else Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'is', 'are')} stuck writing to"
+        f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {who}.",
+        culprits=_culprits(case, writers, reader, pids),
+        victims=tuple(sorted({*ranks, *case.blocked})),
+        step=first.view.step,
+        evidence=tuple(_evidence(case, writers, reader, pids)),
+        status=Status.HUNG if waits else None,
+        awaited=tuple(ranks),
+    )
+
+
+def _writers(view: RankView) -> list[_Writer]:
+    found = []
+    if view.evidence.process is not None and not view.dead and (view.steady or not view.evidence.stacks):
+        found.append((view.evidence.process, view.where))
+    found += [(worker.facts, _place(worker.stacks)) for worker in view.evidence.workers]
+    return [
+        _Writer(view, facts, facts.blocked_on, where)
+        for facts, where in found
+        if facts.blocked_on is not None and _is_output(facts) and not _writes(facts)
+    ]
+
+
+def _writes(facts: ProcessFacts) -> bool:
+    written = facts.io_delta_bytes if facts.written_delta_bytes is None else facts.written_delta_bytes
+    return bool(written)
+
+
+def _is_output(facts: ProcessFacts) -> bool:
+    file = facts.blocked_on
+    return (
+        file is not None
+        and facts.system_call in _WRITES
+        and file.fd in _OUTPUTS
+        and any(pipe.path == file.path for pipe in facts.standard_pipes)
+    )
+
+
+def _waits_for(case: Case, reader: ProcessEvidence, ranks: list[int]) -> bool:
+    """The reader waits for the end of a rank, and that rank for the reader, itself or through others."""
+    stack = main_stack(reader.stacks)
+    pids = {view.pid for view in case if not view.dead}
+    if reader.facts.waits_for in pids:
+        held = {view.pid for view in case if view.rank in ranks or view.rank in case.blocked}
+        return reader.facts.waits_for in held
+    return stack is not None and activity(stack).doing is Doing.JOIN_CHILD
+
+
+def _who(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
+    if reader is None:
+        return f"pid {pids[0]}, which should read it, does not" if pids else "nobody reads it"
+    stack = main_stack(reader.stacks)
+    where = user_frame(stack.frames) if stack is not None else None
+    return f"the {reader.role} (pid {reader.facts.pid}) does not read it{words.at(where)}"
+
+
+def _culprits(
+    case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]
+) -> tuple[Culprit, ...]:
+    """Who should read, for each rank whose output it is; the line is the one that writes."""
+    pid = reader.facts.pid if reader is not None else pids[0] if pids else None
+    if pid is None:
+        return ()
+    process = "launcher" if reader is not None and reader.role == "launcher" else "other"
+    first = {writer.view.rank: writer for writer in reversed(writers)}
+    return tuple(
+        Culprit(rank, pid, writer.view.evidence.host, process, writer.where) for rank, writer in sorted(first.items())
+    )
+
+
+def _place(stacks: tuple[ThreadStack, ...]) -> Frame | None:
+    stack = main_stack(stacks)
+    return user_frame(stack.frames) if stack is not None else None
+
+
+def _evidence(case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]) -> list[str]:
+    found = [
+        f"pid {writer.facts.pid} of rank {writer.view.rank} is in {writer.facts.system_call} to descriptor"
+        f" {writer.file.fd}, {writer.file.path}, and no byte moves"
+        for writer in writers[: words.SHOWN]
+    ]
+    if reader is not None and reader.facts.waits_for:
+        found.append(f"pid {reader.facts.pid} has the other end, and waits for pid {reader.facts.waits_for} to end")
+    elif pids:
+        found.append(f"the other end belongs to {words.listed(f'pid {pid}' for pid in pids[: words.SHOWN])}")
+    return found

@@ -1,0 +1,40 @@
+"""What a rule finds: a verdict in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import Witness
+from hangwatch.model import Certainty, Culprit, Stage, Status, StepName, Wait
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule's answer; what is left out is filled in from the catalogue and the case.
+
+    `status` is only given where a fact settles it; otherwise it follows from proof and patience.
+    `culprits` is empty where nobody is to blame. `awaited` are the ranks whose patience counts (culprits by default).
+    """
+
+    cause: str
+    certainty: Certainty
+    summary: str
+    fix: str = ""
+    culprits: tuple[Culprit, ...] = ()
+    victims: tuple[int, ...] | None = None
+    step: StepName = field(default_factory=StepName)
+    evidence: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] | None = None
+    status: Status | None = None
+    stage: Stage | None = None
+    awaited: tuple[int, ...] = ()
+    dead: str = ""  # a fact of the system for which the ranks `held` can never go on, beyond what collectives show
+    held: tuple[int, ...] = ()
+    witnesses: tuple[Witness, ...] = ()  # those that were weighed for `certainty`; they end up in the evidence
+    not_causes: tuple[tuple[str, str], ...] = ()  # (cause, why not), beyond what the catalogue's look-alikes give
+
+
+Rule = Callable[[Case], Finding | None]

@@ -1,0 +1,1 @@
+"""Causes of hangs while a job starts."""

@@ -1,0 +1,78 @@
+"""new_group, which every rank must call for every group, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.new_groups import (
+    GroupCall,
+    Members,
+    cannot_come,
+    first_difference,
+    is_in_new_group,
+    is_only_late,
+    members_words,
+    not_called,
+    sentences,
+)
+from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+
+def new_group_mismatch(case: Case) -> Finding | None:
+    """Ranks stand in new_group, and not all of them have made the same calls of it."""
+    inside = [view for view in case if not view.dead and is_in_new_group(view)]
+    call = first_difference(case) if inside else None
+    if call is None:
+        return None
+    if len(call.lists) > 1:
+        return _different_lists(case, inside, call)
+    return _not_called(case)
+
+
+def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Finding:
+    odd, stuck = call.odd, [view.rank for view in inside]
+    settled = all(view.steady for view in inside)
+    certain = settled and cannot_come(case, stuck)
+    lists = [f"{case.name(ranks)} {members_words(members)}" for members, ranks in _by_list(call)]
+    first = case.ranks[odd[0]]
+    return Finding(
+        "new-group-mismatch",
+        Certainty.PROVEN if certain else Certainty.LIKELY,
+        f"The ranks called new_group with different lists: call {call.index} was made with {words.listed(lists)}"
+        f"{words.at(call.where(odd[0]))}; {case.wait_words(stuck)} in new_group.",
+        culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in odd),
+        victims=tuple(rank for rank in stuck if rank not in odd),
+        step=first.step,
+        evidence=tuple(sentences(call)),
+        status=Status.HUNG if certain or case.stalled(stuck) else Status.WAITING,
+    )
+
+
+def _not_called(case: Case) -> Finding | None:
+    """Some ranks have not made the call, and never will."""
+    found = not_called(case)
+    if found is None or is_only_late(case, found):
+        return None
+    call, awaited, stuck, never = found.call, found.awaited, found.stuck, found.never
+    members, first = next(iter(call.lists)), case.ranks[awaited[0]]
+    return Finding(
+        "new-group-mismatch",
+        Certainty.PROVEN if never else Certainty.LIKELY,
+        f"{case.name(awaited, capital=True)} did not call new_group({members_words(members)}), and"
+        f" {words.verb(len(awaited), 'is', 'are')} elsewhere{words.at(first.where)};"
+        f" {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in awaited),
+        victims=stuck,
+        step=first.step,
+        evidence=tuple(sentences(call)),
+        status=Status.HUNG if never or case.stalled(stuck) else Status.WAITING,
+    )
+
+
+def _by_list(call: GroupCall) -> Iterable[tuple[Members, list[int]]]:
+    for members, _ in call.lists.most_common():
+        yield members, sorted(rank for rank, made in call.made.items() if made.members == members)

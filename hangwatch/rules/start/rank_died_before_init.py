@@ -1,0 +1,106 @@
+"""A rank that ended before it had come to init_process_group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.facts.arrivals import Arrivals, ends_the_others, host_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.process_end import end_of
+from hangwatch.facts.rank_end import CONSEQUENCE, ENDED_BY_LAUNCHER
+from hangwatch.model import Certainty, Culprit, Launched, ProcessFacts, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
+
+WORDS_S = 1.5  # the last words of a process may come a moment after its end
+
+
+def rank_died_before_init(case: Case) -> Finding | None:
+    """A process that was started as a rank has ended before it registered, and others wait for it, or all are gone."""
+    arrivals = Arrivals(case)
+    ended = [*_ended_ranks(arrivals.dead), *_ended_processes(case, arrivals.stillborn)]
+    waiting = [view.rank for view in arrivals.waiting]
+    alive = waiting or [view.rank for view in arrivals.late] or [each.rank for each in arrivals.unborn]
+    own = [each for each in ended if not each.follows and (waiting or each.code != 0)]
+    if not own or (len(case.ranks) > len(arrivals.dead) + len(arrivals.waiting) + len(arrivals.late)):
+        return None  # some have been members: that is another story
+    own.sort(key=lambda each: (each.at, each.rank))
+    first = own[0]
+    culprits = sorted({each.rank for each in own})
+    tail = f"; {case.wait_words(waiting)} for it in init_process_group" if waiting else ""
+    summary = f"{case.name(culprits, capital=True)} ended before init_process_group: {first.why}{words.at(first.where)}"
+    return Finding(
+        "rank-died-before-init",
+        Certainty.PROVEN,
+        f"{summary}{tail}.",
+        fix=f"mend the error that ended it: {first.why}" if first.error else "",
+        culprits=tuple(each.culprit for each in own),
+        victims=tuple(waiting),
+        evidence=tuple(sentence for each in own[: words.SHOWN] for sentence in each.evidence),
+        status=_end_of_the_start(case, first, alive=bool(alive)),
+        dead=f"{case.name(culprits)} ended before registering, and the launcher starts no other in its place",
+        held=tuple(waiting),
+    )
+
+
+def _end_of_the_start(case: Case, first: _Ended, *, alive: bool) -> Status:
+    if not alive or ends_the_others(case):
+        return Status.FAILED
+    fresh = case.snapshot.taken_at - first.at < WORDS_S
+    return Status.WAITING if fresh and not first.error else Status.HUNG
+
+
+class _Ended:
+    """One process that has ended, as a rank with a board or without one."""
+
+    def __init__(self, rank: int, pid: int | None, host: str, facts: ProcessFacts | None, at: float | None) -> None:
+        self.rank, self.pid, self.host = rank, pid, host
+        self.at = at or float("inf")
+        self.code = facts.exit_code if facts is not None else None
+        self.how = end_of(facts)
+        self.error = ""
+        self.where = None
+        self.follows = self.code in ENDED_BY_LAUNCHER
+
+    @property
+    def why(self) -> str:
+        return self.error or self.how
+
+    @property
+    def culprit(self) -> Culprit:
+        return Culprit(self.rank, self.pid, self.host, where=self.where)
+
+    @property
+    def evidence(self) -> list[str]:
+        error = f", after {self.error}{words.at(self.where)}" if self.error else ""
+        return [f"pid {self.pid}, which was started as rank {self.rank}, has ended: {self.how}{error}"]
+
+
+def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
+    for view in dead:
+        exception = view.exception
+        at = view.evidence.ended_at or (exception.at if exception is not None else None)
+        ended = _Ended(view.rank, view.pid, view.evidence.host, view.evidence.process, at)
+        if exception is not None:
+            ended.error = words.error(exception)
+            ended.where = user_frame(exception.frames)  # type: ignore[assignment]
+            ended.follows = bool(CONSEQUENCE.search(ended.error))
+        elif view.evidence.crash_trace or view.evidence.last_output:
+            ended.error = _last_words(view)
+        yield ended
+
+
+def _last_words(view: RankView) -> str:
+    if view.evidence.crash_trace:
+        return view.evidence.crash_trace.strip().splitlines()[0][:200]
+    lines = [line for line in view.evidence.last_output.splitlines() if line.strip()]
+    return next((line.strip()[:200] for line in reversed(lines) if re.match(r"[\w.]*(Error|Exception)\b", line)), "")
+
+
+def _ended_processes(case: Case, stillborn: Iterable[Launched]) -> Iterable[_Ended]:
+    for each in stillborn:
+        facts = ProcessFacts(each.pid, "X", exit_code=each.exit_code)
+        yield _Ended(each.rank, each.pid, host_of(case), facts, each.ended_at)

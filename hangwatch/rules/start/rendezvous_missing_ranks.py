@@ -1,0 +1,59 @@
+"""Ranks that never come to init_process_group, or come late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.facts.arrivals import LATE, Arrivals, address, host_of, launcher_of
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, Culprit, Status
+from hangwatch.rules.finding import Finding
+
+
+def missing_ranks(case: Case) -> Finding | None:
+    """Ranks wait for others of which nobody has ever seen a process."""
+    arrivals = Arrivals(case)
+    absent, waiting = arrivals.absent, [view.rank for view in arrivals.waiting]
+    if not absent or not waiting or arrivals.late or arrivals.unborn:
+        return None
+    came, size = len(case.ranks), case.size
+    longest = max(arrivals.age(view) for view in arrivals.waiting)
+    patience = case.snapshot.start_patience_s * (LATE if arrivals.still_starting else 1.0)
+    closed = arrivals.nobody_else_comes
+    return Finding(
+        "rendezvous-missing-ranks",
+        Certainty.PROVEN if closed else Certainty.LIKELY,
+        f"{case.name(absent, capital=True)} never came: {came} of {size} ranks {words.verb(came, 'was', 'were')}"
+        f" started{_by_whom(case)}; {case.wait_words(waiting)} in init_process_group"
+        f"{words.at(arrivals.waiting[0].where)}.",
+        fix=_make_equal(case, came),
+        culprits=tuple(Culprit(rank, host=host_of(case)) for rank in absent[:64]),
+        victims=tuple(waiting),
+        evidence=tuple(_missing_evidence(case, arrivals, longest)),
+        status=Status.HUNG if closed or longest > patience else Status.WAITING,
+        dead="all ranks must be of this machine, and their launcher starts no more" if closed else "",
+        held=tuple(waiting),
+    )
+
+
+def _by_whom(case: Case) -> str:
+    return {"spawn": " by mp.spawn", "torchrun": " by torchrun"}.get(launcher_of(case), "")
+
+
+def _make_equal(case: Case, came: int) -> str:
+    if launcher_of(case) == "spawn":
+        return f"mp.spawn(..., nprocs={case.size}), or init_process_group(..., world_size={came})"
+    return ""
+
+
+def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterable[str]:
+    here = ", ".join(f"rank {view.rank} is pid {view.pid}" for view in list(case)[: words.SHOWN])
+    yield f"WORLD_SIZE is {case.size}, and there are processes for {len(case.ranks)} ranks: {here}"
+    sizes = {view.reading.identity.world_size for view in case if view.reading is not None}
+    if len(sizes - {None}) > 1:
+        yield f"the ranks do not agree about WORLD_SIZE: {words.listed(str(size) for size in sorted(sizes - {None}))}"  # type: ignore[type-var]
+    yield f"they have waited for {words.duration(longest)} at most"
+    if arrivals.nobody_else_comes:
+        addr, port = address(arrivals.waiting[0])
+        yield f"all ranks must be of this machine ({addr}:{port}), and their launcher only waits for their end"

@@ -1,0 +1,135 @@
+"""No process listens at MASTER_ADDR and MASTER_PORT, or some ranks go elsewhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.facts.arrivals import Arrivals, address
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, Culprit, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+SETTLED_S = 5.0  # a connection may be a moment late
+
+
+def unreachable_master(case: Case) -> Finding | None:
+    """Some ranks try to connect to the master, and are not connected: another address, or nobody listens."""
+    arrivals = Arrivals(case)
+    lost = [view for view in arrivals.waiting if _is_lost(view)]
+    if not lost:
+        return None
+    host = next((view for view in arrivals.waiting if view.rank == 0 and view not in lost), None)
+    astray = _astray(arrivals, lost)
+    if astray:
+        return _goes_elsewhere(case, arrivals, astray)
+    if any(view.rank == 0 for view in arrivals.late) or any(each.rank == 0 for each in arrivals.unborn):
+        return None  # rank 0 is on its way
+    if host is None and 0 in arrivals.absent:
+        return _nobody_listens(case, arrivals, lost)
+    return _no_way(case, arrivals, lost)
+
+
+def _is_lost(view: RankView) -> bool:
+    """Known to have no connection to the port where it is to meet the others."""
+    process, port = view.evidence.process, address(view)[1]
+    if process is None or not port or any(reason.startswith("sockets") for reason in process.unreadable):
+        return False
+    return not any(
+        socket.local.endswith(f":{port}") if socket.state == "listen" else _joins(socket.remote, socket.local, port)
+        for socket in process.sockets
+        if socket.state in ("established", "listen")
+    )
+
+
+def _joins(remote: str, local: str, port: str) -> bool:
+    return remote.endswith(f":{port}") or local.endswith(f":{port}")
+
+
+def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
+    """The ranks whose address is another one than that of most ranks; of two halves, those that differ from rank 0.
+
+    Rank 0's address is where the ranks meet, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
+    """
+    everyone = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
+    if len(set(everyone.values())) < 2:
+        return []
+    most, count = Counter(everyone.values()).most_common(1)[0]
+    right = most if 2 * count > len(everyone) else everyone.get(0, most)
+    return [view for view in arrivals.waiting if everyone[view.rank] != right and (view in lost or view.rank == 0)]
+
+
+def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> Finding:
+    others = [view for view in (*arrivals.waiting, *arrivals.late) if view not in astray]
+    wrong, right = address(astray[0]), address(others[0])
+    settled = all(view.steady and arrivals.age(view) > SETTLED_S for view in astray)
+    culprits = [view.rank for view in astray]
+    outvoted = len(others) > len(astray)  # of two halves, either may be what was meant
+    name = "MASTER_PORT" if wrong[0] == right[0] else "MASTER_ADDR"
+    return Finding(
+        "rendezvous-unreachable-master",
+        Certainty.PROVEN if settled and outvoted else Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'looks', 'look')} for the master at"
+        f" {':'.join(wrong)}, and {case.name([view.rank for view in others])} at {':'.join(right)}.",
+        fix=f"give every rank the same {name}: {right[0] if name == 'MASTER_ADDR' else right[1]}",
+        culprits=tuple(view.culprit() for view in astray),
+        victims=tuple(view.rank for view in others),
+        evidence=tuple(
+            f"rank {view.rank} (pid {view.pid}) has MASTER_ADDR:MASTER_PORT {':'.join(address(view))}{_connected(view)}"
+            for view in [*astray, *others][: words.SHOWN]
+        ),
+        status=Status.HUNG if settled or case.stalled(culprits) else Status.WAITING,
+    )
+
+
+def _connected(view: RankView) -> str:
+    return " and is not connected to it" if _is_lost(view) else ""
+
+
+def _nobody_listens(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding:
+    place = ":".join(address(lost[0]))
+    ranks = [view.rank for view in lost]
+    return Finding(
+        "rendezvous-unreachable-master",
+        Certainty.PROVEN if arrivals.nobody_else_comes else Certainty.LIKELY,
+        f"Rank 0 never came: nobody listens at {place}, where {case.name(ranks)}"
+        f" {words.verb(len(ranks), 'tries', 'try')} to connect{words.at(lost[0].where)}.",
+        fix="start rank 0, or give MASTER_ADDR and MASTER_PORT of the process that is rank 0",
+        culprits=(Culprit(0),),
+        victims=tuple(ranks),
+        evidence=(
+            "there is no process for rank 0",
+            f"{case.name(ranks)} {words.verb(len(ranks), 'has', 'have')} no connection to {place}",
+            *_name_evidence(case, lost),
+        ),
+        status=Status.HUNG if arrivals.nobody_else_comes or case.stalled(ranks) else Status.WAITING,
+    )
+
+
+def _no_way(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding | None:
+    """Same address, and no connection: a name that does not resolve, a firewall, another network."""
+    if len(lost) == len(arrivals.waiting) and arrivals.absent:
+        return None
+    place = ":".join(address(lost[0]))
+    ranks = [view.rank for view in lost]
+    unknown = any(node.master_resolves is False for node in case.snapshot.nodes)
+    why = "the name does not resolve" if unknown else "no connection comes about"
+    return Finding(
+        "rendezvous-unreachable-master",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} cannot reach the master at {place}: {why}.",
+        culprits=tuple(view.culprit() for view in lost) if len(lost) < len(arrivals.waiting) else (),
+        victims=tuple(view.rank for view in arrivals.waiting if view not in lost),
+        evidence=(
+            *(f"rank {view.rank} (pid {view.pid}) has no connection to {place}" for view in lost[: words.SHOWN]),
+            *_name_evidence(case, lost),
+        ),
+        awaited=tuple(ranks),
+    )
+
+
+def _name_evidence(case: Case, lost: list[RankView]) -> Iterable[str]:
+    if any(node.master_resolves is False for node in case.snapshot.nodes):
+        yield f"the name {address(lost[0])[0]} does not resolve on this machine"

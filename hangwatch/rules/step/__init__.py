@@ -1,0 +1,1 @@
+"""Causes of hangs in the steps of training."""

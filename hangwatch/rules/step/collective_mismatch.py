@@ -1,0 +1,123 @@
+"""One collective that ranks called with different operations, sizes or types."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.call_sites import ASKED, site, sites_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.mismatches import Shape, caller_of, differing, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Collective, Status, StepName
+from hangwatch.ranks.ledger import Group
+from hangwatch.rules.finding import Finding
+
+EARLIER = 128  # calls before a meeting that are compared: as many as a rank tells of each group
+
+
+def collective_mismatch(case: Case) -> Finding | None:
+    """Members of a group met under one number with different operations, types or sizes."""
+    found = first_mismatch(case)
+    if found is None or threads_of(case, found):
+        return None
+    return _mismatch(case, found.group, found.seq, found.calls)
+
+
+def _fix(sides: dict[Shape, list[int]]) -> str:
+    if len({one.kind for one in sides}) > 1:
+        return "call the same operation on every rank at this point: what decides must be the same on all of them"
+    if len({one.root for one in sides}) > 1:
+        return "agree on the root: choose it from what is the same on every rank, or broadcast the choice from rank 0"
+    return ""  # as the catalogue says
+
+
+def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
+    sides = differing(calls)
+    outvoted, unlike = _odd_ones(sides, len(group.members)), _unlike_before(case, calls)
+    odd = outvoted or unlike or sorted(rank for ranks in sides.values() for rank in ranks)
+    witnesses = _witnesses(case, outvoted, unlike, sides)
+    if outvoted and _same_until(case, group, seq, calls, outvoted):
+        witnesses += (Witness(Kind.PLACE, "all calls of that group before it are alike on every rank"),)
+    texts = [
+        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}"
+        f"{words.at(place_of(case, ranks[0], calls))}"
+        for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
+    ]
+    ended = [rank for rank in calls if rank in case.ranks and (case.ranks[rank].dead or case.ranks[rank].raised)]
+    step = next((case.ranks[rank].step for rank in odd or calls if rank in case.ranks), StepName())
+    details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
+    return Finding(
+        "collective-mismatch",
+        case.weigh(witnesses) if witnesses and not ended else Certainty.LIKELY,
+        f"The ranks call different collectives at the same point: {words.listed(texts)}.",
+        fix=_fix(sides),
+        culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in odd),
+        victims=tuple(rank for rank in calls if rank not in odd),
+        step=step,
+        evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
+        witnesses=witnesses,
+        details=details,
+        status=Status.FAILED if ended else None,
+        awaited=tuple(calls),
+    )
+
+
+def _witnesses(
+    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]]
+) -> tuple[Witness, ...]:
+    """Most members call the same; and what a rank brings is unlike all that it brought to this call before."""
+    heard = []
+    if outvoted:
+        usual = [rank for ranks in sides.values() for rank in ranks if rank not in outvoted]
+        heard.append(Witness(Kind.MAJORITY, f"most members call the same: {case.name(usual)}"))
+    if unlike:
+        says = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
+        heard.append(Witness(Kind.HABIT, says, agrees=not outvoted or set(unlike) == set(outvoted)))
+    return tuple(heard)
+
+
+def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective], outvoted: list[int]) -> bool:
+    """Nothing before it differs, all are in one function, and no outvoted rank has made its call before elsewhere.
+
+    Then the ranks are at one point of the program; else some may be a call ahead, and rather have left one out.
+    """
+    sites = sites_of(case)
+    if len({caller for rank in calls if (caller := caller_of(case, rank, calls)) is not None}) > 1:
+        return False
+    lines = {rank: words.place(place_of(case, rank, calls)) for rank in calls}
+    usual = {line for rank, line in lines.items() if rank not in outvoted}
+    if any(lines[rank] not in usual and sites.used(rank, calls[rank]) for rank in outvoted):
+        return False
+    asked = [*outvoted[:ASKED], *[rank for rank in calls if rank not in outvoted][:ASKED]]
+    for earlier in range(max(seq - EARLIER, 1), seq):
+        made = {rank: call for rank in asked if (call := case.ledger.call(rank, group.name, earlier)) is not None}
+        if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
+            return False
+    return True
+
+
+def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
+    """Who differs from more than half of the group's members; nobody where there is no such half."""
+    largest = max(sides.values(), key=len)
+    if 2 * len(largest) <= members:
+        return []
+    return sorted(rank for ranks in sides.values() if ranks is not largest for rank in ranks)
+
+
+def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
+    """Who alone calls from a new place, or brings another size than ever before; nobody where that is not clear."""
+    sites = sites_of(case)
+    regular = {rank: sites.used(rank, calls[rank]) for rank in calls}
+    new = sorted(rank for rank, before in regular.items() if not before)
+    if new:
+        return new if len(new) < len(calls) and all(len(before) > 1 for before in regular.values() if before) else []
+    odd = sorted(rank for rank, before in regular.items() if shape(calls[rank]) not in map(shape, before))
+    alike = all(len(set(map(shape, before))) == 1 for before in regular.values())
+    return odd if alike and len(odd) < len(calls) else []
+
+
+def aborted_by_mismatch(case: Case) -> Finding | None:
+    """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes)."""
+    if not any((view.dead and not view.finished) or view.raised for view in case):
+        return None
+    found = collective_mismatch(case)
+    return found if found is not None and found.status is Status.FAILED else None

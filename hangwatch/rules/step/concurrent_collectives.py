@@ -1,0 +1,195 @@
+"""Two threads of a rank that use one process group: their calls then come in another order on each rank."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hangwatch import words
+from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.case import Case
+from hangwatch.facts.mismatches import first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.rank_end import ABORTS
+from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
+from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import POINT_TO_POINT, Activity
+from hangwatch.stacks.frames import user_frame
+
+MAIN = "MainThread"
+
+
+def concurrent_collectives(case: Case) -> Finding | None:
+    """Two threads of one rank stand in collectives of the same group."""
+    if first_uneven(case) is not None:
+        return None
+    found = {view.rank: threads for view in case if len(threads := threads_in_one_group(case, view)) > 1}
+    if not found:
+        return None
+    rank, threads = next(iter(found.items()))
+    named = [
+        f"thread {_name(case, rank, thread)!r} in {thread.call or thread.op}{words.at(thread.where)}"
+        for thread in threads
+    ]
+    return Finding(
+        "concurrent-collectives",
+        Certainty.LIKELY,
+        f"Two threads of {words.ranks([rank])} are in collectives of one process group, whose order then differs from"
+        f" rank to rank: {words.listed(named)}.",
+        culprits=tuple(case.ranks[each].culprit(_background(threads).where) for each, threads in found.items()),
+        victims=tuple(each for each in case.blocked if each not in found),
+        step=case.ranks[rank].step,
+        evidence=tuple(
+            f"rank {each}: {words.listed(f'{_name(case, each, one)} in {one.call or one.op}' for one in threads)}"
+            for each, threads in list(found.items())[: words.SHOWN]
+        ),
+    )
+
+
+def _name(case: Case, rank: int, thread: Activity) -> str:
+    """The thread's name; a crash trace has none, but the calls that the rank recorded may have just one."""
+    others = {call.thread_name for call in _recorded(case, rank)} - {MAIN}
+    return thread.thread or (MAIN if thread.main else others.pop() if len(others) == 1 else "?")
+
+
+def aborted_with_two_threads(case: Case) -> Finding | None:
+    """A rank was aborted while two of its threads were in collectives of one group: gloo takes one for the other."""
+    aborted = (view for view in case if view.exit_code in ABORTS)
+    if not any(len(threads_in_one_group(case, view)) > 1 for view in aborted):
+        return None
+    found = concurrent_collectives(case)
+    return replace(found, status=Status.FAILED) if found is not None else None
+
+
+def _background(threads: list[Activity]) -> Activity:
+    return next((thread for thread in threads if not thread.main), threads[0])
+
+
+def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
+    """The threads of a rank that stand in collectives of one group; those in groups of their own are left out."""
+    inside = [thread for thread in view.threads if thread.in_collective and thread.op not in POINT_TO_POINT]
+    if len(inside) < 2:
+        return []
+    groups = {call.thread_name: call.group for call in case.ledger.open_calls(view.rank) if call.thread_name}
+    default = {group.name for group, _, _ in case.ledger.outstanding(view.rank)}
+    names = [groups.get(thread.thread, next(iter(default)) if len(default) == 1 else "") for thread in inside]
+    shared = Counter(name for name in names if name)
+    name, times = shared.most_common(1)[0] if shared else ("", 0)
+    return [thread for thread, group in zip(inside, names, strict=True) if group == name] if times > 1 else []
+
+
+def crossed_with_the_main_thread(case: Case) -> Finding | None:
+    """Calls of a background thread took other numbers on one rank than on another, and the main thread is even.
+
+    DDP's own collectives are not recorded one by one: a number without a record is one of them.
+    """
+    background = {rank: calls for rank in case.ranks if (calls := _in_background(case, rank))}
+    names = {call.thread_name for calls in background.values() for call in calls}
+    if len(names) != 1 or any(view.now.thread in names for view in case):
+        return None  # none, or it is the thread that trains
+    for group in case.ledger.groups.values():
+        found = {rank: _by_number(background.get(rank, []), group) for rank in group.heads}
+        if len(found) < 2 or not all(_mixed(calls) for calls in found.values()):
+            continue
+        first, last = max(min(calls) for calls in found.values()), min(group.issued(rank) or 0 for rank in found)
+        crossed = sorted({seq for calls in found.values() for seq in calls if first <= seq <= last})
+        apart = next((seq for seq in crossed if not all(seq in calls for calls in found.values())), None)
+        mine = [each for each in case.divergences if each.group == group.name]
+        if apart is not None and all(_even_without(case, each) for each in mine):
+            return _crossed(case, group, apart, found, *names)
+    return None
+
+
+def _in_background(case: Case, rank: int) -> list[Collective]:
+    """The calls of other Python threads than the main one."""
+    return [call for call in _recorded(case, rank) if call.thread_name != MAIN]
+
+
+def _recorded(case: Case, rank: int) -> Iterator[Collective]:
+    """The calls that the rank itself recorded, with the names of Python's threads; not those of DDP's own."""
+    reading = case.ranks[rank].reading if rank in case.ranks else None
+    yield from (call for call in (reading.calls if reading is not None else ()) if call.thread_name and call.seq > 0)
+
+
+def _by_number(calls: list[Collective], group: Group) -> dict[int, Collective]:
+    return {call.seq: call for call in calls if call.group == group.name}
+
+
+def _mixed(calls: dict[int, Collective]) -> bool:
+    """Numbers of somebody else lie between them: the training uses the group too."""
+    return bool(calls) and len(calls) < max(calls) - min(calls) + 1
+
+
+def _even_without(case: Case, divergence: Divergence) -> bool:
+    """Without the background's calls all ranks issued the same number in that step."""
+    left = set()
+    for rank, count in divergence.counts.items():
+        first, last = case.ledger.span(rank, divergence.group, divergence.step) or (0, 0)
+        calls = [call for call in _in_background(case, rank) if call.group == divergence.group]
+        left.add(count - sum(first < call.seq <= last for call in calls))
+    return len(left) == 1
+
+
+def _crossed(case: Case, group: Group, seq: int, found: dict[int, dict[int, Collective]], thread: str) -> Finding:
+    inside = [rank for rank, calls in sorted(found.items()) if seq in calls]
+    others = [rank for rank in sorted(found) if rank not in inside]
+    call = found[inside[0]][seq]
+    where, ended = user_frame(call.frames), case.came_down
+    return Finding(
+        "concurrent-collectives",
+        Certainty.LIKELY,
+        f"Thread {thread!r} and the training of each rank use one process group at the same time, and their calls met"
+        f" in another order on each: {call.op} of thread {thread!r} on {case.name(inside)}{words.at(where)}"
+        f" met a collective of the training on {case.name(others)}.",
+        culprits=tuple(case.ranks[rank].culprit(where) for rank in sorted(found) if rank in case.ranks),
+        victims=(),
+        step=case.ranks[inside[0]].step,
+        evidence=(
+            (
+                f"collective {seq} of group {group.name} is {call.op} in thread {thread!r} on {case.name(inside)},"
+                f" and not on {case.name(others)}"
+            ),
+            f"thread {thread!r} has issued calls in that group on every rank, between those of the main thread",
+        ),
+        status=Status.FAILED if ended else None,
+        awaited=tuple(found),
+    )
+
+
+def mispaired_threads(case: Case) -> Finding | None:
+    """The calls that met come from different threads, and on each rank both of these threads use the group."""
+    found = first_mismatch(case)
+    threads = threads_of(case, found) if found is not None else ()
+    if found is None or not threads:
+        return None
+    group, seq, calls = found.group, found.seq, found.calls
+    met = [
+        f"{case.name([rank])} calls {shape(call)} in thread {call.thread_name!r}{words.at(place_of(case, rank, calls))}"
+        for rank, call in list(calls.items())[:4]
+    ]
+    ended = any(case.ranks[rank].dead or case.ranks[rank].raised for rank in calls if rank in case.ranks)
+    return Finding(
+        "concurrent-collectives",
+        Certainty.LIKELY,
+        f"Threads {words.listed(map(repr, threads))} of each rank use one process group at the same time, and"
+        f" their calls met in another order on each: {words.listed(met)}.",
+        culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in calls if rank in case.ranks),
+        victims=(),
+        step=next((case.ranks[rank].step for rank in calls if rank in case.ranks), StepName()),
+        evidence=(
+            f"collective {seq} of group {group.name}: {words.listed(met)}",
+            f"on {case.name(calls)}, threads {words.listed(map(repr, threads))} have issued calls in it",
+        ),
+        status=Status.FAILED if ended else None,
+        awaited=tuple(calls),
+    )
+
+
+def aborted_with_mispaired_threads(case: Case) -> Finding | None:
+    """The same, where ranks ended of it."""
+    if not case.came_down:
+        return None
+    found = mispaired_threads(case)
+    return found if found is not None and found.status is Status.FAILED else None

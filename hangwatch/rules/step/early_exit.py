@@ -1,0 +1,90 @@
+"""Ranks that left the loop over their data, or stopped after an epoch, with data left."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.batches import Uneven, drawn_words, first_uneven, has_left_loop, now_at
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import StepName
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import left_after_fewer_turns
+
+
+def early_exit(case: Case) -> Finding | None:
+    """A rank left a loop whose data was not exhausted, while others went on in it."""
+    uneven = first_uneven(case)
+    if uneven is None or not (case.blocked or case.came_down):
+        return None
+    left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
+    if not left or len(left) == len(uneven.drawn):
+        return None
+    one = len(left) == 1
+    where = case.usual_place(left)
+    count = words.plural(uneven.drawn[left[0]].count, "batch")
+    return Finding(
+        "early-exit",
+        case.weigh(witnesses := _left_with_data(case, uneven, left)),
+        f"{case.name(left, capital=True)} left the training loop after {count}"
+        f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
+        f"{now_at(case, left[0], where)}; the others went on.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        step=_batch_left(case.ranks[left[0]], uneven),
+        witnesses=witnesses,
+        awaited=left,
+    )
+
+
+def _left_with_data(case: Case, uneven: Uneven, left: tuple[int, ...]) -> tuple[Witness, ...]:
+    """That data was left is a fact where the loader has a length; else an iterator that was dropped speaks for it."""
+    loaders = {rank: loader for rank in left if (loader := case.ranks[rank].loader) is not None}
+    known = all(loader.length and uneven.drawn[rank].count < loader.length for rank, loader in loaders.items())
+    kind = Kind.FACT if loaders and known else Kind.HABIT
+    return tuple(Witness(kind, sentence) for sentence in drawn_words(case, uneven))
+
+
+def _batch_left(view: RankView, uneven: Uneven) -> StepName:
+    """The first batch that it did not train on: the last one that it drew, if the others work on that one too."""
+    count = uneven.drawn[view.rank].count
+    batch = count if uneven.most > count else max(count - 1, 0)
+    steps = view.reading.steps if view.reading is not None else ()
+    last = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, count - 1)), None)
+    return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))
+
+
+def stopped_after_epoch(case: Case) -> Finding | None:
+    """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
+    epochs = {view.rank: view.loader.epoch for view in case if view.loader is not None}
+    if not epochs or not case.blocked:
+        return None
+    last = max(epochs.values())
+    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
+    others = [rank for rank, epoch in epochs.items() if epoch == last]
+    if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
+        return None
+    first = case.ranks[left[0]]
+    epoch = epochs[left[0]]
+    return Finding(
+        "early-exit",
+        case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
+        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
+        f" {case.name(others)} went on to epoch {last}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
+        evidence=(f"{case.name(others)} began epoch {last}",),
+        witnesses=witnesses,
+        awaited=left,
+    )
+
+
+def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
+    """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
+    over = all(case.ranks[rank].over or case.ranks[rank].finished for rank in left)
+    kind = Kind.FACT if over else Kind.SOURCE
+    return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
+
+
+def fewer_steps(case: Case) -> Finding | None:
+    """A rank made fewer steps than the others, and the source of its loop shows where it can be left."""
+    return left_after_fewer_turns(case, "early-exit")

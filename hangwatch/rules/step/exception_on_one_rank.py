@@ -1,0 +1,121 @@
+"""An error on one rank: recorded, or shown by a wait below `except` or `finally`."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.own_code import held_lock
+from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
+from hangwatch.facts.rank_end import CONSEQUENCE
+from hangwatch.model import Certainty, ExceptionFacts, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import left_after_fewer_turns
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.frames import origin, user_frame
+
+SAME_MOMENT_S = 0.5
+
+
+def exception_on_one_rank(case: Case) -> Finding | None:
+    """A rank has met an error of its own, and no longer takes part."""
+    raised = [(view, found) for view in case if (found := own_error(view)) is not None]
+    if not any(error.fatal for _, error in raised) and 2 * len(raised) > len(case.ranks):
+        raised = []  # what most ranks handle at the same time is a way of the program, e.g. main() below an except
+    if raised and (case.blocked or any(error.fatal for _, error in raised)):
+        view, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
+        return _recorded(case, view, error, [other.rank for other, _ in raised if other is not view])
+    return _hidden(case)
+
+
+def own_error(view: RankView) -> ExceptionFacts | None:
+    """The exception that keeps this rank from taking part; None for one that follows from another rank's end."""
+    error = view.exception
+    if error is None or error.type in STOPPED_BY_A_PERSON or CONSEQUENCE.search(f"{error.type} {error.message}"):
+        return None
+    return error if error.fatal or _is_pending(view, error) else None
+
+
+def _is_pending(view: RankView, error: ExceptionFacts) -> bool:
+    """It is the user's, and the rank has done nothing since it was seen: it is being handled while the rank waits."""
+    own = any(origin(frame.file) in ("user", "package") for frame in error.frames)
+    return (
+        own
+        and not _is_retried(view, error)
+        and view.reading is not None
+        and error.at >= view.reading.progress.at - SAME_MOMENT_S
+    )
+
+
+def _is_retried(view: RankView, error: ExceptionFacts) -> bool:
+    """It waits for a lock, or sleeps, in the function that met the error: it tries again, and does not stop for it."""
+    if held_lock(view) is not None:
+        return True
+    where = view.now.where
+    here = {(frame.file, frame.function) for frame in error.frames}
+    pauses = view.now.doing in (Doing.SLEEP, Doing.FILE_LOCK)
+    return pauses and bool(view.now.in_loop) and where is not None and (where.file, where.function) in here
+
+
+def _handles(view: RankView) -> bool:
+    """It stands in an except block, or in the finally of a loop that had not ended."""
+    if view.now.block == "except":
+        return True
+    loader = view.loader
+    unfinished = loader is not None and not loader.exhausted and not loader.left
+    return view.now.block == "finally" and unfinished and not view.now.in_loop
+
+
+def _recorded(case: Case, view: RankView, error: ExceptionFacts, later: list[int]) -> Finding:
+    where = user_frame(error.frames)
+    text = words.error(error)
+    waiting = [rank for rank in case.blocked if rank != view.rank]
+    living = [other for other in case if not other.dead and other is not view]
+    now = "" if view.dead or view.where is None else f" and is now at {words.place(view.where)}"
+    tail = f"; {case.wait_words(waiting)} for it" if waiting else ""
+    thread = "" if error.thread in ("", "MainThread") else f" in thread {error.thread!r}"
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.PROVEN if error.fatal else Certainty.LIKELY,
+        f"{words.ranks([view.rank], capital=True)} met {text}{words.at(where)}{thread}{now}{tail}.",
+        culprits=(view.culprit(where),),
+        victims=tuple(waiting),
+        step=view.step,
+        evidence=(f"rank {view.rank} recorded {text}{words.at(where)}",),
+        details=(f"{case.name(later, capital=True)} met errors after it.",) if later else (),
+        status=Status.FAILED if view.dead and len(waiting) < len(living) else None,
+        awaited=(view.rank,),
+    )
+
+
+def _hidden(case: Case) -> Finding | None:
+    """Nothing was recorded, but a rank waits where only an error leads, and the others do not."""
+    hiding = [view for view in case if view.rank in case.blocked and _handles(view)]
+    if not hiding or 2 * len(hiding) > len(case.blocked) or len(hiding) == len(case.ranks):
+        return None
+    culprits = [view.rank for view in hiding]
+    first = hiding[0]
+    victims = case.victims(culprits)
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(hiding), 'handles', 'handle')} an error: it waits in"
+        f" {first.now.call or 'a collective'}{words.at(first.where)} inside {_block(first)};"
+        f" {case.wait_words(victims)} elsewhere{words.at(case.usual_place(victims))}.",
+        culprits=tuple(view.culprit() for view in hiding),
+        victims=victims,
+        step=first.step,
+        evidence=tuple(
+            f"rank {view.rank} stands in {_block(view)} at {words.place(view.where)}" for view in hiding[:8]
+        ),
+        awaited=tuple(culprits),
+    )
+
+
+def _block(view: RankView) -> str:
+    return "an except block" if view.now.block == "except" else "a finally block, before its data had ended"
+
+
+def swallowed(case: Case) -> Finding | None:
+    """A rank made fewer steps than the others, and the source shows where an error would be swallowed."""
+    return left_after_fewer_turns(case, "exception-on-one-rank")

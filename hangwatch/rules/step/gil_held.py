@@ -1,0 +1,52 @@
+"""A C call that holds the interpreter lock."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+MISSED_S = 3.0  # fifteen ticks in a row that did not come, while the main thread was seen to own the lock
+
+
+def gil_held(case: Case) -> Finding | None:
+    """A rank's main thread is in a C call that owns the interpreter lock, so that not even its ticker runs."""
+    # An interpreter that is being taken down runs no other threads either.
+    holders = [view for view in case if not (view.dead or view.stopped or view.over) and holds_lock(view)]
+    holders = [view for view in holders if not case.blocked or view.rank in case.awaited()]
+    if not holders:
+        return None
+    view = holders[0]
+    culprits = [other.rank for other in holders]
+    victims = case.victims(culprits)
+    native = next((frame for frame in view.evidence.main_stack if frame.native), None)
+    inside = f" in {native.function}" if native is not None else ""
+    tail = f"; {case.wait_words(victims)} for it" if victims else ""
+    return Finding(
+        "gil-held",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} in a C call that holds the"
+        f" interpreter lock{inside}{words.at(view.where)}{tail}.",
+        culprits=tuple(other.culprit() for other in holders),
+        victims=victims,
+        step=view.step,
+        evidence=(
+            f"no thread of rank {view.rank} has run for {words.duration(silence(view))}",
+            "its main thread owns the interpreter lock",
+        ),
+        status=Status.HUNG if case.stalled(culprits) else Status.WAITING,
+    )
+
+
+def silence(view: RankView) -> float:
+    """For how long the rank's own ticker thread has not run."""
+    return 0.0 if view.reading is None else view.reading.taken_at - view.reading.ticker_at
+
+
+def holds_lock(view: RankView) -> bool:
+    """The main thread owns the interpreter lock at one place, and the ticker has not run for a while."""
+    samples = (*view.evidence.stacks, *view.evidence.earlier_stacks)
+    owner = any(stack.main and stack.owns_gil for stack in samples)
+    return owner and view.steady and silence(view) > MISSED_S

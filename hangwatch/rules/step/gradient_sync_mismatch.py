@@ -1,0 +1,89 @@
+"""Ranks that synchronise gradients in another rhythm than the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Divergence, StepName
+from hangwatch.ranks.ledger import Step
+from hangwatch.rules.finding import Finding
+
+
+def gradient_sync_mismatch(case: Case) -> Finding | None:
+    """Ranks synchronise their gradients every so many batches, and not the same number of them."""
+    first = next(iter(case.divergences), None)
+    if (
+        first is None
+        or not case.blocked
+        or len({cadence(case, rank, first.group) for rank in _representatives(first)}) < 2
+    ):
+        return None
+    members = [rank for rank in first.members if rank in case.ranks]
+    cadences = {rank: found for rank in members if (found := cadence(case, rank, first.group)) is not None}
+    if len(set(cadences.values())) < 2 or len(cadences) < len(first.members):
+        return None
+    counts = Counter(cadences.values())
+    usual, times = counts.most_common(1)[0]
+    majority = 2 * times > len(cadences)
+    odd = [rank for rank, found in cadences.items() if found != usual or not majority]
+    by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
+    witnesses = [Witness(Kind.HABIT, "each rank has kept its rhythm in all steps that are recorded")]
+    if majority:
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
+    sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
+    return Finding(
+        "gradient-sync-mismatch",
+        case.weigh(witnesses),
+        f"The ranks synchronise their gradients at different intervals: {words.listed(sides)}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        step=StepName(first.epoch, first.batch, first.step),
+        evidence=tuple(
+            f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step of the last"
+            f" {len(case.ledger.steps(ranks[0]))}"
+            for found, ranks in by_cadence.items()
+        ),
+        witnesses=tuple(witnesses),
+        awaited=tuple(case.ranks),
+    )
+
+
+def _representatives(divergence: Divergence) -> list[int]:
+    """A few ranks of each side."""
+    sides: dict[int, list[int]] = {}
+    for rank, count in divergence.counts.items():
+        sides.setdefault(count, []).append(rank)
+    return [rank for ranks in sides.values() for rank in ranks[:4]]
+
+
+def cadence(case: Case, rank: int, group: str) -> int | None:
+    """Every how many steps `rank` synchronises its gradients in a group; None where there is no such rule.
+
+    Where calls are recorded, those of backward count; else the steps with more collectives than the least.
+    """
+    steps = [step for step in case.ledger.steps(rank) if step.complete]
+    at = sorted(sites_of(case).synchronised(rank, group, {step.step for step in steps})) or _busy_steps(steps, group)
+    gaps = Counter(after - before for before, after in pairwise(at))
+    if not gaps:
+        return None
+    gap, times = gaps.most_common(1)[0]
+    if gaps.total() == 1:  # the first turn of the rhythm began with the training; loaders may be one batch ahead
+        return gap if steps[0].step == 0 and at[0] + 1 in (gap, gap + 1) else None
+    return gap if 5 * times >= 4 * gaps.total() else None
+
+
+def _busy_steps(steps: Sequence[Step], group: str) -> list[int]:
+    """The steps with more collectives of the group than the least; all of them, where they are alike."""
+    least = min((step.counts.get(group, 0) for step in steps), default=0)
+    busy = [step.step for step in steps if step.counts.get(group, 0) > least]
+    return busy or [step.step for step in steps if least > 0]
+
+
+def _th(number: int) -> str:
+    return {1: "st", 2: "nd", 3: "rd"}.get(number if number < 20 else number % 10, "th")

@@ -1,0 +1,57 @@
+"""All ranks are in the same operation, with the same number and size: the cause lies outside of the processes."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, Socket
+from hangwatch.rules.finding import Finding
+
+MUCH = 1  # bytes: on a healthy link nothing stays unacknowledged from one sample to the next
+
+
+def network_partition(case: Case) -> Finding | None:
+    """Everybody has come, and bytes between two hosts stay unacknowledged."""
+    if not case.blocked or case.awaited() or not _all_arrived(case):
+        return None
+    stuck = [
+        (view.rank, view.evidence.host, socket)
+        for view in case
+        if view.evidence.process is not None
+        for socket in view.evidence.process.sockets
+        if _undelivered(socket)
+    ]
+    if not stuck:
+        return None
+    hosts = sorted({host for _, host, _ in stuck if host})
+    peers = sorted({socket.remote.rpartition(":")[0] for _, _, socket in stuck})
+    between = (
+        words.listed(hosts)
+        if len(hosts) > 1
+        else f"{words.listed(hosts or ['this host'])} and {words.listed(peers[:4])}"
+    )
+    return Finding(
+        "network-partition",
+        Certainty.LIKELY,
+        f"All ranks are in the same collective, and the network between {between} does not deliver:"
+        f" {words.plural(sum(socket.unacknowledged for *_, socket in stuck), 'byte')} are not acknowledged.",
+        victims=tuple(case.blocked),
+        step=case.furthest_step(case.blocked),
+        evidence=tuple(_unacknowledged(rank, socket) for rank, _, socket in stuck[: words.SHOWN]),
+        awaited=tuple(case.ranks),
+    )
+
+
+def _unacknowledged(rank: int, socket: Socket) -> str:
+    again = f", {words.plural(socket.retransmits, 'retransmit')}" if socket.retransmits else ""
+    size = words.plural(socket.unacknowledged, "byte")
+    return f"rank {rank}: {size} unacknowledged from {socket.local} to {socket.remote}{again}"
+
+
+def _undelivered(socket: Socket) -> bool:
+    return socket.unacknowledged >= MUCH and socket.state in ("established", "fin_wait1", "close_wait", "syn_sent")
+
+
+def _all_arrived(case: Case) -> bool:
+    """Nobody is known to be absent from a collective in which somebody waits."""
+    return all(entry.need is None for entry in case.blocked.values()) and len(case.blocked) == len(case.ranks)

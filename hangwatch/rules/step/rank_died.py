@@ -1,0 +1,104 @@
+"""A process of a rank that is gone."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.process_end import (
+    STOPPED_BY_A_PERSON,
+    EndedFor,
+    all_asked_to_end,
+    death_time,
+    end_of,
+    ended_for,
+    last_place,
+)
+from hangwatch.facts.rank_end import ending
+from hangwatch.model import Certainty, Phase, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+
+def rank_died(case: Case) -> Finding | None:
+    """A rank's process is gone, and not because its training had ended."""
+    suffer = bool(case.blocked) or case.came_down
+    dead = [view for view in case if view.dead and (not view.finished or (view.quit and suffer))]
+    if any(_own_error(view) for view in case):
+        return None  # an error of its own came before its end
+    first = _first(dead)
+    if first is None or (ended_for(first) is EndedFor.PEER and any(view.finished for view in case)):
+        return None  # nobody died by himself: the peers of one who had ended failed
+    if all_asked_to_end(case):
+        return None
+    after = [view.rank for view in dead if view is not first]
+    survivors = [view for view in case if not view.dead and not _failing(view)]
+    how = end_of(first.evidence.process)
+    waiting = tuple(view.rank for view in survivors if view.rank in case.blocked)
+    where = words.at(first.where)
+    ended = f"left with {how} in the middle of its training" if first.quit else f"died: {how}"
+    error = words.error(first.exception) if first.exception is not None and first.exception.fatal else ""
+    of_error = f", of {error}" if error else ""
+    summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) {ended}{of_error}{where}"
+    if waiting:
+        summary += f"; {case.wait_words(waiting)} for it"
+    evidence = [f"pid {first.pid} of rank {first.rank} is {'a zombie' if first.state == 'Z' else 'gone'}: {how}"]
+    evidence += [f"rank {first.rank} recorded {error}"] if error else []
+    evidence += _out_of_memory(case, first)
+    if first.evidence.crash_trace:
+        evidence.append(f"its last words: {first.evidence.crash_trace.strip().splitlines()[0]}")
+    if (word := ending(first).word) is not None:
+        evidence.append(f"its output says: {word.line}")
+    details = [f"{case.name(after, capital=True)} ended after it"] if after else []
+    return Finding(
+        "rank-died",
+        Certainty.PROVEN if _clearly_first(case, first, dead) else Certainty.LIKELY,
+        summary + ".",
+        culprits=(first.culprit(last_place(first)),),
+        victims=tuple(view.rank for view in case if view.rank != first.rank and (view.rank in waiting or view.dead)),
+        step=first.step,
+        evidence=tuple(evidence),
+        details=tuple(details),
+        status=Status.HUNG if waiting and len(waiting) == len(survivors) else Status.FAILED,
+    )
+
+
+def _failing(view: RankView) -> bool:
+    return view.phase is Phase.FAILED or view.raised
+
+
+def _own_error(view: RankView) -> bool:
+    error = view.exception
+    return error is not None and error.fatal and error.type not in STOPPED_BY_A_PERSON and not ended_for(view)
+
+
+def _first(dead: list[RankView]) -> RankView | None:
+    """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
+    failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
+    # Who lived on when another had failed for want of a peer was ended after it, and was not that peer.
+    own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
+    return min(own, key=lambda view: (ended_for(view), death_time(view), view.rank), default=None)
+
+
+def _failed_at(view: RankView) -> float:
+    error = view.exception
+    return error.at if error is not None and error.at else float("inf")
+
+
+def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
+    """It alone has ended, or why it did is known, and the ends of all others follow from another's.
+
+    Of an exit code alone, without a board to say what was raised, nobody knows whether it was an error of its own.
+    """
+    others = [view for view in dead if view is not first]
+    known = first.exception is not None or first.quit or (first.exit_code or 0) < 0
+    if not known:
+        return not others and not any(view.finished for view in case)
+    return all(ended_for(view) > ended_for(first) for view in others)
+
+
+def _out_of_memory(case: Case, view: RankView) -> list[str]:
+    return [
+        f"{words.plural(node.oom_kills, 'out-of-memory kill')} in the job's cgroup on {node.host}"
+        for node in case.snapshot.nodes
+        if node.oom_kills and (not node.ranks or view.rank in node.ranks)
+    ]

@@ -1,0 +1,63 @@
+"""A process of a rank that is stopped, or sleeps uninterruptibly."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+FROZEN_S = 3.3  # who looks at a stopped process lets it go on after a moment: 2.4 s to our look, and a second for it
+
+
+def rank_frozen(case: Case) -> Finding | None:
+    """A rank's process is stopped, or sleeps in the kernel where nothing can wake it."""
+    stopped = [view for view in case if view.stopped]
+    deep = [view for view in case if view.state == "D" and not view.works and view.evidence.still_s > 2]
+    frozen = stopped or deep
+    if not frozen or (not stopped and not any(view.rank in case.awaited() for view in deep)):
+        return None
+    culprits = [view.rank for view in frozen]
+    return Finding(
+        "rank-frozen",
+        Certainty.PROVEN if stopped else Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {_how_frozen(frozen[0])}{words.at(frozen[0].where)}"
+        f"{_waiting_for(case, culprits)}.",
+        fix=_thaw(frozen),
+        culprits=tuple(view.culprit() for view in frozen),
+        step=frozen[0].step,
+        evidence=tuple(_frozen_evidence(view) for view in frozen[: words.SHOWN]),
+        status=None if not stopped else Status.HUNG if case.still(culprits, FROZEN_S) else Status.WAITING,
+        dead=f"{case.name(culprits)} cannot run until continued: the process is stopped" if stopped else "",
+        held=tuple(culprits),
+    )
+
+
+def _how_frozen(view: RankView) -> str:
+    if view.state == "t":
+        return f"(pid {view.pid}) is stopped by a debugger (state t)"
+    if view.state == "T":
+        return f"(pid {view.pid}) is stopped (state T: SIGSTOP, Ctrl-Z or a freezer)"
+    process = view.evidence.process
+    target = f" on {process.blocked_on.path}" if process is not None and process.blocked_on is not None else ""
+    return f"(pid {view.pid}) sleeps uninterruptibly in the kernel (state D){target}"
+
+
+def _thaw(frozen: list[RankView]) -> str:
+    pids = " ".join(str(view.pid) for view in frozen[: words.SHOWN])
+    return f"kill -CONT {pids}" if frozen[0].stopped else "look at the device or file system that it waits for"
+
+
+def _frozen_evidence(view: RankView) -> str:
+    process = view.evidence.process
+    channel = f", kernel function {process.wait_channel}" if process is not None and process.wait_channel else ""
+    return f"pid {view.pid} of rank {view.rank} is in state {view.state}{channel}"
+
+
+def _waiting_for(case: Case, culprits: list[int]) -> str:
+    victims = case.victims(culprits)
+    if not victims:
+        return ""
+    waits = words.verb(len(victims), "waits", "wait")
+    return f"; {case.name(victims)} {waits} for it{words.at(case.usual_place(victims))}"

@@ -1,0 +1,250 @@
+"""One rank alone in a collective: validation, logging or saving behind a rank check."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hangwatch import words
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
+from hangwatch.facts.process_end import EndedFor, end_of, ended_for
+from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Status, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Within
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import user_frame
+
+
+def rank_zero_only(case: Case) -> Finding | None:
+    """One rank called a collective that the others never call."""
+    found = parting(case)
+    if found is not None:
+        if found.how is not Left.EXTRA or not found.who or 2 * len(found.who) > len(found.divergence.counts):
+            return None
+        return _rank_zero_only(case, found.who, found) if case.ranks.keys() >= set(found.who) else None
+    lone = _alone_now(case)
+    return _rank_zero_only(case, (lone.rank,), None) if lone is not None else None
+
+
+def _alone_now(case: Case) -> RankView | None:
+    """The one rank that waits at a call site that no rank has ever used, in a loop that it has not left."""
+    sites, ranks = sites_of(case), list(case.blocked)
+    uneven = first_uneven(case)
+    short = uneven.short if uneven is not None else ()
+    crowd = Counter(case.blocked[rank].where for rank in ranks)
+    loners = [
+        rank
+        for rank in ranks
+        if crowd[case.blocked[rank].where] == 1
+        and not case.blocked[rank].to_a_peer
+        and rank not in short
+        and not sites.regular(rank)
+        and not sites.shared(rank, _without(ranks, rank))
+    ]
+    if len(loners) > 1:
+        loners = [rank for rank in loners if case.ranks[rank].guarded] or _in_loop_alone(case, loners)
+    if len(loners) != 1:
+        return None
+    lone = case.ranks[loners[0]]
+    if has_left_inner_loop(case, lone) and lone.now.guard != "rank":
+        return None
+    others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
+    if any(
+        _same_point(case, lone.rank, other.rank) or _new_group_in_circle(case, other.rank, lone.rank)
+        for other in others
+    ):
+        return None  # rather a mismatch, or groups used in different orders
+    if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
+        return None
+    if any(view.rank not in case.blocked for view in case if not view.dead):
+        return None  # somebody has yet to come from his own code
+    usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
+    return lone if 2 * len(usual) > len(others) or lone.guarded else None
+
+
+def _same_point(case: Case, one: int, other: int) -> bool:
+    """Both bring the same data to the same number of the same group, from the same function: one calls it otherwise."""
+    mine, theirs = case.blocked[one], case.blocked[other]
+    if mine.call is None or theirs.call is None or mine.group is not theirs.group or mine.seq != theirs.seq:
+        return False
+    functions = [entry.where.function if entry.where is not None else "" for entry in (mine, theirs)]
+    return mine.call.sizes == theirs.call.sizes != () and functions[0] == functions[1]
+
+
+def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
+    """They wait in different groups of which both are members, and nobody has used the lone rank's group before."""
+    mine, theirs = case.blocked[one].group, case.blocked[other].group
+    if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
+        return False
+    return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _in_loop_alone(case: Case, ranks: list[int]) -> list[int]:
+    """The one of `ranks` that still stands in a loop, if all others have left it after the same step."""
+    inside = [rank for rank in ranks if case.ranks[rank].now.in_loop]
+    others = [view for view in case if view.rank not in inside]
+    same = {view.step.step for view in case}
+    return inside if len(same) == 1 and all(has_left_loop(case, view) for view in others) else []
+
+
+def _without(ranks: list[int], rank: int) -> list[int]:
+    return [other for other in ranks if other != rank]
+
+
+def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
+    """The others are steps behind, so that they may still come to the lone rank's place."""
+    at = lone.step.step
+    return at is not None and any(other.step.step is not None and other.step.step < at for other in others)
+
+
+def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -> Finding:
+    lone = case.ranks[alone[0]]
+    others = tuple(rank for rank in case.blocked if rank not in alone)
+    if found is not None and (again := repeated(case, found, lone.rank)):
+        return _once_more(case, alone, found, again)
+    inside = found is None or found.divergence.step == lone.step.step
+    call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
+    one = len(alone) == 1
+    does = ("is alone in" if one else "are alone in") if inside else "called"
+    witnesses = _witnesses(case, alone, found, inside=inside)
+    tail = f"; {case.wait_words(others)} elsewhere" if others else ""
+    buffers = Within.BUFFERS in lone.now.within
+    where = words.at(case.usual_place(others)) if others else ""
+    when = f" {found.when}" if found is not None and not inside else ""
+    return Finding(
+        "rank-zero-only-collective",
+        _certainty(case, witnesses),
+        f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
+        f" which the other ranks never call{tail}{where}.",
+        fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
+        culprits=tuple(case.ranks[rank].culprit() for rank in alone),
+        victims=others,
+        step=found.step if found is not None else lone.step,
+        evidence=() if found is None else (counted(case, found),),
+        witnesses=witnesses,
+        awaited=alone,
+    )
+
+
+def _witnesses(case: Case, alone: tuple[int, ...], found: Parting | None, *, inside: bool) -> tuple[Witness, ...]:
+    lone, sites = case.ranks[alone[0]], sites_of(case)
+    others = [rank for rank in case.blocked if rank not in alone]
+    heard = list(found.witnesses) if found is not None else []
+    where = words.place(lone.where)
+    unshared = inside and lone.rank in case.blocked and not sites.shared(lone.rank, others)
+    if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
+        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective at {where}"))
+    if inside and lone.now.guard == "rank":
+        heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
+    return tuple(heard)
+
+
+def _certainty(case: Case, witnesses: tuple[Witness, ...]) -> Certainty:
+    """A call that is new to every rank looks the same where all the others have left it out: the source must say."""
+    found = case.weigh(witnesses)
+    said = any(witness.kind is Kind.SOURCE for witness in witnesses)
+    return found if said or found is not Certainty.PROVEN else Certainty.LIKELY
+
+
+def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) -> Finding:
+    """All call it, and some did so more often in one step: a retry, most of the time."""
+    its = "its" if len(alone) == 1 else "their"
+    return Finding(
+        "rank-zero-only-collective",
+        case.weigh(found.witnesses),
+        f"{words.ranks(alone, capital=True)} repeated what all call once, {call}, {found.when}; since then {its} calls"
+        " meet the wrong partners.",
+        fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
+        culprits=tuple(case.ranks[rank].culprit() for rank in alone),
+        victims=tuple(rank for rank in case.blocked if rank not in alone),
+        step=found.step,
+        evidence=(counted(case, found), "the other ranks call it from the same line, once less"),
+        witnesses=found.witnesses,
+        awaited=alone,
+    )
+
+
+def _call_name(case: Case, view: RankView) -> str:
+    if Within.BUFFERS in view.now.within:
+        return "the model's forward, with its broadcast of buffers"
+    blocked = case.blocked.get(view.rank)
+    return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
+
+
+def aborted_alone(case: Case) -> Finding | None:
+    """A rank was aborted by its backend in a collective that no other rank ever calls."""
+    dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
+    if len(dead) != 1 or len(case.ranks) < 2 or ending(dead[0]).why is Why.ITSELF:
+        return None
+    view, sites = dead[0], sites_of(case)
+    mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
+    others = [place for rank in case.ranks for place in sites.before(rank)]
+    if not others or any(lines[0] == mine for _, lines in others) or _of_every_step(view):
+        return None
+    if has_left_inner_loop(case, view):
+        return None  # it came there first, and the others would have come too
+    call = view.main.call or view.main.op or "a collective"
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{words.ranks([view.rank], capital=True)} was alone in {call}{words.at(view.where)}, which no rank had ever"
+        f" called before, and was ended by it ({end_of(view.evidence.process)}).",
+        culprits=(view.culprit(),),
+        victims=tuple(rank for rank in case.ranks if rank != view.rank),
+        step=view.step,
+        evidence=(
+            f"pid {view.pid} of rank {view.rank} is gone: {end_of(view.evidence.process)}",
+            f"its last stack is in {call}{words.at(view.where)}",
+        ),
+        status=Status.FAILED,
+    )
+
+
+def _of_every_step(view: RankView) -> bool:
+    """DDP's own collectives, in backward and in forward: no record says where they were called before."""
+    return view.main.op in ("gradients", "buffers") or Within.BUFFERS in view.main.within
+
+
+def evaluated_alone(case: Case) -> Finding | None:
+    """One rank failed in an evaluation, in a collective that met nobody: the others had ended as they should."""
+    failed = [view for view in case if (view.dead and not view.finished) or view.raised]
+    if len(failed) != 1 or len(case.ranks) < 2 or not all(view.finished for view in case if view is not failed[0]):
+        return None
+    view = failed[0]
+    error, more = view.exception, _more_forwards(case, view)
+    if error is None or not more or ended_for(view) is not EndedFor.PEER:
+        return None
+    where = user_frame(error.frames)
+    others = case.name([other.rank for other in case if other is not view])
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{words.ranks([view.rank], capital=True)} evaluated alone with a model that communicates{words.at(where)}: its"
+        f" calls met those of later steps, until {others} had ended and it failed.",
+        fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward",
+        culprits=(view.culprit(where),),
+        victims=(),
+        step=view.step,
+        evidence=(
+            f"rank {view.rank} made {words.plural(more, 'forward')} more than any other rank, in as many steps",
+            f"it failed with {error.type}, in a collective of the model's forward{words.at(where)}",
+            f"{others} had ended with exit code 0",
+        ),
+        status=Status.FAILED,
+    )
+
+
+def _more_forwards(case: Case, view: RankView) -> int:
+    """How many more forwards it has made than any other rank, all in the same step and it in one; else 0."""
+    made = {other.rank: other.reading.progress for other in case if other.reading is not None}
+    error = view.exception
+    if error is None or len({progress.step for progress in made.values()}) != 1:
+        return 0
+    if Within.BUFFERS not in activity(ThreadStack(0, "", error.frames, main=True)).within:
+        return 0
+    return max(made[view.rank].forwards - max(made[rank].forwards for rank in made if rank != view.rank), 0)

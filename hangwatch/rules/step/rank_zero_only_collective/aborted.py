@@ -1,0 +1,174 @@
+"""A job that its backend brought down because one rank issued a call that no other did.
+
+The ranks' boards survive them. At the end each rank stood at a call site; the one that stood where no rank had ever
+been, or that had left the order of calls that it kept in every earlier step, has done something else than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from hangwatch import words
+from hangwatch.facts.batches import has_left_inner_loop
+from hangwatch.facts.call_sites import Site, site
+from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_call, same_call
+from hangwatch.facts.parting import parting
+from hangwatch.facts.rank_end import told
+from hangwatch.model import Certainty, Collective, Frame, Status
+from hangwatch.ranks.last_words import Kind
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Within
+
+
+def _known_sites(case: Case, besides: Iterable[Collective | None]) -> set[Site]:
+    """All sites at which any rank has called, the given calls left out."""
+    left_out = {id(call) for call in besides if call is not None}
+    calls = (call for rank in case.ranks for call in case.ledger.calls(rank).values() if id(call) not in left_out)
+    return {place for call in calls if (place := site(call)) is not None}
+
+
+def _complete(case: Case) -> bool:
+    """Every collective of every rank was issued from Python code, so that a board has a record of it."""
+    numbers: dict[tuple[int, str], list[int]] = {}
+    for rank in case.ranks:
+        for name, seq in case.ledger.calls(rank):
+            numbers.setdefault((rank, name), []).append(seq)
+    return bool(numbers) and all(
+        after - before == 1 for seqs in numbers.values() for before, after in pairwise(sorted(seqs))
+    )
+
+
+def _is_new(case: Case, last: Last, known: set[Site]) -> bool:
+    """No rank had ever called there. What C++ code issued leaves no record: unknown where such calls are usual."""
+    if not known or any(same_call(place, last.site[1]) for _, place in known):
+        return False
+    return last.call is not None or _complete(case)
+
+
+def extra_call(case: Case) -> Finding | None:
+    """One rank stood in a call where no rank had ever called, or had left its order of calls; the backend ended it."""
+    if len(case.ranks) < 2 or not brought_down(case):
+        return None
+    lasts = {view.rank: last for view in case if (last := last_call(case, view)) is not None}
+    if not _in_conflict(case, lasts):
+        return None
+    return _at_a_new_place(case, lasts) or _once_more(case, lasts)
+
+
+def _in_conflict(case: Case, lasts: dict[int, Last]) -> bool:
+    """Calls of different ranks met: gloo aborts for nothing else. After a timeout, a rank may not have come yet."""
+    kinds = {end.word.kind if end.word is not None else None for end in endings_of(case).values() if by_backend(end)}
+    return not kinds.isdisjoint((None, Kind.SIZE_MISMATCH)) or len(lasts) == len(case.ranks)
+
+
+def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
+    known = _known_sites(case, (last.call for last in lasts.values()))
+    new = [rank for rank, last in lasts.items() if not _of_every_step(case.ranks[rank]) and _is_new(case, last, known)]
+    if len(new) != 1 or _may_follow(case, new[0]):
+        return None
+    view, last = case.ranks[new[0]], lasts[new[0]]
+    caller = _first_unlike(last, known)
+    when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    line = words.place(caller)
+    return _found(
+        case,
+        view,
+        caller,
+        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller)}{when}; no rank had ever called a"
+        " collective from there, and the call met another one of the other ranks.",
+        f"no rank has an earlier collective from {line} on its board",
+    )
+
+
+def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
+    """The innermost of the user's lines, from the call outwards, from where no rank had ever come to it."""
+    lines = last.site[1]
+    depth = next((n for n in range(1, len(lines) + 1) if all(place[:n] != lines[:n] for _, place in known)), 1)
+    file, line = lines[depth - 1]
+    return next((frame for frame in last.frames if (frame.file, frame.line) == (file, line)), last.where)
+
+
+def _called(last: Last, caller: Frame | None) -> str:
+    """`all_reduce (train.py:9, called from train.py:38)`."""
+    name = last.name or "a collective"
+    if caller is None or caller == last.where:
+        return f"{name}{words.at(last.where)}"
+    return f"{name} ({words.place(last.where)}, called from {words.place(caller)})"
+
+
+def _of_every_step(view: RankView) -> bool:
+    """DDP's own collectives, in backward and in forward: no record says where they were called before."""
+    return any(now.op in ("gradients", "buffers") or Within.BUFFERS in now.within for now in view.threads)
+
+
+def _may_follow(case: Case, rank: int) -> bool:
+    """The others may come to the place of `rank` yet: it has left a loop that they are in, or is steps ahead.
+
+    Where the ledgers part in an earlier step, what each rank does now only follows from that.
+    """
+    view, found = case.ranks[rank], parting(case)
+    at = view.step.step
+    if found is not None and at is not None and found.divergence.step < at:
+        return True
+    behind = any(at is not None and other.step.step is not None and other.step.step < at for other in case)
+    return behind or has_left_inner_loop(case, view) or any(other.over and not other.raised for other in case)
+
+
+def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
+    """One rank alone repeated a call within its step, against the order of all its earlier steps."""
+    again = [rank for rank in lasts if _repeats(case.ranks[rank])]
+    if len(again) != 1 or _may_follow(case, again[0]):
+        return None
+    view, last = case.ranks[again[0]], lasts[again[0]]
+    what = f"{last.name or 'a collective'}{words.at(last.where)}"
+    return _found(
+        case,
+        view,
+        last.where,
+        f"{words.ranks([view.rank], capital=True)} called {what} once more than usual in {words.step(view.step)}; the"
+        " call met another call of the other ranks.",
+        f"in all its recorded steps before, rank {view.rank} made that call once less",
+        fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
+    )
+
+
+def _repeats(view: RankView) -> bool:
+    """The last call of its present step stands where, in all recorded steps before, another one or none came."""
+    steps: dict[int, list[Site]] = {}
+    for call in view.reading.calls if view.reading is not None else ():
+        if call.step is not None and (place := site(call)) is not None:
+            steps.setdefault(call.step, []).append(place)
+    present = steps.pop(view.step.step, []) if view.step.step is not None else []
+    whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
+    if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
+        return False
+    usual, done = whole[0], len(present) - 1
+    return present[:done] == usual[:done] and present[done] in usual[:done] and present[done] not in usual[done:]
+
+
+def _found(case: Case, view: RankView, where: Frame | None, summary: str, why: str, fix: str = "") -> Finding:
+    others = tuple(rank for rank in case.ranks if rank != view.rank)
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        summary,
+        fix=fix,
+        culprits=(view.culprit(where),),
+        victims=others,
+        step=view.step,
+        evidence=(why, *end_sentences(case)),
+        details=_came_of_it(case),
+        status=Status.FAILED,
+    )
+
+
+def _came_of_it(case: Case) -> tuple[str, ...]:
+    ended = [rank for rank, end in endings_of(case).items() if by_backend(end)]
+    return (
+        (f"{case.name(ended, capital=True)} {told(case.ranks[ended[0]], endings_of(case)[ended[0]])}.",)
+        if ended
+        else ()
+    )

@@ -1,0 +1,67 @@
+"""Ranks that left out a collective that the others issued in the same step."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.parting import Left, Parting, counted, parting
+from hangwatch.facts.skip_paths import by_way_of, evidence_of, the_only
+from hangwatch.model import Certainty
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.skipped_collective.by_order import skipped_by_order, skipped_by_site
+from hangwatch.rules.step.skipped_collective.in_long_step import left_out_with_its_step
+
+
+def skipped_collective(case: Case) -> Finding | None:
+    """In one step a rank issued fewer collectives than its peers."""
+    found = parting(case)
+    if found is None:
+        return left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
+    if not case.blocked and not case.came_down:
+        return None
+    if found.how is not Left.SKIPPED or not found.who:
+        return _somebody_differs(case, found)
+    one = len(found.who) == 1
+    what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
+    return Finding(
+        "skipped-collective",
+        case.weigh(found.witnesses),
+        f"{case.name(found.who, capital=True)} {what} {found.when}{by_way_of(found.ways)}; since then"
+        f" {'its' if one else 'their'} calls meet the wrong partners.",
+        culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
+        step=found.step,
+        evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),
+        witnesses=found.witnesses,
+        awaited=found.who,
+    )
+
+
+def _peers(case: Case, found: Parting) -> str:
+    """`the others (0 instead of 6)`; in a group that not all belong to, its other members by name."""
+    counts = found.divergence.counts
+    peers = sorted(rank for rank in counts if rank not in found.who)
+    named = "the others" if len(counts) >= len(case.ranks) else case.name(peers)
+    return f"{named} ({counts[found.who[0]]} instead of {max(counts.values())})"
+
+
+def _now(view: RankView | None) -> tuple[str, ...]:
+    if view is None or view.where is None:
+        return ()
+    return (f"rank {view.rank} is now at {words.place(view.where)}, in {words.step(view.step) or 'an unknown step'}",)
+
+
+def _somebody_differs(case: Case, found: Parting) -> Finding | None:
+    """The ledgers part, and nothing says which side left the path: blame nobody."""
+    if not case.blocked:
+        return None
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"The ranks' collectives part: {counted(case, found)}; which side is wrong cannot be told.",
+        victims=tuple(case.blocked),
+        step=found.step,
+        evidence=(counted(case, found),),
+        witnesses=found.witnesses,
+        awaited=tuple(case.ranks),
+    )

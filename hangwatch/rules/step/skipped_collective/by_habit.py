@@ -1,0 +1,54 @@
+"""A call left out in the last whole step, against the habit of all ranks."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.model import Certainty, StepName
+from hangwatch.ranks.ledger import Step
+from hangwatch.rules.finding import Finding
+
+HABIT = 8  # steps that are the same make a habit
+
+
+def against_all_habit(case: Case) -> Finding | None:
+    """In its last whole step one rank issued fewer collectives than all ranks had in the steps before."""
+    habits = {(rank, name): count for rank in case.ranks for name, count in _habits(case, rank).items()}
+    names = {name for _, name in habits}
+    for name in sorted(names):
+        usual = {habits.get((rank, name)) for rank in case.ranks}
+        last = {rank: steps[-2] for rank in case.ranks if len(steps := case.ledger.steps(rank)) >= HABIT + 2}
+        if len(usual) != 1 or None in usual or len(last) < len(case.ranks):
+            continue
+        count = usual.pop() or 0
+        odd = [rank for rank, step in last.items() if step.counts.get(name, 0) != count]
+        if len(odd) == 1 and last[odd[0]].counts.get(name, 0) < count:
+            return _short_of_habit(case, odd[0], last[odd[0]], name, count)
+    return None
+
+
+def _habits(case: Case, rank: int) -> dict[str, int]:
+    """How many collectives the rank issued in each group in each of its steps before the last whole one."""
+    steps = case.ledger.steps(rank)[-2 - HABIT : -2]
+    if len(steps) < HABIT:
+        return {}
+    return {
+        name: count
+        for name, count in steps[-1].counts.items()
+        if {step.counts.get(name, 0) for step in steps} == {count}
+    }
+
+
+def _short_of_habit(case: Case, rank: int, step: Step, group: str, usual: int) -> Finding:
+    name = StepName(step.epoch, step.batch, step.step)
+    made = step.counts.get(group, 0)
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"Rank {rank} issued {words.plural(made, 'collective')} in {words.step(name)}, and not {usual} as all ranks"
+        " in the steps before; since then its calls met the wrong partners.",
+        culprits=(case.ranks[rank].culprit(),),
+        step=name,
+        evidence=(f"in {words.step(name)}, rank {rank} issued {made} instead of {usual} collectives in group {group}",),
+        awaited=(rank,),
+    )

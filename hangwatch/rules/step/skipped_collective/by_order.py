@@ -1,0 +1,103 @@
+"""A call left out, told from the order of call sites: where numbers are equal, the way shows it."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.skip_paths import by_way_of, evidence_of, the_only, ways_past
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Frame
+from hangwatch.rules.finding import Finding
+
+
+def skipped_by_site(case: Case) -> Finding | None:
+    """All are in the same step with equal numbers, but some stand in a call that comes after the one of the others."""
+    sites = sites_of(case)
+    places = {rank: place for rank in case.blocked if (place := sites.now(rank)) is not None}
+    steps = {case.ranks[rank].step.step for rank in places}
+    if len(places) < 2 or len(set(places.values())) != 2 or len(steps) != 1 or None in steps:
+        return None  # where nothing counts turns of the loop, a rank at the other call may be a turn ahead
+    order = _in_order(case, sites, places)
+    if order is None or order[0][1][:1] == order[1][1][:1]:
+        return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
+    skipped, reached = order
+    ahead = _who_could(case, places, skipped, reached)
+    first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
+    due = [rank for rank, place in places.items() if place == skipped]
+    outvoted = 2 * len(due) > len(places) == len(case.ranks)
+    behind = due[0]
+    ways = ways_past(case, skipped)
+    order_kept = f"by the order of all earlier steps, {first} comes before {second} in this one"
+    witnesses = [Witness(Kind.HABIT, order_kept)]
+    if outvoted:
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(due)}"))
+    return Finding(
+        "skipped-collective",
+        case.weigh(witnesses),
+        f"{case.name(ahead, capital=True)} skipped {sites.named(behind, skipped)} in"
+        f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{by_way_of(ways)}, and"
+        f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
+        culprits=tuple(case.ranks[rank].culprit(the_only(ways)) for rank in ahead),
+        step=case.ranks[ahead[0]].step,
+        evidence=evidence_of(ways),
+        witnesses=tuple(witnesses),
+        awaited=ahead,
+    )
+
+
+def _who_could(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
+    """Those ahead for whom the ranks at the skipped call wait: others may have met there, in a group of their own."""
+    ahead = {rank for rank, place in places.items() if place == reached}
+    behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
+    absent = {rank for entry in behind if entry.need is not None for rank in entry.need.absent}
+    members = {rank for entry in behind if entry.group is not None for rank in entry.group.members}
+    return tuple(sorted(ahead & absent or ahead & members or ahead))
+
+
+def skipped_by_order(case: Case) -> Finding | None:
+    """One rank alone came to its call from another one than ever: it has left out the one between."""
+    sites = sites_of(case)
+    awaited = {rank for entry in case.blocked.values() if entry.need is not None for rank in entry.need.absent}
+    asked = sorted(awaited & case.blocked.keys())[:ASKED]
+    found = {rank: jump for rank in asked if (jump := sites.jumped(rank)) is not None}
+    if len(found) != 1:
+        return None
+    (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
+    first, second = words.place(Frame(*left_out[1][0], "")), words.place(Frame(*here[1][0], ""))
+    when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    ways = ways_past(case, left_out)
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"Rank {rank} skipped {sites.named(rank, left_out)}{when}{by_way_of(ways)}, and is in the next call"
+        f" already ({second}).",
+        culprits=(view.culprit(the_only(ways)),),
+        step=view.step,
+        evidence=(f"on all ranks, every earlier call at {second} came right after one at {first}", *evidence_of(ways)),
+        awaited=(rank,),
+    )
+
+
+def _in_order(case: Case, sites: Sites, places: dict[int, Site]) -> tuple[Site, Site] | None:
+    """The two sites as (the one that was due, the one that comes after it); None where the past does not say."""
+    found = []
+    one, other = sorted(set(places.values()))
+    for earlier, later in ((one, other), (other, one)):
+        there = [rank for rank, place in places.items() if place == later]
+        followed = all(_follows(case, rank, earlier, later) for rank in there)
+        due = all(sites.due(rank, earlier) for rank in places) and all(map(sites.regular, there))
+        if followed or (due and all(sites.precedes(rank, earlier, later) for rank in there)):
+            found.append((earlier, later))
+    return found[0] if len(found) == 1 else None
+
+
+def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
+    """In the earlier steps of `rank`, each call at `later` came right after one at `earlier` in the same step.
+
+    Across the end of a step every call follows every other one: a loop comes around.
+    """
+    now = case.ranks[rank].step.step
+    past = [places for step, places in sites_of(case).by_step(rank).items() if step != now]
+    before = [places[i - 1] if i else None for places in past for i, place in enumerate(places) if place == later]
+    return len(before) >= 2 and all(place == earlier for place in before)

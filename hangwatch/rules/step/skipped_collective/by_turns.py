@@ -1,0 +1,72 @@
+"""A call left out by ranks that are past the place where the others wait."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, went_past
+from hangwatch.model import Certainty, Status, StepName
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import left_after_fewer_turns
+
+
+def made_fewer_calls(case: Case) -> Finding | None:
+    """Ranks made fewer calls with the same batches, a turn of them somewhere on the way."""
+    short = fewer_turns(case)
+    if short is None or not drew_alike(case, short) or len(short.left) > len(short.inside):
+        return left_after_fewer_turns(case, "skipped-collective")
+    rank, other = short.left[0], short.inside[0]
+    apart = case.ledger.first_apart(rank, other)
+    name = StepName() if apart is None else StepName(apart.epoch, apart.batch, apart.step)
+    when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
+        f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
+        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} in it.{when}",
+        culprits=tuple(case.ranks[each].culprit() for each in short.left),
+        step=name,
+        evidence=(
+            *_drawn(case, short),
+            *(
+                (f"in {words.step(name)}, rank {rank} and rank {other} issued different numbers of collectives",)
+                if apart is not None
+                else ()
+            ),
+        ),
+        status=None if case.blocked else Status.FAILED,
+        awaited=short.left,
+    )
+
+
+def _drawn(case: Case, short: FewerTurns) -> tuple[str, ...]:
+    loader = case.ranks[short.left[0]].loader
+    if loader is None:
+        return ()
+    ranks = case.name(sorted((*short.left, *short.inside)))
+    return (f"{ranks} have drawn {words.plural(loader.drawn, 'batch')} in epoch {loader.epoch}",)
+
+
+def passed_a_call(case: Case) -> Finding | None:
+    """Ranks wait behind the call in which most of the others wait."""
+    found = went_past(case)
+    if found is None or fewer_turns(case) is not None or len(found.past) > len(found.behind):
+        return None
+    past, behind = found.past, found.behind
+    first, there = case.ranks[past[0]], case.usual_place(behind)
+    one = len(past) == 1
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(past, capital=True)} made fewer collectives than the others and {'is' if one else 'are'} in"
+        f" {first.now.call or 'a later one'} already{words.at(first.where)}, where all ranks come;"
+        f" {case.wait_words(behind)} in the earlier one{words.at(there)}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in past),
+        step=first.step,
+        evidence=(
+            f"no condition leads to {words.place(first.where)}, and no rank had been there before",
+            f"{case.name(past)} {'has' if one else 'have'} been at {words.place(there)} before, as the others",
+        ),
+        awaited=past,
+    )

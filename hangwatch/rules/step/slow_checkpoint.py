@@ -1,0 +1,63 @@
+"""The others wait for ranks that read or write a checkpoint."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.own_code import awaited_views, status_of
+from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Doing, Within
+
+SAVING_PATIENCE = 5  # times the usual patience, as the setting stall_after says
+TRICKLE = 1024  # bytes between two samples
+
+
+def slow_checkpoint(case: Case) -> Finding | None:
+    """The others wait for ranks that read or write a checkpoint."""
+    savers = [view for view in awaited_views(case) if _saves(view)]
+    if not savers:
+        return None
+    culprits = [view.rank for view in savers]
+    victims = case.victims(culprits)
+    view = savers[0]
+    file = view.evidence.process.blocked_on if view.evidence.process is not None else None
+    path = f" {file.path}" + (f" ({file.filesystem})" if file.filesystem else "") if file is not None else ""
+    bytes_moved = sum(
+        other.evidence.process.io_delta_bytes or 0 for other in savers if other.evidence.process is not None
+    )
+    trickle = max(map(_written, savers))
+    moving = any(other.works for other in savers) or trickle > TRICKLE
+    amount = f"{bytes_moved >> 20} MiB" if bytes_moved >> 20 else f"{trickle >> 10} KiB"
+    state = f"still moving data ({amount} in the last second)" if moving else "not moving any data"
+    return Finding(
+        "slow-checkpoint",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
+        f"{path}{words.at(view.where)}, {state}; {case.wait_words(victims)}.",
+        fix="" if moving else "look at the file system that the checkpoint is on",
+        culprits=tuple(other.culprit() for other in savers),
+        victims=victims,
+        step=view.step,
+        evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}, {state}",),
+        status=_saving(case, savers),
+    )
+
+
+def _saving(case: Case, savers: list[RankView]) -> Status:
+    """Storage that is slow looks stuck between two writes: only a call that the kernel blocks counts at once."""
+    blocked = any(view.evidence.process is not None and view.evidence.process.blocked_on is not None for view in savers)
+    much = all(view.evidence.still_s > SAVING_PATIENCE * view.evidence.patience_s for view in savers)
+    if any(view.works or _written(view) > TRICKLE for view in savers):
+        return Status.WAITING
+    return status_of(case, savers) if blocked or much else Status.WAITING
+
+
+def _written(view: RankView) -> int:
+    process = view.evidence.process
+    return (process.written_delta_bytes or 0) if process is not None else 0
+
+
+def _saves(view: RankView) -> bool:
+    return view.now.doing is Doing.CHECKPOINT or (Within.CHECKPOINT in view.now.within and not view.now.in_collective)

@@ -1,0 +1,179 @@
+"""Ranks that ran out of data: their loaders held fewer batches than those of other ranks."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.batches import Drawn, Uneven, drawn_by_epoch, drawn_words, first_uneven
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import LoaderFacts, StepName
+from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.turns import left_after_fewer_turns
+
+_JOIN = "torch/distributed/algorithms/join.py"
+_FIX_IN_JOIN = (
+    "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
+    " number of batches: DistributedSampler(..., drop_last=True)"
+)
+
+
+def uneven_steps(case: Case) -> Finding | None:
+    """Some ranks ran out of data in an epoch in which others drew more."""
+    uneven = first_uneven(case)
+    if uneven is None or not all(uneven.drawn[rank].exhausted for rank in uneven.short) or not _matters(case, uneven):
+        return None
+    culprits = uneven.short
+    first = case.ranks[culprits[0]]
+    now = {view.loader.epoch for view in case if view.loader is not None}
+    late = max(now) > uneven.epoch
+    where = case.usual_place(culprits)
+    after = " and has left the loop" if len(culprits) == 1 else " and have left the loop"
+    tail = f"; later batches met crosswise until epoch {max(now)}" if late else f"{after}{words.at(where)}"
+    one = len(culprits) == 1
+    return Finding(
+        "uneven-steps",
+        case.weigh(witnesses := _as_facts(case, uneven)),
+        f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
+        f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
+        fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
+        culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
+        step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
+        witnesses=witnesses,
+        awaited=culprits,
+    )
+
+
+def _in_join(view: RankView) -> bool:
+    """It has left the loop, and does in `Join` what DDP would do."""
+    return any(frame.file.endswith(_JOIN) for stack in view.evidence.stacks if stack.main for frame in stack.frames)
+
+
+def _matters(case: Case, uneven: Uneven) -> bool:
+    """Somebody waits who is not among the short, or the short ones wait for the others' next epoch."""
+    return bool(case.blocked) or any(rank in case.gone for rank in uneven.short)
+
+
+def _total(case: Case, uneven: Uneven) -> int:
+    lengths = [
+        view.loader.length or 0
+        for view in case
+        if view.loader is not None and view.rank not in uneven.short and view.loader.epoch == uneven.epoch
+    ]
+    return max(uneven.most, max(lengths, default=0))
+
+
+def _step_of(view: RankView, uneven: Uneven) -> int | None:
+    """The index of the step that the rank lacked, where its ledger still holds the one before."""
+    if view.reading is None:
+        return None
+    before = next(
+        (e for e in view.reading.steps if e.epoch == uneven.epoch and e.batch == uneven.fewest - 1),
+        None,
+    )
+    return None if before is None else before.step + 1
+
+
+def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
+    """What the loaders of torch say; they settle nothing where the ranks compared iterate at different lines."""
+    found = [Witness(Kind.FACT, sentence) for sentence in drawn_words(case, uneven)]
+    lines = {loader.where for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None and loader.where}
+    if len(lines) > 1:
+        places = words.listed(sorted(map(words.place, lines)))
+        found.append(Witness(Kind.PLACE, f"the ranks iterate over loaders at different lines: {places}", agrees=False))
+    return tuple(found)
+
+
+def uneven_validation(case: Case) -> Finding | None:
+    """Ranks ran out of another loader than the training one, in whose loop all the others still are."""
+    for index in sorted({loader.index for view in case for loader in _others(view)}):
+        loaders = {view.rank: each for view in case for each in _others(view) if each.index == index}
+        epoch = max((loader.epoch for loader in loaders.values()), default=-1)
+        drawn = {rank: counts for rank, each in loaders.items() if (counts := _drawn_in(each, case.ranks[rank], epoch))}
+        short = tuple(sorted(rank for rank, entry in drawn.items() if entry.exhausted))
+        longer = [entry for entry in drawn.values() if not entry.ended]
+        if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
+            uneven = Uneven(epoch, drawn, short)
+            if uneven.fewest < min(entry.count for entry in longer) and (case.blocked or case.came_down):
+                return _of_validation(case, uneven, loaders[short[0]])
+    return None
+
+
+def _others(view: RankView) -> tuple[LoaderFacts, ...]:
+    return tuple(each for each in (view.reading.loaders if view.reading is not None else ()) if not each.training)
+
+
+def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
+    return drawn_by_epoch(loader, came_down=view.raised or (view.dead and not view.finished)).get(epoch)
+
+
+def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
+    one, last = len(uneven.short) == 1, case.furthest_step(uneven.short)
+    return Finding(
+        "uneven-steps",
+        case.weigh(witnesses := tuple(Witness(Kind.FACT, each) for each in drawn_words(case, uneven))),
+        f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
+        f" {'it' if one else 'they'} drew {words.plural(uneven.fewest, 'batch')} there, and the others"
+        f" {uneven.most} so far.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in uneven.short),
+        step=last,
+        witnesses=witnesses,
+        awaited=uneven.short,
+    )
+
+
+def dried_up(case: Case) -> Finding | None:
+    """A rank drew all its batches, but from one of them on it threw all away: no forward, no collective."""
+    dry = {view.rank: since for view in case if (since := _dry_since(case, view)) is not None}
+    if not dry or len(dry) == len(case.ranks) or not case.blocked:
+        return None
+    culprits = tuple(dry)
+    since = dry[culprits[0]]
+    first = case.ranks[culprits[0]]
+    name = StepName(since.epoch, since.batch, since.step)
+    unused = (first.loader.drawn if first.loader is not None else 0) - (since.batch or 0)
+    return Finding(
+        "uneven-steps",
+        case.weigh(witnesses := _threw_away(first, since)),
+        f"{case.name(culprits, capital=True)} ran out of usable data: it made no step with its last"
+        f" {words.plural(unused, 'batch')} of epoch {since.epoch}, from batch {since.batch} on, and has left the loop"
+        f"{words.at(first.where)}.",
+        fix="give every rank the same number of usable batches: mask bad samples in the loss instead of dropping them",
+        culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
+        step=name,
+        witnesses=witnesses,
+        awaited=culprits,
+    )
+
+
+def _threw_away(view: RankView, since: Step) -> tuple[Witness, ...]:
+    name = words.step(StepName(since.epoch, since.batch, since.step))
+    drawn = words.plural((view.step.step or 0) + 1, "batch")
+    return (
+        Witness(Kind.FACT, f"rank {view.rank} issued no collective in any group from {name} to the end of its loader"),
+        Witness(Kind.FACT, f"it drew {drawn} and made {_forwards(view)} forwards"),
+    )
+
+
+def _forwards(view: RankView) -> int:
+    return view.reading.progress.forwards if view.reading is not None else 0
+
+
+def _dry_since(case: Case, view: RankView) -> Step | None:
+    """The first of at least two last steps without a forward or a collective, if the rank's loader has ended."""
+    loader, reading = view.loader, view.reading
+    if loader is None or reading is None or not loader.exhausted or not reading.progress.forwards:
+        return None
+    steps = case.ledger.steps(view.rank)
+    wet = max((index for index, step in enumerate(steps[:-1]) if any(step.counts.values())), default=None)
+    if wet is None or len(steps) - wet - 1 < 2 or steps[wet + 1].epoch != loader.epoch:
+        return None
+    unused = len(steps) - wet - 1
+    begun = (view.step.step if view.step.step is not None else -1) + 1
+    return steps[wet + 1] if begun - reading.progress.forwards >= unused - 1 else None
+
+
+def fewer_steps(case: Case) -> Finding | None:
+    """A rank made fewer steps than the others, and the source of its loop shows no other way out."""
+    return left_after_fewer_turns(case, "uneven-steps")

@@ -1,0 +1,108 @@
+"""One rank is behind and stands in code of the program, outside of every collective."""
+
+from __future__ import annotations
+
+import re
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_children
+from hangwatch.model import Certainty, Frame, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+_NUMBERED = re.compile(r"\d")
+
+
+def user_code_blocked(case: Case) -> Finding | None:
+    """Somebody is awaited who stands in the program's own code: blocked, or in a loop."""
+    awaited = [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]
+    stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
+    if not stuck or len(stuck) != len(awaited):
+        return None
+    stuck = _holders(stuck)
+    culprits = [view.rank for view in stuck]
+    victims = case.victims(culprits)
+    first = stuck[0]
+    waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}"
+    return Finding(
+        "user-code-blocked",
+        Certainty.LIKELY,
+        f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
+        f" {first.where.function if first.where else '?'}{words.at(first.where)}: {_how_all(stuck)};"
+        f" {waiting}{words.at(case.usual_place(victims))}.",
+        culprits=tuple(view.culprit() for view in stuck),
+        victims=victims,
+        step=first.step,
+        evidence=(
+            *(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
+            *_threads_ended(case, stuck),
+        ),
+        status=status_of(case, stuck),
+        awaited=tuple(culprits),
+    )
+
+
+def _holders(stuck: list[RankView]) -> list[RankView]:
+    """Those who wait for a file lock that another one of them holds wait for that one."""
+    pids = {view.pid for view in stuck}
+    free = [view for view in stuck if not any(lock.owner_pid in pids for lock in view.evidence.lock_files)]
+    return free or stuck
+
+
+def _adverb(case: Case, stuck: list[RankView]) -> str:
+    return "stuck" if status_of(case, stuck) is Status.HUNG else "still"
+
+
+def _how_all(stuck: list[RankView]) -> str:
+    """`it sleeps`, of several `each sleeps`, or `rank 3 sleeps` where they differ."""
+    how = how_stuck(stuck[0])
+    alike = all(how_stuck(view) == how for view in stuck)
+    who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"
+    return f"{who} {how.removeprefix('it ')}"
+
+
+def _evidence(case: Case, view: RankView) -> list[str]:
+    found = [f"rank {view.rank} stands at {words.place(view.where)} and is in no collective"]
+    if view.cpu is not None:
+        found.append(f"its process used {view.cpu:.2f} s of processor time between two samples")
+    if view.steady and not view.busy:
+        found.append("two samples of its stack agree")
+    for child, now in stuck_children(view)[: words.SHOWN]:
+        line = _text_of(case, now.where)
+        found.append(
+            f"its child process {child.facts.pid} stands at {words.place(now.where)}{f' (`{line}`)' if line else ''}"
+        )
+    if view.evidence.process is not None and view.evidence.process.system_call:
+        found.append(f"its main thread is in the system call {view.evidence.process.system_call}")
+    return found
+
+
+def _text_of(case: Case, where: Frame | None) -> str:
+    """The line of code at `where`, as it was quoted with the evidence; "" where it was not."""
+    if where is None:
+        return ""
+    found = (each for each in case.snapshot.excerpts if (each.file, each.line) == (where.file, where.line))
+    return next(
+        (each.lines[each.line - each.first].strip() for each in found if each.line - each.first < len(each.lines)), ""
+    )
+
+
+def _threads_ended(case: Case, stuck: list[RankView]) -> list[str]:
+    """Threads that all the other ranks have and a stuck one has not: it may wait for what one of them gave it."""
+    blamed = {view.rank for view in stuck}
+    others = [view for view in case if view.rank not in blamed and not view.dead and view.evidence.stacks]
+    everywhere = frozenset.intersection(*map(_threads, others)) if others else frozenset[str]()
+    healthy = case.name([view.rank for view in others])
+    return [
+        f"thread {name!r} runs on {healthy}, and not on rank {view.rank}"
+        for view in stuck[: words.SHOWN]
+        if view.evidence.stacks
+        for name in sorted(everywhere - _threads(view))
+    ]
+
+
+def _threads(view: RankView) -> frozenset[str]:
+    """Names that the program gave its threads; numbered ones are whoever was started first."""
+    names = {stack.name for stack in view.evidence.stacks if not stack.main and stack.source == "py-spy"}
+    return frozenset(name for name in names if name and not _NUMBERED.search(name) and not name.startswith("hangwatch"))

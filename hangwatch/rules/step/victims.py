@@ -1,0 +1,166 @@
+"""Jobs that a backend brought down for a reason that is not known: its victims are not blamed."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down, by_backend, end_sentences, endings_of, last_call
+from hangwatch.facts.process_end import (
+    PEER,
+    EndedFor,
+    all_asked_to_end,
+    death_time,
+    end_of,
+    ended_before_others,
+    ended_for,
+)
+from hangwatch.facts.rank_end import Why, told, words_of
+from hangwatch.model import Certainty, Status, StepName
+from hangwatch.ranks.last_words import Kind, LastWord
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import origin
+
+
+def never_enqueued(case: Case) -> Finding | None:
+    """torch's NCCL watchdog ended ranks that waited: awaited were those that had never enqueued the collective.
+
+    Which ranks kept the others waiting is likely then, though why they did is not known.
+    """
+    found = next(((view, word) for view in case for word in words_of(view) if _tells_work(word)), None)
+    if found is None:
+        return None
+    view, word = found
+    absent = _absent(case, view, word)
+    aborted_ranks = [rank for rank, end in endings_of(case).items() if by_backend(end) and rank not in absent]
+    limit = f" within {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
+    where = words.at(case.usual_place(absent))
+    never = f"; {case.name(absent)} never called it{where}" if absent else "; which rank it waited for is not known"
+    return Finding(
+        "undetermined",
+        Certainty.LIKELY if absent else Certainty.UNDETERMINED,
+        f"torch's NCCL watchdog ended {case.name(aborted_ranks or [view.rank])}, because {word.op or 'collective'}"
+        f" {word.seq} did not complete{limit}{never}.",
+        fix="look at what these ranks did instead, at the time of the call" if absent else "",
+        culprits=tuple(case.ranks[rank].culprit() for rank in absent),
+        victims=tuple(rank for rank in case.ranks if rank not in absent),
+        step=case.furthest_step(aborted_ranks or [view.rank]),
+        evidence=(f"rank {view.rank} wrote: {word.line}",),
+        status=Status.FAILED,
+    )
+
+
+def _tells_work(word: LastWord) -> bool:
+    return word.kind is Kind.WATCHDOG and word.seq is not None
+
+
+def _absent(case: Case, view: RankView, word: LastWord) -> list[int]:
+    """Members that had not enqueued that number, by their boards. None where the group is not told apart."""
+    named = word.group.partition("(")[0]
+    groups = [group for group in case.ledger.groups_of(view.rank) if named in ("", group.name)]
+    if len(groups) != 1 or word.seq is None:
+        return []
+    issued = {rank: groups[0].issued(rank) for rank in groups[0].members}
+    return sorted(rank for rank, count in issued.items() if rank in case.ranks and (count or 0) < word.seq)
+
+
+def reason_not_known(case: Case) -> Finding | None:
+    """A backend ended ranks, or connections broke, and nothing that is recorded says why: nobody is blamed."""
+    ends = endings_of(case)
+    if case.absent or not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
+        return None
+    first = min(ends, key=lambda rank: (ends[rank].why is not Why.BACKEND, ends[rank].why is not Why.PEER, rank))
+    view = case.ranks[first]
+    last = last_call(case, view)
+    inside = f" in {last.name or 'a collective'}{words.at(last.where)}" if last is not None else ""
+    when = words.step(view.step)
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{words.ranks([first], capital=True)} {told(view, ends[first])}{inside}{f', {when}' if when else ''}; the"
+        " reason is not known: a call of any member of the group can be the cause.",
+        fix="read the last lines of every rank's output; compare what the ranks call in this step",
+        victims=tuple(case.ranks),
+        step=view.step if when else StepName(),
+        evidence=end_sentences(case),
+        status=Status.FAILED,
+    )
+
+
+def _ended_from_outside(case: Case) -> bool:
+    """A rank was gone by SIGTERM before any other failed: the others lost it, and no backend ended anything."""
+    ends = endings_of(case)
+    if any(end.why is Why.BACKEND for end in ends.values()):
+        return False
+    lost = [error.at for rank, end in ends.items() if end.why is Why.PEER and (error := case.ranks[rank].exception)]
+    asked = [death_time(case.ranks[rank]) for rank, end in ends.items() if end.why is Why.LAUNCHER]
+    return bool(asked) and min(asked) <= min(lost, default=0.0)
+
+
+def _all_lost_peers(dead: list[RankView]) -> bool:
+    """Each failed in an operation of torch because a connection broke: who broke it is none of them."""
+    errors = [view.exception if ended_for(view) is EndedFor.PEER else None for view in dead]
+    return bool(errors) and all(
+        error is not None and error.frames and origin(error.frames[0].file) == "torch" for error in errors
+    )
+
+
+def lost_peers(case: Case) -> Finding | None:
+    """Ranks that can be seen from here failed because of one that cannot."""
+    dead = [view for view in case if view.dead or view.raised]
+    if not case.absent or not _all_lost_peers(dead):
+        return None
+    errors = {view.rank: words.error(view.exception) for view in dead}
+    peers = sorted({peer for error in errors.values() for peer in PEER.findall(error)})
+    at = f" at {words.listed(peers)}" if peers else ""
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(errors, capital=True)} lost the connection to another rank{at}, and failed."
+        f" Nothing is known of {words.ranks(case.absent)}: one of them ended first, or the network between broke.",
+        fix="read the reports of the other nodes; with one report directory or a dashboard all are judged together",
+        victims=tuple(case.ranks),
+        step=case.furthest_step(list(errors)),
+        evidence=tuple(f"rank {rank} failed with {error}" for rank, error in list(errors.items())[: words.SHOWN]),
+        status=Status.FAILED,
+    )
+
+
+def ended_by_launcher(case: Case) -> Finding | None:
+    """All ranks were ended from outside, and none of them is at fault."""
+    if not all_asked_to_end(case):
+        return None
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(list(case.ranks), capital=True)} were ended by SIGTERM, as a launcher or a scheduler does it; none"
+        " of them had failed before.",
+        fix="read what the launcher printed last: it lost its rendezvous, another node failed, or somebody ended it",
+        victims=tuple(case.ranks),
+        step=case.furthest_step(list(case.ranks)),
+        evidence=tuple(
+            f"rank {view.rank} (pid {view.pid}) was {end_of(view.evidence.process)}"
+            for view in list(case)[: words.SHOWN]
+        ),
+        status=Status.FAILED,
+    )
+
+
+def ended_by_peers(case: Case) -> Finding | None:
+    """Ranks failed only because others had ended before them, as they should or for a reason that nobody saw."""
+    found = ended_before_others(case)
+    if found is None:
+        return None
+    ended, dead = found
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(dead, capital=True)} failed because {case.name(ended)} had ended before:"
+        " why they did not end together is not known.",
+        victims=tuple(dead),
+        step=case.furthest_step(dead),
+        evidence=tuple(
+            f"rank {rank} {end_of(case.ranks[rank].evidence.process)}" for rank in (*ended, *dead)[: words.SHOWN]
+        ),
+        status=Status.FAILED,
+    )

@@ -1,0 +1,44 @@
+"""The sentence for ranks that left their loop after fewer turns than the others, for each cause that may be why."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.batches import now_at
+from hangwatch.facts.case import Case
+from hangwatch.facts.turns import drew_alike, fewer_turns, furthest, likely_way, standing, ways_out
+from hangwatch.model import Certainty, Status, StepName
+from hangwatch.rules.finding import Finding
+
+
+def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
+    """Ranks are past their loop after fewer turns than the others, in the way that `cause` explains; else None."""
+    short = fewer_turns(case)
+    if short is None or drew_alike(case, short):
+        return None
+    first = case.ranks[short.left[0]]
+    how, why, not_cause = likely_way(case, short)
+    if how != cause:
+        return None
+    count = short.begun.get(first.rank)
+    after = f" after {words.plural(count, 'step')}" if count is not None else ""
+    made = f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
+    are = words.verb(len(short.inside), "is", "are")
+    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {furthest(short)}'}"
+    came_down = not case.blocked
+    already = "" if count is None else " already"
+    return Finding(
+        how,
+        Certainty.LIKELY,
+        f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
+        f" {others}{' and failed without it' if came_down else already}{why}.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in short.left),
+        step=StepName() if how == "skipped-collective" else StepName(None, None, count),
+        evidence=(
+            *(f"rank {rank} began {words.plural(n, 'step')}" for rank, n in sorted(short.begun.items())[: words.SHOWN]),
+            *standing(case, short),
+            *ways_out(short.loop),
+        ),
+        status=Status.FAILED if came_down else None,
+        awaited=short.left,
+        not_causes=not_cause,
+    )

@@ -1,0 +1,104 @@
+"""What the source says of the conditions on a thread's way: whether it stands where only some ranks come. A hint."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from hangwatch.model import Frame
+from hangwatch.source.loops import holds, innermost_loop, scope_of, within
+
+Guard = Literal["rank", "other", "none", ""]
+
+_RANK = re.compile(r"rank|master|chief|leader|primary|coordinator|global_zero|main_proc|is_main", re.IGNORECASE)
+_TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
+
+
+def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
+    """The condition under which the innermost of the user's `frames` (each with its module) is reached.
+
+    "rank" for one that asks which rank it is, wherever on the way; "other" for another one inside of the innermost
+    loop; "none" where there is none.
+    """
+    conditional = looped = False
+    for frame, tree in frames:
+        scope, known = scope_of(tree, frame.line), _derived(tree)
+        if any(_asks_rank(test, known) for test in _tests(scope, frame.line)) or _decorated(scope):
+            return "rank"
+        if not looped:
+            loop = innermost_loop(scope, frame.line)
+            inside: ast.AST = loop if loop is not None else scope
+            looped = loop is not None
+            conditional = conditional or any(not _is_main(test) for test in _tests(inside, frame.line))
+    return "other" if conditional else "none" if frames else ""
+
+
+def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
+    """The conditions in `scope` on the way to `line`: around it, on it, or before it where they turn others back."""
+    for node in within(scope):
+        if isinstance(node, ast.If):
+            around = holds(node.body, line) or holds(node.orelse, line)
+            turns_back = node.lineno < line and isinstance(node.body[-1], _TURNS_BACK)
+            if around or (turns_back and _later(scope, node, line)):
+                yield node.test
+        elif isinstance(node, ast.IfExp) and node.lineno <= line <= (node.end_lineno or line):
+            yield node.test
+        elif isinstance(node, ast.BoolOp) and node.lineno == line:
+            yield node.values[0]
+
+
+def _later(scope: ast.AST, condition: ast.If, line: int) -> bool:
+    """`line` comes after `condition` in the block in which that stands."""
+    for node in (scope, *within(scope)):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and condition in block:
+                return holds(block, line)
+    return False
+
+
+def _asks_rank(test: ast.AST, known: frozenset[str]) -> bool:
+    return any(_RANK.search(name) or name in known for name in _names(test))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+        elif isinstance(part, ast.Subscript | ast.Call):
+            yield from _keys(part)
+
+
+def _keys(node: ast.Subscript | ast.Call) -> Iterator[str]:
+    """The text by which something is looked up: os.environ["RANK"], os.getenv("RANK"). Other text names no rank."""
+    keys = [node.slice] if isinstance(node, ast.Subscript) else node.args[:1]
+    for key in keys:
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value
+
+
+@lru_cache(maxsize=64)
+def _derived(tree: ast.Module) -> frozenset[str]:
+    """Names that some assignment of the module makes from a comparison with the rank."""
+    found: set[str] = set()
+    conditions = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+    for node in ast.walk(tree):
+        made = isinstance(node, ast.Assign) and isinstance(node.value, conditions)
+        if isinstance(node, ast.Assign) and made and any(_RANK.search(name) for name in _names(node.value)):
+            found |= {name for target in node.targets for name in _names(target)} - {"self"}
+    return frozenset(found)
+
+
+def _decorated(scope: ast.AST) -> bool:
+    if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return any(_RANK.search(name) for decorator in scope.decorator_list for name in _names(decorator))
+
+
+def _is_main(test: ast.AST) -> bool:
+    return "__name__" in set(_names(test))

@@ -1,0 +1,137 @@
+"""What the user's source says of a stack: loops, except and finally blocks, signal handlers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from hangwatch.model import Bypass, Frame, ThreadStack
+from hangwatch.source.guards import guard_around
+from hangwatch.source.loops import holds, loop_around, loops_around, scope_of, turns, within
+from hangwatch.source.skip_paths import ways_past
+from hangwatch.stacks.frames import name_of, origin
+
+_EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
+
+
+def annotated(stack: ThreadStack, source_of: Callable[[str], str | None]) -> ThreadStack:
+    """`stack` with what the user's source says of its frames: the block around them, and the loop that they stand in.
+
+    `source_of` gives the text of a file, or None; it should remember what it has read, since ranks share their files.
+    """
+    own = tuple(frame for frame in stack.frames if not frame.native and origin(frame.file) == "user")
+    sources = tuple(source_of(frame.file) for frame in own)
+    if not any(sources):
+        return stack
+    told = _told(own, sources, _suspends(stack.frames))
+    if told.get("in_loop") is False and _loops_in_packages(stack.frames, source_of):
+        told = {**told, "in_loop": True}
+    return replace(stack, **told)
+
+
+def _loops_in_packages(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> bool:
+    """A trainer's own loop stands between the user's line and the wait: over epochs, batches, or until it is done."""
+    packages = tuple(frame for frame in frames if not frame.native and origin(frame.file) == "package")
+    return _turns_in(packages, tuple(source_of(frame.file) for frame in packages))
+
+
+@lru_cache(maxsize=256)
+def _turns_in(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> bool:
+    return any(
+        turns(loop)
+        for frame, tree in _places(frames, sources)
+        for loop in loops_around(scope_of(tree, frame.line), frame.line)
+    )
+
+
+def ways_past_call(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> tuple[Bypass, ...]:
+    """How a turn of the loop can go on without the call to which the user's `frames` lead, innermost first."""
+    return _ways_past(frames, tuple(source_of(frame.file) for frame in frames))
+
+
+@lru_cache(maxsize=256)
+def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> tuple[Bypass, ...]:
+    return ways_past(_places(frames, sources))
+
+
+def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:
+    """The frames whose source could be read, each with its module."""
+    trees = map(_tree, sources)
+    return [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
+
+
+def _suspends(frames: Sequence[Frame]) -> bool:
+    """An event loop runs on this stack: the coroutines that wait in it, and their loops, stand on no stack."""
+    return any(_EVENT_LOOPS.search(frame.file) for frame in frames)
+
+
+@lru_cache(maxsize=256)
+def _told(frames: tuple[Frame, ...], sources: tuple[str | None, ...], suspends: bool) -> dict[str, Any]:
+    """Fields of a stack with these frames of the user's. Remembered, for most ranks of a hung job wait in one place."""
+    places = _places(frames, sources)
+    if not places:
+        return {}
+    handlers = frozenset[str]().union(*(handlers_of(tree) for _, tree in places))
+    loop = loop_around(places)
+    return {
+        "block": next((found for frame, tree in places if (found := block_of(tree, frame.line))), ""),
+        "in_loop": True if loop is not None else None if suspends else False,
+        "handler": next((name for frame in frames[:-1] if (name := name_of(frame.function)) in handlers), ""),
+        "loop": loop,
+        "guard": guard_around(places),
+    }
+
+
+@lru_cache(maxsize=64)
+def handlers_of(tree: ast.Module) -> frozenset[str]:
+    """Names of functions that a source passes to `signal.signal` or `add_signal_handler`."""
+    return frozenset(_handlers(tree))
+
+
+def _handlers(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or len(node.args) < 2:
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        handler = node.args[1]
+        if called in ("signal", "add_signal_handler"):
+            if isinstance(handler, ast.Attribute):
+                yield handler.attr
+            elif isinstance(handler, ast.Name):
+                yield handler.id
+
+
+def _tree(source: str | None) -> ast.Module | None:
+    try:
+        return None if source is None else _parsed(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def block_of(tree: ast.Module, line: int) -> str:
+    """The innermost "except" or "finally" block that holds `line` in its function; "" for none.
+
+    A wait below them often hides the error that is the cause.
+    """
+    best, innermost = "", -1
+    for node in within(scope_of(tree, line)):
+        for kind, body in _blocks(node):
+            if holds(body, line) and body[0].lineno > innermost:
+                best, innermost = kind, body[0].lineno
+    return best
+
+
+def _blocks(node: ast.AST) -> Iterator[tuple[str, list[ast.stmt]]]:
+    if isinstance(node, ast.Try) and node.finalbody:
+        yield "finally", node.finalbody
+    elif isinstance(node, ast.ExceptHandler):
+        yield "except", node.body

@@ -1,0 +1,97 @@
+"""What the source says of the ways past a call: how a turn of the loop can go on without it. Hints, and never proof.
+
+A rank that has left out a call that all others made has left no trace of why. The source shows the ways that there are:
+a `continue` before the call, a condition around it, a `return` on the way to it, an except clause that goes on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from hangwatch.model import Bypass, Frame
+from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses
+
+_Way = tuple[int, str]  # a line, and its text
+_LEVELS = 2  # a turn of the loop around the call, and one of the loop around that
+
+
+def ways_past(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[Bypass, ...]:
+    """The ways past the call at the innermost of the user's `frames` (each with its module), in their order.
+
+    First those within the innermost loop around the call. Where there are none, those within the next one, with `inner`
+    false: they are ways only if the inner loop (over parameters, over parts of a batch) is a part of one step.
+    """
+    found: list[Bypass] = []
+    level = 0
+    for frame, tree in frames:
+        scope = scope_of(tree, frame.line)
+        for loop in (*loops_around(scope, frame.line), None):
+            body: Sequence[ast.stmt] = loop.body if loop is not None else getattr(scope, "body", ())
+            if not holds(body, frame.line):
+                continue
+            ways = sorted(set(_ways(body, frame.line, ast.Return if loop is None else ast.Continue)))
+            found += [Bypass(Frame(frame.file, line, frame.function), text, level == 0) for line, text in ways]
+            level += loop is not None
+            if level == _LEVELS or (loop is not None and found):
+                return tuple(found)
+    return tuple(found)
+
+
+def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
+    """The ways past `line` in the block that holds it, as deep as that is in one turn of one loop."""
+    for statement in block:
+        if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
+            yield from _through(statement, line, exits)
+            return
+        yield from _left_by(statement, exits)
+
+
+def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
+    """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
+    if isinstance(statement, ast.If) and statement.test.lineno != line:
+        yield statement.lineno, f"if {ast.unparse(statement.test)}"
+    if isinstance(statement, ast.With) and suppresses(statement):
+        yield statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}"
+    if isinstance(statement, ast.Try) and holds(statement.body, line):
+        yield from ((each.lineno, _handler_text(each)) for each in statement.handlers if _goes_on(each, exits))
+    if isinstance(statement, ast.If | ast.Try | ast.With | ast.AsyncWith):
+        for part in _blocks(statement):
+            if holds(part, line):
+                yield from _ways(part, line, exits)
+
+
+def _blocks(statement: ast.If | ast.Try | ast.With | ast.AsyncWith) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        yield getattr(statement, name, [])
+    for handler in getattr(statement, "handlers", ()):
+        yield handler.body
+
+
+def _left_by(node: ast.AST, exits: type[ast.stmt], when: str = "") -> Iterator[_Way]:
+    """The `continue` or `return` statements in what stands before the call, with the condition right above them."""
+    if isinstance(node, exits):
+        yield node.lineno, when + ("continue" if exits is ast.Continue else "return")
+    if isinstance(node, SCOPES) or (exits is ast.Continue and isinstance(node, ast.For | ast.AsyncFor | ast.While)):
+        return
+    for child in ast.iter_child_nodes(node):
+        above = when
+        if isinstance(node, ast.If):
+            test = node.test if child in node.body else ast.UnaryOp(ast.Not(), node.test)
+            above = f"if {ast.unparse(test)}: "
+        elif isinstance(node, ast.ExceptHandler):
+            above = f"{_handler_text(node)}: "
+        yield from _left_by(child, exits, above)
+
+
+def _goes_on(handler: ast.ExceptHandler, exits: type[ast.stmt]) -> bool:
+    """After some error at least, the turn or the loop goes on: not in every case is it raised again."""
+    leaves = (ast.Break, ast.Return) if exits is ast.Continue else (ast.Break,)
+    calls = [each.value for each in handler.body if isinstance(each, ast.Expr)]
+    return catches_errors(handler) and not any(
+        isinstance(each, leaves) or ends(each) for each in (*handler.body, *calls)
+    )
+
+
+def _handler_text(handler: ast.ExceptHandler) -> str:
+    return f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"

@@ -1,0 +1,1 @@
+"""Frames, and what a thread is doing by them."""

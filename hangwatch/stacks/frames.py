@@ -1,0 +1,98 @@
+"""What a frame says by itself: whose code it is, what its function is called. And frames from a written trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from hangwatch.model import Collective, Frame, ThreadStack
+
+_STDLIB = re.compile(r"/lib(64)?/python\d[.\d]*t?/(?!(site|dist)-packages/)|/python\d+t?\.zip/")
+_PACKAGES = re.compile(r"/(site|dist)-packages/")
+_TORCH = re.compile(
+    r"/(site|dist)-packages/(torch|functorch|torchgen)/"
+    r"|/torch/(distributed|nn|utils|autograd|optim|cuda|multiprocessing|amp|fx|jit|library|_[a-z]\w*)/"
+    r"|/torch/(serialization|_tensor|_ops|_compile|storage|functional|__init__|random)\.py$"
+)
+# Code that inductor has written: in its cache, whose folder the user may have moved, files have such names.
+_COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$")
+_OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/)[\w/]+\.py$")
+
+
+@lru_cache(maxsize=8192)
+def origin(file: str) -> str:
+    """Where a source file comes from: "user", "package", "torch", "stdlib", "hangwatch" or "" (no file)."""
+    if file.startswith("<") and not re.match(r"<(ipython-input|stdin)", file):
+        return ""
+    if _TORCH.search(file) or _COMPILED.search(file):
+        return "torch"
+    if _OURS.search(file):
+        return "hangwatch"
+    if _STDLIB.search(file):
+        return "stdlib"
+    if _PACKAGES.search(file):
+        return "package"
+    return "user" if file.endswith((".py", ".ipynb", ".pyx")) or file.startswith("<") else ""
+
+
+@lru_cache(maxsize=8192)
+def name_of(function: str) -> str:
+    """The bare function name of `Class.method` or `outer.<locals>.inner`."""
+    return function if function.startswith("<") else function.rpartition(".")[2]
+
+
+def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
+    """The user's innermost frame; a third-party package's where there is none outside packages."""
+    fallback = None
+    for frame in frames:
+        if frame.native:
+            continue
+        kind = origin(frame.file)
+        if kind == "user":
+            return frame
+        if kind == "package" and fallback is None:
+            fallback = frame
+    return fallback
+
+
+def stacks_of_trace(text: str) -> tuple[ThreadStack, ...]:
+    """The stacks in what Python's faulthandler writes when a process crashes; the main thread is the last one."""
+    parts = re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]
+    frames = [
+        tuple(Frame(file, int(line), function) for file, line, function in _TRACE_LINE.findall(part)) for part in parts
+    ]
+    return tuple(
+        ThreadStack(
+            index,
+            "MainThread" if index + 1 == len(frames) else "",
+            found,
+            main=index + 1 == len(frames),
+            source="crash",
+        )
+        for index, found in enumerate(frames)
+    )
+
+
+def stacks_of_calls(calls: Iterable[Collective]) -> tuple[ThreadStack, ...]:
+    """Where the threads of a process stood at its end, by the calls that they never returned from."""
+    return tuple(
+        ThreadStack(index, call.thread_name, call.frames, main=call.thread_name == "MainThread", source="board")
+        for index, call in enumerate(calls)
+        if call.frames
+    )
+
+
+def told(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """The frames that tell call sites apart: the function that the user's code called, and the user's own frames.
+
+    Where no frame is the user's, the innermost of an installed package stands for them.
+    """
+    where = user_frame(frames)
+    if where is None:
+        return frames[:1]
+    at = frames.index(where)
+    return (*frames[max(at - 1, 0) : at], where, *(each for each in frames[at + 1 :] if origin(each.file) == "user"))
+
+
+_TRACE_LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)

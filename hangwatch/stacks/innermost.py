@@ -1,0 +1,210 @@
+"""In what a thread stands, told from the frames inside the user's innermost line: a rule for each kind of wait."""
+
+from __future__ import annotations
+
+import re
+
+from hangwatch.model import Frame
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.frames import name_of
+
+OPS = frozenset(
+    {
+        *("all_reduce", "all_reduce_coalesced", "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single"),
+        *("all_gather", "all_gather_into_tensor", "all_gather_coalesced", "all_gather_single", "_all_gather_base"),
+        *("_reduce_scatter_base", "broadcast", "broadcast_coalesced", "reduce", "gather", "scatter", "all_to_all"),
+        *("all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend", "irecv", "batch_isend_irecv"),
+    }
+)
+OBJECT_CALLS = frozenset(
+    {
+        *("all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list"),
+        *("send_object_list", "recv_object_list"),
+    }
+)
+CALLS = OPS | OBJECT_CALLS
+_SAME_OP = {
+    "all_gather_single": "all_gather_into_tensor",
+    "_all_gather_base": "all_gather_into_tensor",
+    "reduce_scatter_single": "reduce_scatter_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "monitored_barrier": "barrier",
+}
+
+_NATIVE_DEVICE = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|_local_scalar_dense")
+_NATIVE_WAIT = re.compile(
+    r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
+    r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
+)
+_HOOKED_WAIT = re.compile(r"/hangwatch_agent/hooks/collectives\.py$")  # our probe's frame around Work.wait()
+_WAIT_TENSOR = ("wait_tensor", "trigger_wait")
+_DEVICE = frozenset({"synchronize", "item", "_cuda_synchronize", "current_stream", "wait_stream", "wait_event"})
+_QUEUE_WAITS = frozenset(
+    {"wait", "acquire", "get", "put", "join", "_wait_for_tstate_lock", "__enter__", "acquire_lock"}
+)
+
+
+def standing(inner: tuple[Frame, ...]) -> tuple[Doing, str, Frame | None]:
+    """What the frames inside the user's line say; the first rule that speaks is right."""
+    names = [(frame, name_of(frame.function), frame.file) for frame in inner if not frame.native]
+    for rule in _RULES:
+        found = rule(names)
+        if found is not None:
+            return found
+    return Doing.CODE, "", None
+
+
+Names = list[tuple[Frame, str, str]]
+Told = tuple[Doing, str, Frame | None] | None
+
+
+def _waits_in_collective(names: Names) -> Told:
+    buffers = next((n for n in names if n[1] in ("_sync_buffers", "_sync_module_buffers")), None)
+    if buffers is not None:
+        return Doing.COLLECTIVE, "buffers", buffers[0]
+    for frame, name, file in names:
+        if name in OPS and _is_collective_file(file):
+            return Doing.COLLECTIVE, _SAME_OP.get(name, name), frame
+        if name in ("_distributed_broadcast_coalesced", "_broadcast_coalesced", "_sync_module_states"):
+            return Doing.COLLECTIVE, "broadcast", frame
+        if name == "_verify_param_shape_across_processes":
+            return Doing.COLLECTIVE, "parameter check", frame
+    waits = (frame for frame, name, file in names if _is_wait(name, file))
+    return next(((Doing.WORK_WAIT, "", frame) for frame in waits), None)
+
+
+def _is_wait(name: str, file: str) -> bool:
+    return (name in _WAIT_TENSOR and "/distributed/" in file) or (name == "wait" and bool(_HOOKED_WAIT.search(file)))
+
+
+def _is_collective_file(file: str) -> bool:
+    return file.endswith(("distributed_c10d.py", "_functional_collectives.py")) or "/distributed/nn/" in file
+
+
+def _makes_or_destroys_group(names: Names) -> Told:
+    for frame, name, file in names:
+        if name in ("destroy_process_group", "_shutdown_backend", "_abort_process_group", "shutdown_process_group"):
+            return Doing.DESTROY, "", frame
+        if name in ("new_group", "_new_group_with_tag", "new_subgroups", "split_group") and "distributed_c10d" in file:
+            return Doing.NEW_GROUP, "", frame
+    for frame, name, file in names:
+        if name in ("init_process_group", "_create_c10d_store", "_store_based_barrier", "next_rendezvous"):
+            return Doing.RENDEZVOUS, "", frame
+        if "/distributed/" in file and file.endswith("rendezvous.py"):
+            return Doing.RENDEZVOUS, "", frame
+    return None
+
+
+def _waits_for_loader(names: Names) -> Told:
+    for frame, name, file in names:
+        if name in ("_try_get_data", "_get_data", "_shutdown_workers") and file.endswith("dataloader.py"):
+            return Doing.LOADER, "", frame
+    return None
+
+
+def _compiles(names: Names) -> Told:
+    for frame, _, file in names:
+        if re.search(r"/torch/_(dynamo|inductor|functorch)/|/triton/(compiler|backends|runtime)/", file):
+            if file.endswith(("eval_frame.py", "runtime_wrappers.py", "external_utils.py")):
+                continue  # the wrappers that stay on the stack while compiled code runs
+            return Doing.COMPILE, "", frame
+    return None
+
+
+def _waits_for_file_lock(names: Names) -> Told:
+    for frame, name, file in names:
+        if file.endswith("file_baton.py") or "/filelock/" in file or name in ("flock", "lockf"):
+            return Doing.FILE_LOCK, "", frame
+    return None
+
+
+def _moves_tensors(names: Names) -> Told:
+    for frame, _, file in names:
+        if file.endswith("torch/serialization.py") or "/distributed/checkpoint/" in file or "/safetensors/" in file:
+            return Doing.CHECKPOINT, "", frame
+    return None
+
+
+def _runs_backward(names: Names) -> Told:
+    for frame, name, _ in names:
+        if name in ("_engine_run_backward", "run_backward"):
+            return Doing.BACKWARD, "gradients", frame
+    return None
+
+
+def _waits_for_device(names: Names) -> Told:
+    for frame, name, file in names:
+        if name in _DEVICE and ("/torch/" in file):
+            return Doing.DEVICE, name, frame
+    return None
+
+
+def _leaves(names: Names) -> Told:
+    for frame, name, file in names:
+        if name == "_finalize_join" and file.endswith("multiprocessing/queues.py"):
+            return Doing.QUEUE_FEEDER, "", frame
+        if name in ("_exit_function", "_run_finalizers") and file.endswith("multiprocessing/util.py"):
+            return Doing.JOIN_CHILD, "", frame
+        if name == "_shutdown" and file.endswith("threading.py"):
+            return Doing.JOIN_THREADS, "", frame
+        if name in ("waitpid", "poll", "wait", "_wait", "join") and re.search(
+            r"/(subprocess|multiprocessing/(popen_\w+|process))\.py$", file
+        ):
+            return Doing.JOIN_CHILD, "", frame
+    return None
+
+
+def _blocks_in_python(names: Names) -> Told:
+    for frame, name, file in names:
+        if file.endswith(
+            ("/socket.py", "/ssl.py", "/http/client.py", "/selectors.py", "/multiprocessing/connection.py")
+        ):
+            return Doing.SOCKET, "", frame
+        if file.endswith(
+            ("/threading.py", "/queue.py", "/multiprocessing/queues.py", "/multiprocessing/synchronize.py")
+        ):
+            return (Doing.LOCK, "", frame) if name in _QUEUE_WAITS else None
+        if file.endswith("/concurrent/futures/_base.py") and name in ("result", "wait"):
+            return Doing.LOCK, "", frame
+        if file.endswith("/logging/__init__.py"):
+            return (Doing.LOCK if name == "acquire" else Doing.PIPE), "", frame
+        if name in ("sleep",):
+            return Doing.SLEEP, "", frame
+    return None
+
+
+_RULES = (
+    _waits_in_collective,
+    _makes_or_destroys_group,
+    _waits_for_loader,
+    _runs_backward,
+    _compiles,
+    _waits_for_file_lock,
+    _moves_tensors,
+    _waits_for_device,
+    _leaves,
+    _blocks_in_python,
+)
+
+
+def natively(inner: tuple[Frame, ...]) -> Doing:
+    """C functions leave no Python frame (`work.wait()`, `.item()`): only native frames tell what is behind."""
+    if waits_natively(inner):
+        return Doing.WORK_WAIT
+    device = any(frame.native and _NATIVE_DEVICE.search(frame.function) for frame in inner)
+    return Doing.DEVICE if device else Doing.CODE
+
+
+def waits_natively(inner: tuple[Frame, ...]) -> bool:
+    """Whether a native frame shows the wait for a collective."""
+    return any(frame.native and _NATIVE_WAIT.search(frame.function) for frame in inner)
+
+
+def called(inner: tuple[Frame, ...], op: str) -> str:
+    """The outermost function of torch.distributed's interface: what the user called."""
+    found = [
+        name_of(frame.function)
+        for frame in inner
+        if name_of(frame.function) in CALLS and _is_collective_file(frame.file)
+    ]
+    return found[-1] if found else op

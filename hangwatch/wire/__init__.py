@@ -1,0 +1,1 @@
+"""Records as JSON, between processes and in files."""

@@ -1,0 +1,126 @@
+"""Words for people: ranges, plurals, steps, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from hangwatch.model import ExceptionFacts, Frame, StepName
+
+SHOWN = 8  # of a list, before "and N more": longer lists are not read
+IN_SOURCE = re.compile(r"^\[\S+\.(cc|cpp|h|hpp):\d+\] ")  # where in torch's own sources an error was made
+
+
+def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Consecutive numbers as (first, last): 0, 1, 2, 5 gives (0, 2), (5, 5)."""
+    result: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if result and result[-1][1] == number - 1:
+            result[-1] = (result[-1][0], number)
+        else:
+            result.append((number, number))
+    return result
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0-2 and 5."""
+    found = runs(numbers)
+    parts = [str(first) if first == last else f"{first}-{last}" for first, last in found[:SHOWN]]
+    if rest := sum(last - first + 1 for first, last in found[SHOWN:]):
+        parts.append(f"{rest} more")
+    return listed(parts)
+
+
+def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
+    """`rank 3`, `ranks 0-2 and 5`; "no rank" for none."""
+    known = set(numbers)
+    said = f"rank{'s' if len(known) > 1 else ''} {ranges(known)}" if known else "no rank"
+    return said.capitalize() if capital else said
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 batch`, `2 batches`, `3 steps`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith(('s', 'ch', 'sh', 'x')) else 's'}"
+
+
+def verb(count: int, one: str, many: str) -> str:
+    """The form of a verb that fits `count`."""
+    return one if count == 1 else many
+
+
+def step(name: StepName) -> str:
+    """`epoch 1, batch 12 (step 212)`, or as much of it as is known; "" for nothing."""
+    if name.epoch is not None and name.batch is not None:
+        place = f"epoch {name.epoch}, batch {name.batch}"
+        return place if name.step is None else f"{place} (step {name.step})"
+    if name.epoch is not None:
+        return f"epoch {name.epoch}" if name.step is None else f"epoch {name.epoch} (step {name.step})"
+    return "" if name.step is None else f"step {name.step}"
+
+
+def place(frame: Frame | None) -> str:
+    """`train.py:88`; "" where there is no frame."""
+    if frame is None:
+        return ""
+    file = PurePath(frame.file).name or frame.file
+    return f"{file}:{frame.line}" if frame.line else file
+
+
+def at(frame: Frame | None) -> str:
+    """` (train.py:88)`, ready to be put behind a clause; "" where there is no frame."""
+    return f" ({place(frame)})" if frame is not None else ""
+
+
+def duration(seconds: float) -> str:
+    """3.1 s, 95 s, 12 min 5 s, 3 h 20 min."""
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes with a unit: 512 B, 3.4 MiB, 80 GiB."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+
+
+def error(facts: ExceptionFacts | None, longest: int = 200) -> str:
+    """`ValueError: the first line of its message`, or the type alone; "" for none."""
+    if facts is None:
+        return ""
+    message = IN_SOURCE.sub("", facts.message.strip().partition("\n")[0])[:longest]
+    return f"{facts.type}: {message}" if message else facts.type
+
+
+def listed(parts: Iterable[str]) -> str:
+    """`a, b and c`."""
+    return _joined(parts, "and")
+
+
+def either(parts: Iterable[str]) -> str:
+    """`a, b or c`."""
+    return _joined(parts, "or")
+
+
+def _joined(parts: Iterable[str], last: str) -> str:
+    found = list(parts)
+    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} {last} {found[-1]}" if found else ""
+
+
+def command(text: str, longest: int = 80) -> str:
+    """A command line on one line, cut off with "..."."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."

@@ -1,0 +1,96 @@
+"""The ranks' diff of simulated jobs: what is missing, what is extra, and that equal histories have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.histories import COMPARED, ranks_diff
+from hangwatch.judge import diagnose
+from hangwatch.model import DiffRow, Incident, Job, RanksDiff, Stage, Status, Verdict
+from hangwatch.report import diff as text
+from hangwatch.report.html import render
+from tests.unit.simulator import Action, Call, Draw, LoopEnd, Stall, World
+
+Program = list[Action]
+BACKWARD = (Call(via="gradients", line=66), Call(via="gradients", line=66))
+LOG = Call("all_gather", line=71, size=4)
+
+
+def loop(batches: int, *, skip: int | None = None, extra: int | None = None) -> Program:
+    """A loop of DDP that logs; backward is left out in batch `skip`, a barrier made in batch `extra`."""
+    actions: Program = []
+    for batch in range(batches):
+        actions += [Draw(0, batch), *([] if batch == skip else BACKWARD)]
+        actions += [Call("barrier", line=80)] if batch == extra else []
+        actions += [LOG]
+    return [*actions, LoopEnd()]
+
+
+def diff_of(usual: Program, odd: Program, ranks: int = 4, culprit: int = 1) -> RanksDiff | None:
+    world = World([odd if rank == culprit else usual for rank in range(ranks)])
+    return ranks_diff(Case(world.run().snapshot()))
+
+
+def ops(row: DiffRow) -> list[str]:
+    return ["-" if call is None else call.op for call in row.calls]
+
+
+def test_a_call_left_out_is_missing_and_what_follows_is_mispaired() -> None:
+    diff = diff_of(loop(9), loop(9, skip=5))
+    assert diff is not None
+    assert diff.lanes == ((0, 2, 3), (1,))
+    first = diff.iterations[0]
+    assert (first.step.epoch, first.step.batch) == (0, 5)
+    missing = first.rows[0]
+    assert ops(missing) == ["all_reduce", "-"]
+    assert missing.note == "missing on rank 1, which made this call in 4 earlier iterations"
+    assert missing.calls[0] is not None
+    assert missing.calls[0].open
+
+
+def test_a_call_too_many_stands_where_no_other_rank_ever_was() -> None:
+    diff = diff_of(loop(9), loop(9, extra=5))
+    assert diff is not None
+    notes = {tuple(ops(row)): row.note for row in diff.iterations[0].rows}
+    assert notes[("-", "barrier")] == "only rank 1: no other rank was ever here"
+
+
+def test_a_rank_that_has_not_come_lacks_nothing() -> None:
+    stuck: Program = [*loop(6)[:-1], Draw(0, 6), Stall(line=90), LoopEnd()]
+    diff = diff_of(loop(9), stuck)
+    assert diff is not None
+    assert {row.note for each in diff.iterations for row in each.rows if row.note} <= {"rank 1 has not come here yet"}
+
+
+def test_equal_histories_have_no_diff() -> None:
+    assert diff_of(loop(9), loop(9)) is None
+
+
+def test_of_many_ranks_some_are_compared_and_the_culprit_is_among_them() -> None:
+    diff = diff_of(loop(7), loop(7, skip=4), ranks=300, culprit=211)
+    assert diff is not None
+    assert diff.compared <= COMPARED + COMPARED // 2
+    assert (211,) in diff.lanes
+
+
+@pytest.mark.parametrize("ranks", [2, 300])
+def test_the_verdict_bears_it_and_the_report_shows_it(ranks: int) -> None:
+    world = World([loop(7, skip=4) if rank == 1 else loop(7) for rank in range(ranks)])
+    verdict = diagnose(world.run().snapshot()).verdict
+    incident = of(verdict)
+    shown = text.render(incident)
+    assert "<- missing on rank 1, which made this call in 3 earlier iterations" in shown
+    assert "all_reduce (train.py:66), waiting" in shown
+    assert "missing on rank 1" in render(incident)
+
+
+def test_without_a_difference_the_report_says_so() -> None:
+    verdict = diagnose(World([loop(4), loop(4)]).run().snapshot()).verdict
+    assert "do not differ" in text.render(of(replace(verdict, diff=None)))
+
+
+def of(verdict: Verdict) -> Incident:
+    return Incident("i", 0.0, 1.0, Status.HUNG, Stage.STEP, Job("j", "j", world_size=2), verdict)
