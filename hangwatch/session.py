@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hangwatch.settings import Settings
 
 if TYPE_CHECKING:
-    from hangwatch_agent.probe import Probe
+    from hangwatch_agent.rank.probe import Probe
 
 _lock = threading.RLock()
 _session: Session | None = None
@@ -87,17 +87,18 @@ def tick() -> None:
 
 def _started(settings: Settings) -> Session:
     """A session with everything that can be had here. The training goes on, whatever is missing."""
-    from hangwatch_agent import probe, rundir
-    from hangwatch_agent.launch import watch_this_rank
+    from hangwatch_agent.board import directory
+    from hangwatch_agent.rank import probe
+    from hangwatch_agent.watchdog.start import watch_this_rank
 
     try:
-        folder = rundir.job_folder(settings)
+        folder = directory.job_folder(settings)
         installed = probe.install(settings, folder)
     except Exception as error:  # never harm the job: whatever it is, it is named, and the training goes on
         return Session(None, None, (_degraded(f"not watching this rank: {error}"),))
     trouble = watch_this_rank(folder, settings)
     if not in_run() and not trouble and settings.watchdog == "process":
-        from hangwatch_agent.keeper import Keeper
+        from hangwatch_agent.watchdog.keeper import Keeper
 
         installed.look_too(Keeper(folder, settings).look)
     return Session(installed, folder, (_degraded(trouble),) if trouble else ())

@@ -11,7 +11,9 @@ import threading
 from pathlib import Path
 
 from hangwatch.settings import Settings
-from hangwatch_agent import assemble, rundir, steady
+from hangwatch_agent.board import directory
+from hangwatch_agent.shared import steady_clock
+from hangwatch_agent.watchdog import assemble
 
 HOW_LONG_EMPTY = 30.0  # seconds to wait for the first board
 
@@ -34,7 +36,7 @@ def watch(folder: Path) -> None:
     settings, early = Settings.load(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: early.set())  # before anybody can know our pid
     try:
-        (folder / rundir.WATCHDOG_PID).write_text(str(os.getpid()))
+        (folder / directory.WATCHDOG_PID).write_text(str(os.getpid()))
     except OSError:
         return  # the job has ended, and its folder is gone, before we were up
     watchdog = assemble.watchdog(folder, settings, assemble.job_of_environment(settings), root=None)
@@ -44,12 +46,12 @@ def watch(folder: Path) -> None:
     watchdog.run(until_alone=True, empty_for=HOW_LONG_EMPTY)
     told_to_end = watchdog.stop.is_set()
     watchdog.close()
-    if not told_to_end or not any(each.alive for each in watchdog.roster.update(steady.time())):
-        rundir.remove(folder)
+    if not told_to_end or not any(each.alive for each in watchdog.roster.update(steady_clock.time())):
+        directory.remove(folder)
         return
     with contextlib.suppress(OSError):
-        (folder / rundir.WATCHDOG_DISMISSED).touch(mode=0o600)
-    watchdog.casebook.say("hangwatch: the watchdog was told to end: nobody watches the job any more")
+        (folder / directory.WATCHDOG_DISMISSED).touch(mode=0o600)
+    watchdog.incidents.say("hangwatch: the watchdog was told to end: nobody watches the job any more")
 
 
 if __name__ == "__main__":

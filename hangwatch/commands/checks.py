@@ -109,7 +109,7 @@ def flight_recorder(there: bool, environment: Mapping[str, str]) -> Check:
 
 def stacks() -> Iterator[Check]:
     """py-spy, tried for real: on a process that names us as its tracer, as ranks do, and on one that does not."""
-    from hangwatch_agent.capture.stacks import find_py_spy
+    from hangwatch_agent.capture.stacks.py_spy import find_py_spy
 
     program = find_py_spy()
     if program is None:
@@ -122,7 +122,7 @@ def stacks() -> Iterator[Check]:
 
 
 def _trial(name: str, *, names_us: bool) -> Check:
-    from hangwatch_agent.capture.stacks import dump
+    from hangwatch_agent.capture.stacks.py_spy import dump
 
     with _sleeper(names_us) as pid:
         taken = dump(pid)
@@ -158,7 +158,7 @@ def _sleeper(names_us: bool) -> Iterator[int]:
 
 def yama() -> Check:
     """The kernel's rule of who may trace whom."""
-    from hangwatch_agent.capture import refusal
+    from hangwatch_agent.capture.stacks import refusal
 
     scope, capable = refusal.yama_scope(), refusal.has_ptrace_capability()
     said = f"kernel.yama.ptrace_scope is {scope}{', but we have CAP_SYS_PTRACE' if scope and capable else ''}"
@@ -173,10 +173,10 @@ def yama() -> Check:
 
 def run_dir(settings: Settings) -> Check:
     """Where boards are kept: the first folder that a rank could use."""
-    from hangwatch_agent import rundir
+    from hangwatch_agent.board import directory
 
     failures = []
-    for root in rundir.roots(settings):
+    for root in directory.roots(settings):
         place = _existing(root)
         if not os.access(place, os.W_OK | os.X_OK):
             failures.append(f"{place} is not writable")

@@ -112,7 +112,8 @@ def _put(pile: Pile, path: Path) -> None:
 
 
 def _board(path: Path) -> Reading:
-    from hangwatch_agent.board import BoardError, read_board
+    from hangwatch_agent.board.layout import BoardError
+    from hangwatch_agent.board.reader import read_board
 
     try:
         return read_board(path)
@@ -196,7 +197,7 @@ def _alive_at(reading: Reading) -> float:
 
 def _of_board(path: Path, reading: Reading, ended: float) -> RankEvidence:
     """A rank as its board tells of it. Whether its process died first or was ended afterwards, nobody can say."""
-    from hangwatch_agent.capture.collectives import left_behind
+    from hangwatch_agent.capture.rank.collectives import left_behind
 
     identity = reading.identity
     return RankEvidence(

@@ -36,6 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
         dashboard=arguments.dashboard,
         job=arguments.job,
     )
-    from hangwatch_agent.supervise import supervise
+    from hangwatch_agent.watchdog.run_command import supervise
 
     return supervise(arguments.command, settings)

@@ -69,7 +69,7 @@ class Trial:
 
     def end(self) -> None:
         """End the command and all that it has started; ranks that hang hear little."""
-        from hangwatch_agent.abort import end_below
+        from hangwatch_agent.watchdog.abort import end_below
 
         if self.exit_code is None:
             end_below(self.process.pid, GRACE)

@@ -36,7 +36,7 @@ _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
-_HOOKED_WAIT = re.compile(r"/hangwatch_agent/hooks/collectives\.py$")  # our probe's frame around Work.wait()
+_HOOKED_WAIT = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around Work.wait()
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
 _DEVICE = frozenset({"synchronize", "item", "_cuda_synchronize", "current_stream", "wait_stream", "wait_event"})
 _QUEUE_WAITS = frozenset(

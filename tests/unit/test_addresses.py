@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hangwatch.model import Job
 from hangwatch.settings import Settings
 from hangwatch.wire import addresses
-from hangwatch_agent import assemble
-from hangwatch_agent.casebook import Casebook
-from hangwatch_agent.post import AddressError, Post
+from hangwatch_agent.dashboard_client.connection import AddressError, Connection
+from hangwatch_agent.watchdog import assemble
+from hangwatch_agent.watchdog.incidents import Incidents
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_token_in_the_clear(address: str, exposed: bool) -> None:
 )
 def test_an_address_that_is_none_is_named_without_its_password(address: str) -> None:
     with pytest.raises(AddressError) as caught:
-        Post(address, "")
+        Connection(address, "")
     assert "geheim" not in str(caught.value)
     assert "mia" not in str(caught.value)
 
@@ -68,7 +68,7 @@ def test_an_address_that_is_none_is_named_without_its_password(address: str) -> 
 def test_a_token_that_travels_in_the_clear_is_warned_of(tmp_path: Path, token: str, warned: bool) -> None:
     said = io.StringIO()
     settings = Settings(dashboard="http://mia:geheim@host.invalid:1", token=token, report_dir=str(tmp_path))
-    made = assemble._link(settings, Job("j", "j", 1, started_at=time.time()), Casebook(str(tmp_path), said))
+    made = assemble._link(settings, Job("j", "j", 1, started_at=time.time()), Incidents(str(tmp_path), said))
     assert made is not None
     made.close(0)
     assert (

@@ -1,6 +1,7 @@
 """What the watchdog gathers when nothing moves: one file a source of evidence, `capture()` for all of them.
 
-Imported when first used: parts of it (`redact`) are wanted in ranks too, which must not pay for the rest.
+The rooms below are the sources: other processes' stacks, the kernel, the ranks themselves, the user's source files.
+Imported when first used: a command that needs one source does not pay for the rest.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hangwatch_agent.capture.evidence import capture
-    from hangwatch_agent.capture.means import CaptureResult, Means, Target
-    from hangwatch_agent.capture.native import with_native_stacks
+    from hangwatch_agent.capture.native_frames import with_native_stacks
+    from hangwatch_agent.capture.options import CaptureOptions, CaptureResult, Target
 
-__all__ = ["CaptureResult", "Means", "Target", "capture", "with_native_stacks"]
+__all__ = ["CaptureOptions", "CaptureResult", "Target", "capture", "with_native_stacks"]
 
 _HOMES = {
-    "CaptureResult": "means",
-    "Means": "means",
-    "Target": "means",
+    "CaptureOptions": "options",
+    "CaptureResult": "options",
+    "Target": "options",
     "capture": "evidence",
-    "with_native_stacks": "native",
+    "with_native_stacks": "native_frames",
 }
 
 

@@ -17,13 +17,15 @@ from hangwatch.model import (
     ThreadStack,
 )
 from hangwatch.stacks.frames import stacks_of_calls, stacks_of_trace, told
-from hangwatch_agent.capture import locks, outputs, workers
 from hangwatch_agent.capture.gpu import bound_gpu
-from hangwatch_agent.capture.means import Means, Target
-from hangwatch_agent.capture.process import second_sample
+from hangwatch_agent.capture.options import CaptureOptions, Target
+from hangwatch_agent.capture.proc import locks
+from hangwatch_agent.capture.proc.process import second_sample
+from hangwatch_agent.capture.proc.tree import Member
+from hangwatch_agent.capture.rank import outputs
 from hangwatch_agent.capture.sample import Sample
-from hangwatch_agent.capture.sources import Sources, with_source
-from hangwatch_agent.capture.tree import Member
+from hangwatch_agent.capture.source.files import Sources, with_source
+from hangwatch_agent.capture.stacks import loader_workers
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Seen:
     readings: Mapping[int, Reading]
     rings: Mapping[int, Collectives]
     node: NodeFacts
-    means: Means
+    options: CaptureOptions
     sources: Sources = field(default_factory=Sources)
 
     def rank(self, target: Target, rank: int) -> RankEvidence:
@@ -55,17 +57,17 @@ class Seen:
             pid=pid,
             reading=_brief(reading),
             process=facts if target.visible else None,
-            stacks=with_source(found, self.sources, self.means.proc / str(pid) / "root"),
+            stacks=with_source(found, self.sources, self.options.proc / str(pid) / "root"),
             earlier_stacks=self._earlier(pid),
             collectives=self.rings[pid],
             workers=self._workers(target, own, reading.loaders),
             children=tuple(self.process(each) for each in own if not self._is_worker(each.pid, each, reading.loaders)),
             gpu=bound_gpu(pid, reading.identity.local_rank, reading.identity.environment, self.node.gpus),
-            moved=self.means.moved(target.reading, reading),
-            last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.means.proc),
+            moved=self.options.moved(target.reading, reading),
+            last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.options.proc),
             crash_trace=trace,
             lock_files=locks.lock_files(
-                facts, dump, run_dir=target.run_dir, own_pid=target.own_pid, proc=self.means.proc
+                facts, dump, run_dir=target.run_dir, own_pid=target.own_pid, proc=self.options.proc
             ),
         )
 
@@ -99,28 +101,28 @@ class Seen:
         return dump.stacks if dump else ()
 
     def _is_worker(self, pid: int, member: Member, loaders: Sequence[LoaderFacts]) -> bool:
-        listed = workers.listed_index(pid, loaders) is not None
-        return listed or member.role == "loader-worker" or workers.is_worker(self._earlier(pid))
+        listed = loader_workers.listed_index(pid, loaders) is not None
+        return listed or member.role == "loader-worker" or loader_workers.is_worker(self._earlier(pid))
 
     def _workers(
         self, target: Target, own: Sequence[Member], loaders: Sequence[LoaderFacts]
     ) -> tuple[ProcessEvidence, ...]:
         pids = [each.pid for each in own if self._is_worker(each.pid, each, loaders)]
         if target.pid in self.living:  # a worker that the loader still counts on and that is no descendant has died
-            pids += [pid for pid in workers.listed(loaders) if pid not in pids]
+            pids += [pid for pid in loader_workers.listed(loaders) if pid not in pids]
         found = [self._worker(pid, target.rank, loaders) for pid in pids]
         return tuple(sorted(found, key=lambda each: (each.worker is None, each.worker or 0, each.facts.pid)))
 
     def _worker(self, pid: int, rank: int | None, loaders: Sequence[LoaderFacts]) -> ProcessEvidence:
-        dump, index = self.second.dumps.get(pid), workers.listed_index(pid, loaders)
+        dump, index = self.second.dumps.get(pid), loader_workers.listed_index(pid, loaders)
         return ProcessEvidence(
             role="loader-worker",
             facts=self._facts(pid),
             stacks=dump.stacks if dump else (),
             earlier_stacks=self._earlier(pid),
             rank=rank,
-            worker=workers.index(dump) if index is None and dump else index,
-            sample=workers.sample(dump) if dump else None,
+            worker=loader_workers.index(dump) if index is None and dump else index,
+            sample=loader_workers.sample(dump) if dump else None,
         )
 
 

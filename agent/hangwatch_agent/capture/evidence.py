@@ -13,16 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from hangwatch.model import CaptureNote, Collectives, Phase, Pipe, Reading
-from hangwatch_agent.capture import collectives, locks, pipes, procfs, sample, tree, workers
+from hangwatch_agent.capture import sample
 from hangwatch_agent.capture.assemble import Seen
-from hangwatch_agent.capture.call_sites import call_sites
-from hangwatch_agent.capture.excerpts import excerpts
-from hangwatch_agent.capture.means import CaptureResult, Means, Target
-from hangwatch_agent.capture.node import Place, node_facts
-from hangwatch_agent.capture.procfs import Table
+from hangwatch_agent.capture.options import CaptureOptions, CaptureResult, Target
+from hangwatch_agent.capture.proc import locks, pipes, tree
+from hangwatch_agent.capture.proc.node import Place, node_facts
+from hangwatch_agent.capture.proc.tree import Member
+from hangwatch_agent.capture.rank import collectives
 from hangwatch_agent.capture.sample import Sample
-from hangwatch_agent.capture.stacks import Dump
-from hangwatch_agent.capture.tree import Member
+from hangwatch_agent.capture.source.call_sites import call_sites
+from hangwatch_agent.capture.source.excerpts import excerpts
+from hangwatch_agent.capture.stacks import loader_workers
+from hangwatch_agent.capture.stacks.py_spy import Dump
+from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.procfs import Table
 
 Reread = Callable[[Target], Reading | None]
 _WITHOUT_STACKS = frozenset(["helper", "compile-worker"])  # many, and their frames say nothing
@@ -37,7 +41,7 @@ def capture(
     root: int | None = None,
     run_id: str = "",
     host: str | None = None,
-    means: Means | None = None,
+    options: CaptureOptions | None = None,
 ) -> CaptureResult:
     """Takes the evidence of all ranks of this machine, those that are gone included.
 
@@ -52,18 +56,24 @@ def capture(
         host: This machine's name.
         means: What to work with.
     """
-    return _Capture(targets, reread, root, run_id, host or socket.gethostname(), means or Means()).take()
+    return _Capture(targets, reread, root, run_id, host or socket.gethostname(), options or CaptureOptions()).take()
 
 
 class _Capture:
     """One capture under way."""
 
     def __init__(
-        self, targets: Sequence[Target], reread: Reread, root: int | None, run_id: str, host: str, means: Means
+        self,
+        targets: Sequence[Target],
+        reread: Reread,
+        root: int | None,
+        run_id: str,
+        host: str,
+        options: CaptureOptions,
     ) -> None:
         self.targets, self.reread, self.root, self.run_id = targets, reread, root, run_id
-        self.host, self.means = host, means
-        self.living = {each.pid: each for each in targets if _lives(each, means)}
+        self.host, self.options = host, options
+        self.living = {each.pid: each for each in targets if _lives(each, options)}
         self.members = self._find_members()
         self.notes: list[CaptureNote] = []
 
@@ -71,10 +81,10 @@ class _Capture:
         asked = {pid: self._ask(each) for pid, each in self.living.items()}
         with ThreadPoolExecutor(1, "hangwatch-node") as pool:
             node = pool.submit(
-                node_facts, self._place(), self.means.gpus, proc=self.means.proc, cgroups=self.means.cgroups
+                node_facts, self._place(), self.options.gpus, proc=self.options.proc, cgroups=self.options.cgroups
             )
             first = self._sample()
-            self.means.sleep(self.means.sample_gap_s)
+            self.options.sleep(self.options.sample_gap_s)
             readings = {each.pid: self._read_again(each) for each in self.targets}
             second = self._sample(after=first)
             states = {pid: facts.state for pid, facts in second.facts.items()}
@@ -84,20 +94,20 @@ class _Capture:
         self._note_stacks(second)
         self._note_outputs(readings, second)
         facts = replace(facts, pipes=self._pipes(second))
-        seen = Seen(self.living, self.members, first, second, readings, rings, facts, self.means)
+        seen = Seen(self.living, self.members, first, second, readings, rings, facts, self.options)
         return self._result(seen)
 
     def _find_members(self) -> tuple[Member, ...]:
-        table, means = Table.read(self.means.proc), self.means
+        table, options = Table.read(self.options.proc), self.options
         ranks = {each.pid: each.rank for each in self.targets}
-        ourselves = means.ourselves | {os.getpid()}
+        ourselves = options.ourselves | {os.getpid()}
         found = tree.members(ranks, table, root=self.root, run_id=self.run_id, ourselves=ourselves)
         known = {member.pid for member in found}
         left_behind = (
             Member(pid, "orphan", each.rank)
             for each in self.targets
             if each.pid not in self.living
-            for pid in workers.listed(each.reading.loaders)
+            for pid in loader_workers.listed(each.reading.loaders)
             if pid not in known and tree.kind_of(pid, table) == "loader-worker"
         )
         return (*found, *left_behind)
@@ -107,10 +117,12 @@ class _Capture:
         pids = [*self.living, *(member.pid for member in self.members)]
         looked_at = [*self.living, *(each.pid for each in self.members if each.role not in _WITHOUT_STACKS)]
         curious = [pid for pid, dump in (after.dumps if after else {}).items() if _worth_locals(dump)]
-        return sample.take(pids, looked_at, self.living, self.means, with_locals=curious)
+        return sample.take(pids, looked_at, self.living, self.options, with_locals=curious)
 
     def _ask(self, target: Target) -> collectives.Request:
-        return collectives.ask(target.board_path, target.own_pid, self.means.request_collectives, self.means.taken_up)
+        return collectives.ask(
+            target.board_path, target.own_pid, self.options.request_collectives, self.options.taken_up
+        )
 
     def _ring(
         self, target: Target, reading: Reading, asked: Mapping[int, collectives.Request], states: Mapping[int, str]
@@ -135,7 +147,7 @@ class _Capture:
         settings = next((each.reading.identity.environment for each in self.targets), {})
         ranks = tuple(sorted(each.rank for each in self.targets if each.rank is not None))
         pid = next(iter(self.living), os.getpid())
-        return Place(self.host, ranks, pid, settings, self.means.oom_kills_before)
+        return Place(self.host, ranks, pid, settings, self.options.oom_kills_before)
 
     def _pipes(self, second: Sample) -> tuple[Pipe, ...]:
         """The idle among helpers and workers are blocked on pipes too, which says nothing."""
@@ -145,7 +157,7 @@ class _Capture:
             second.facts[each.pid] for each in self.members if each.role == "orphan" and each.pid in second.facts
         ]
         left_open = {pipe.path for facts in orphans for pipe in facts.standard_pipes}
-        return pipes.ends(blocked | left_open, self.means.proc)
+        return pipes.ends(blocked | left_open, self.options.proc)
 
     def _note_stacks(self, second: Sample) -> None:
         roles = {member.pid: member for member in self.members}
@@ -176,12 +188,12 @@ class _Capture:
         loose = [each for each in self.members if each.rank is None or each.role == "orphan"]
         launchers = tuple(seen.process(each) for each in loose if each.role == "launcher")
         others = (*unranked, *(seen.process(each) for each in loose if each.role != "launcher"))
-        sites = call_sites(ranks, seen.sources, self.means.proc)
-        quoted = excerpts(ranks, (*others, *launchers), seen.sources, self.means.proc, sites)
+        sites = call_sites(ranks, seen.sources, self.options.proc)
+        quoted = excerpts(ranks, (*others, *launchers), seen.sources, self.options.proc, sites)
         if seen.sources.stuck:
             self.notes.append(CaptureNote("source files", False, "reading one of them did not come to an end"))
         return CaptureResult(
-            taken_at=self.means.clock(),
+            taken_at=self.options.clock(),
             ranks=tuple(sorted(ranks, key=lambda each: (each.rank, each.pid or 0))),
             launchers=launchers,
             others=others,
@@ -193,10 +205,10 @@ class _Capture:
         )
 
 
-def _lives(target: Target, means: Means) -> bool:
+def _lives(target: Target, options: CaptureOptions) -> bool:
     identity = target.reading.identity
-    return target.visible and procfs.is_same(target.pid, identity.started_at, means.proc, mapped=target.board_path)
+    return target.visible and procfs.is_same(target.pid, identity.started_at, options.proc, mapped=target.board_path)
 
 
 def _worth_locals(dump: Dump) -> bool:
-    return workers.is_worker(dump.stacks) or locks.polls_a_lock(dump.stacks)
+    return loader_workers.is_worker(dump.stacks) or locks.polls_a_lock(dump.stacks)

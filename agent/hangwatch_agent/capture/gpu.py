@@ -7,12 +7,12 @@ after its time. Xid errors are only reported to who listens: `start()` early, so
 from __future__ import annotations
 
 import importlib
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from hangwatch.model import CaptureNote, GpuFacts
+from hangwatch_agent.shared.deadline import DeadlineError, within
 
 T = TypeVar("T")
 
@@ -56,23 +56,16 @@ class Gpus:
         """The result of `work` in a thread of its own, or why there is none."""
         if self._busy_since is not None:
             return None, f"the NVIDIA driver has not answered for {time.monotonic() - self._busy_since:.0f} s"
-        results: list[T] = []
-        failures: list[str] = []
-
-        def run() -> None:
-            try:
-                results.append(work())
-            except Exception as error:  # NVML's own errors, OSError, or a library that is not what it seems
-                failures.append(self._in_words(error))
-            self._busy_since = None
-
         self._busy_since = time.monotonic()
-        thread = threading.Thread(target=run, name="hangwatch-gpu", daemon=True)
-        thread.start()
-        thread.join(self._timeout_s)
-        if results:
-            return results[0], ""
-        return None, failures[0] if failures else f"the NVIDIA driver gave no answer within {self._timeout_s:g} s"
+        try:
+            return within(self._timeout_s, work, "hangwatch-gpu", finally_do=self._answered), ""
+        except DeadlineError:
+            return None, f"the NVIDIA driver gave no answer within {self._timeout_s:g} s"
+        except Exception as error:  # NVML's own errors, OSError, or a library that is not what it seems
+            return None, self._in_words(error)
+
+    def _answered(self) -> None:
+        self._busy_since = None
 
     def _in_words(self, error: Exception) -> str:
         if isinstance(error, ImportError):

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hangwatch.model import ProcessFacts, Socket
-from hangwatch_agent.capture import fallback, sockets, stacks
-from hangwatch_agent.capture.means import Means, Target
-from hangwatch_agent.capture.process import process_facts
-from hangwatch_agent.capture.procfs import Table
-from hangwatch_agent.capture.stacks import Dump
+from hangwatch_agent.capture.options import CaptureOptions, Target
+from hangwatch_agent.capture.proc import sockets
+from hangwatch_agent.capture.proc.process import process_facts
+from hangwatch_agent.capture.stacks import by_faulthandler, py_spy
+from hangwatch_agent.capture.stacks.py_spy import Dump
+from hangwatch_agent.shared.procfs import Table
 
 MOST_STACKS = 160  # of a job with more processes on one machine, the ranks and workers come first
 
@@ -31,7 +32,7 @@ def take(
     pids: Iterable[int],
     stacks_of: Iterable[int],
     targets: Mapping[int, Target],
-    means: Means,
+    options: CaptureOptions,
     *,
     with_locals: Iterable[int] = (),
 ) -> Sample:
@@ -39,8 +40,8 @@ def take(
     wanted = tuple(dict.fromkeys(stacks_of))[:MOST_STACKS]
     with ThreadPoolExecutor(1, "hangwatch-sample") as pool:
         at = time.monotonic()
-        dumping = pool.submit(_dump, wanted, targets, means, frozenset(with_locals))
-        facts = _facts(pids, means.proc)
+        dumping = pool.submit(_dump, wanted, targets, options, frozenset(with_locals))
+        facts = _facts(pids, options.proc)
         return Sample(facts, dumping.result(), at)
 
 
@@ -66,17 +67,17 @@ def _tcp(pid: int, proc: Path, namespaces: dict[str, Mapping[str, Socket] | None
 
 
 def _dump(
-    pids: tuple[int, ...], targets: Mapping[int, Target], means: Means, with_locals: frozenset[int]
+    pids: tuple[int, ...], targets: Mapping[int, Target], options: CaptureOptions, with_locals: frozenset[int]
 ) -> dict[int, Dump]:
-    dumps = stacks.dump_all(
-        pids, with_locals=with_locals, program=means.py_spy, timeout_s=means.stack_timeout_s, proc=means.proc
+    dumps = py_spy.dump_all(
+        pids, with_locals=with_locals, program=options.py_spy, timeout_s=options.stack_timeout_s, proc=options.proc
     )
     failed = [pid for pid, dump in dumps.items() if not dump.ok and pid in targets]
     if failed:
-        with ThreadPoolExecutor(min(stacks.CONCURRENCY, len(failed)), "hangwatch-faulthandler") as pool:
+        with ThreadPoolExecutor(min(py_spy.CONCURRENCY, len(failed)), "hangwatch-faulthandler") as pool:
             answers = pool.map(
-                lambda pid: fallback.ask_faulthandler(
-                    pid, targets[pid].run_dir, own_pid=targets[pid].own_pid, proc=means.proc
+                lambda pid: by_faulthandler.ask_faulthandler(
+                    pid, targets[pid].run_dir, own_pid=targets[pid].own_pid, proc=options.proc
                 ),
                 failed,
             )

@@ -64,7 +64,7 @@ def guarded(part: Part) -> list[Figure]:
 def attach() -> list[Figure]:
     """The best of several: what a busy machine adds is not ours."""
     with tempfile.TemporaryDirectory() as cache:
-        found = [_python("-m", "hangwatch_agent.overhead_attach", cache=cache) for _ in range(SAMPLES + 1)][1:]
+        found = [_python("-m", "hangwatch_agent.overhead.attach", cache=cache) for _ in range(SAMPLES + 1)][1:]
     cpu = statistics.median(each["cpu_ms"] for each in found)
     note = f"best of {SAMPLES} processes, bytecode compiled before; {cpu:.1f} ms of processor time (median)"
     return [
@@ -74,13 +74,13 @@ def attach() -> list[Figure]:
 
 
 def hooks() -> list[Figure]:
-    found = _python("-m", "hangwatch_agent.overhead")
+    found = _python("-m", "hangwatch_agent.overhead.hooks")
     note = "loader, forward and optimizer of a DDP step, with and without hooks in turns"
     return [Figure("all hooks of a step", found["hooks_us_per_step"], "us", 5.0, note=note)]
 
 
 def throughput() -> list[Figure]:
-    found = _python("-m", "hangwatch_agent.overhead_throughput")
+    found = _python("-m", "hangwatch_agent.overhead.throughput")
     note = (
         f"median of {found['pairs']:.0f} pairs of rounds in turns, 2 ranks, step of {found['step_ms']:.1f} ms; "
         f"in processor time {found['cpu_ratio']:.3f}"
@@ -99,7 +99,7 @@ def watchdog_at_rest() -> list[Figure]:
 
 
 def watchdog_polls() -> list[Figure]:
-    found = _python("-m", "hangwatch_agent.overhead_poll", "64", "128")
+    found = _python("-m", "hangwatch_agent.overhead.poll", "64", "128")
     note = "boards with full rings that go on by 5 steps and 20 calls between two polls; processor time"
     return [
         Figure("a poll, 64 ranks", found["64"] * 1e3, "ms", 70.0, note=note),
@@ -108,7 +108,7 @@ def watchdog_polls() -> list[Figure]:
 
 
 def evidence() -> list[Figure]:
-    code = "import json; from hangwatch_agent.capture import bench; print(json.dumps(bench.figures()))"
+    code = "import json; from hangwatch_agent.overhead import capture; print(json.dumps(capture.figures()))"
     seconds, workers = _python("-c", code)
     note = f"8 ranks, {workers} loader workers found; without native frames and the wait between samples"
     return [Figure("taking evidence", seconds, "s", 1.5, note=note)]

@@ -65,7 +65,7 @@ def reading(output: str) -> tuple[tuple[int, ...], str]:
 
 
 def _run(what: Play, peer: str, folder: Path, seconds: float) -> str:
-    from hangwatch_agent.abort import end_below
+    from hangwatch_agent.watchdog.abort import end_below
 
     log = folder / "output"
     with log.open("wb") as file:

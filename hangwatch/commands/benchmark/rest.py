@@ -47,10 +47,11 @@ def _ranks(folder: Path) -> Iterator[None]:
 def _watchdog(folder: Path) -> int:
     """The pid of the watchdog that `hangwatch.attach` would start."""
     from hangwatch.settings import Settings
-    from hangwatch_agent import launch, rundir
+    from hangwatch_agent.board import directory
+    from hangwatch_agent.watchdog import start
 
-    launch.ensure_watchdog(folder, Settings(report_dir=str(folder)))
-    pid, deadline = folder / rundir.WATCHDOG_PID, time.monotonic() + 20
+    start.ensure_watchdog(folder, Settings(report_dir=str(folder)))
+    pid, deadline = folder / directory.WATCHDOG_PID, time.monotonic() + 20
     while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return int(pid.read_text())

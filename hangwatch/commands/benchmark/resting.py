@@ -13,16 +13,18 @@ from pathlib import Path
 
 
 def main(folder: Path, rank: int, world_size: int) -> None:
-    from hangwatch_agent import board, identity
+    from hangwatch_agent.board import layout
+    from hangwatch_agent.board.writer import BoardWriter
+    from hangwatch_agent.rank import identity
 
     environment = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank)}
     ticks = identity.start_ticks()
-    writer = board.BoardWriter.create(
-        folder / board.board_name(os.getpid(), ticks),
+    writer = BoardWriter.create(
+        folder / layout.board_name(os.getpid(), ticks),
         identity.describe(environment, job="bench"),
         start_ticks=ticks,
     )
-    threading.Thread(target=_tick, args=(writer.words, board.W_TICKER_AT), daemon=True).start()
+    threading.Thread(target=_tick, args=(writer.words, layout.W_TICKER_AT), daemon=True).start()
     print("ready", flush=True)
     sys.stdin.read()
 

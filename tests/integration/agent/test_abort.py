@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch_agent.abort import end_idle_command, end_job, end_ranks
-from hangwatch_agent.capture.procfs import Table, stat_of
-from hangwatch_agent.roster import Standing
-from tests.unit.agent.readings import standing
+from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.shared.procfs import Table, stat_of
+from hangwatch_agent.watchdog.abort import end_idle_command, end_job, end_ranks
+from tests.unit.agent.readings import rank_state
 
 OBEYS = "print(0, flush=True); import time; time.sleep(100)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {OBEYS}"
@@ -66,11 +66,11 @@ def gone_soon(pid: int) -> bool:
     return not is_there(pid)
 
 
-def rank_of(process: subprocess.Popen[str], *, ticks: int | None = None) -> Standing:
+def rank_of(process: subprocess.Popen[str], *, ticks: int | None = None) -> RankState:
     found = stat_of(process.pid)
     assert found is not None
     board = Path(f"rank-{process.pid}-{found.ticks if ticks is None else ticks}.board")
-    return replace(standing(pid=process.pid), path=board)
+    return replace(rank_state(pid=process.pid), path=board)
 
 
 def test_ranks_that_obey_are_not_killed(start: Start) -> None:
@@ -168,10 +168,10 @@ while True:
 """
 
 
-def rank_of_pid(pid: int) -> Standing:
+def rank_of_pid(pid: int) -> RankState:
     found = stat_of(pid)
     assert found is not None
-    return replace(standing(pid=pid), path=Path(f"rank-{pid}-{found.ticks}.board"))
+    return replace(rank_state(pid=pid), path=Path(f"rank-{pid}-{found.ticks}.board"))
 
 
 @pytest.mark.parametrize("code", [OBEYS, DEAF])

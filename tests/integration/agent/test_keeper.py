@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from hangwatch.settings import Settings
-from hangwatch_agent import launch, rundir
-from hangwatch_agent.keeper import EVERY_S, MOST_STARTS, Keeper
+from hangwatch_agent.board import directory
+from hangwatch_agent.watchdog import start
+from hangwatch_agent.watchdog.keeper import EVERY_S, MOST_STARTS, Keeper
 
 RANK = """
 import hangwatch, sys, time
@@ -37,7 +38,7 @@ def watchdog_pid(boards: Path) -> int:
 
     Its lock is left alone: one that is held for a look, at the moment when a watchdog starts, turns that one away.
     """
-    for file in boards.glob(f"*/{rundir.WATCHDOG_PID}"):
+    for file in boards.glob(f"*/{directory.WATCHDOG_PID}"):
         pid = int(file.read_text() or 0)
         if pid and psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
             return pid
@@ -111,7 +112,7 @@ def test_one_that_cannot_live_is_given_up(
 ) -> None:
     begin, now = Starts(fails), [0.0]
     said: list[str] = []
-    monkeypatch.setattr(launch, "ensure_watchdog", begin)
+    monkeypatch.setattr(start, "ensure_watchdog", begin)
     keeper = Keeper(tmp_path, Settings(), say=said.append, clock=lambda: now[0])
     for second in range(100):
         now[0] = float(second)

@@ -22,10 +22,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from hangwatch.model import Collectives, Phase, Reading
 from hangwatch.settings import Settings
 from hangwatch.wire import codec
-from hangwatch_agent import guard, probe
-from hangwatch_agent.board import read_board, request_collectives
-from hangwatch_agent.hooks.collectives import METHODS
-from hangwatch_agent.standing import MARK
+from hangwatch_agent.board.reader import read_board, request_collectives
+from hangwatch_agent.rank import guard, probe
+from hangwatch_agent.rank.hooks.collectives import METHODS
+from hangwatch_agent.shared.rank_rule import MARK
 
 TICK = 0.02
 ONES = TensorDataset(torch.ones(4, 2))

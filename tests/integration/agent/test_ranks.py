@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from hangwatch.model import Phase, Reading
-from hangwatch_agent.board import BoardError, read_board
-from hangwatch_agent.bootstrap import bootstrap_folder
+from hangwatch_agent.board.layout import BoardError
+from hangwatch_agent.board.reader import read_board
+from hangwatch_agent.rank.bootstrap import bootstrap_folder
 
 ROOT = Path(__file__).parents[3]
 

@@ -143,18 +143,18 @@ def test_no_board_folder_can_be_had(tmp_path: Path) -> None:
 
 FAULTY = """
 import sys, threading
-from hangwatch_agent import assemble, supervise
+from hangwatch_agent.watchdog import assemble, run_command
 {fault}
 from hangwatch.settings import Settings
 command = [sys.executable, "-c", "import time; time.sleep(1); print('trained'); exit(7)"]
-sys.exit(supervise.supervise(command, Settings()))
+sys.exit(run_command.supervise(command, Settings()))
 """
 FAULTS = {
     "built": "def broken(*a, **k): raise ValueError('unforeseen')\nassemble.watchdog = broken",
     "thread": 'def broken(self): raise RuntimeError("can\'t start new thread")\nthreading.Thread.start = broken',
-    "import": "import hangwatch_agent\nsys.modules['hangwatch_agent.assemble'] = None\ndel hangwatch_agent.assemble",
-    "run": "from hangwatch_agent.watchdog import Watchdog\nWatchdog.run = lambda self: 1 / 0",
-    "close": "from hangwatch_agent.watchdog import Watchdog\nWatchdog.finish_abort = lambda self, slack: 1 / 0",
+    "import": "import hangwatch_agent.watchdog as room\nsys.modules[assemble.__name__] = None\ndel room.assemble",
+    "run": "from hangwatch_agent.watchdog.loop import Watchdog\nWatchdog.run = lambda self: 1 / 0",
+    "close": "from hangwatch_agent.watchdog.loop import Watchdog\nWatchdog.finish_abort = lambda self, slack: 1 / 0",
 }
 
 

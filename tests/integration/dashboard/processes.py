@@ -16,7 +16,7 @@ from typing import Any
 
 from hangwatch.model import Job
 from hangwatch.settings import Settings
-from hangwatch_agent.link import Link
+from hangwatch_agent.dashboard_client.link import Link
 
 ROOT = Path(__file__).parents[3]
 

@@ -19,7 +19,7 @@ from tests.integration.dashboard.conftest import Judge
 from tests.integration.dashboard.processes import Process, link_to, until
 from tests.integration.dashboard.test_judgement import Pair, answer, open_incident, pair, part_of
 from tests.nodes import Dashboard, FakeNode
-from tests.unit.agent.readings import standing
+from tests.unit.agent.readings import rank_state
 
 __all__ = ["pair"]
 UNKNOWN = Verdict("undetermined", Certainty.UNDETERMINED, "waiting; the cause is not known")
@@ -151,7 +151,7 @@ class Moving:
     def _run(self) -> None:
         while not self._stop.wait(0.1):
             now = time.time()
-            self.link.offer(tuple(standing(rank, moved_at=now, world_size=2) for rank in (0, 1)), now)
+            self.link.offer(tuple(rank_state(rank, moved_at=now, world_size=2) for rank in (0, 1)), now)
             for request in self.link.captures_wanted():
                 whole = uneven_steps_snapshot()
                 own = tuple(replace(rank, still_s=5.0) for rank in whole.ranks if rank.rank < 2)

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 
 from hangwatch.model import GroupHead
-from hangwatch_agent.link import Link
-from hangwatch_agent.roster import Standing
+from hangwatch_agent.dashboard_client.link import Link
+from hangwatch_agent.roster.rank_states import RankState
 from tests.examples import uneven_steps, uneven_steps_snapshot
 from tests.integration.dashboard.processes import Process, link_to, until
-from tests.unit.agent.readings import standing
+from tests.unit.agent.readings import rank_state
 
 GROUP = GroupHead("0", (0, 1, 2, 3), issued=12, completed=11)
 
 
-def ranks(node: int, moved_at: float, blocked: bool = True) -> tuple[Standing, ...]:
+def ranks(node: int, moved_at: float, blocked: bool = True) -> tuple[RankState, ...]:
     """The standings of node 0 or 1 of a job with two nodes of two ranks."""
     heads = (GROUP if blocked else replace(GROUP, completed=12),)
-    return tuple(standing(rank, moved_at=moved_at, world_size=4, heads=heads) for rank in (2 * node, 2 * node + 1))
+    return tuple(rank_state(rank, moved_at=moved_at, world_size=4, heads=heads) for rank in (2 * node, 2 * node + 1))
 
 
 class Node:
@@ -197,9 +197,9 @@ def test_a_dashboard_ends_at_once_with_streams_open(closing: ExitStack, database
 
 def test_the_link_is_a_link_of_the_watchdog(tmp_path: Path) -> None:
     """The watchdog's own protocol of a link is what this one is."""
-    from hangwatch_agent import conversation
+    from hangwatch_agent.watchdog import dashboard_exchange
 
-    def takes(link: conversation.Link) -> None: ...
+    def takes(link: dashboard_exchange.Link) -> None: ...
 
     link: Link = link_to("http://127.0.0.1:9", tmp_path, "node-a")
     takes(link)

@@ -1,4 +1,4 @@
-"""Readings and standings for tests of the watchdog, with only what a test cares about."""
+"""Readings and states of ranks for tests of the watchdog, with only what a test cares about."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hangwatch.model import GroupHead, Identity, Phase, Progress, Reading, StepTimes
-from hangwatch_agent.roster import Standing
+from hangwatch_agent.roster.rank_states import RankState
 
 
 def reading(rank: int = 0, *, world_size: int = 2, pid: int | None = None, **parts: Any) -> Reading:
@@ -32,7 +32,9 @@ def blocked(members: tuple[int, ...] = (0, 1)) -> tuple[GroupHead, ...]:
     return (GroupHead("0", members, issued=12, completed=11),)
 
 
-def standing(rank: int = 0, *, moved_at: float = 10.0, state: str = "S", since: float = 0.0, **parts: Any) -> Standing:
-    """A standing of such a reading."""
+def rank_state(
+    rank: int = 0, *, moved_at: float = 10.0, state: str = "S", since: float = 0.0, **parts: Any
+) -> RankState:
+    """The state of a rank with such a reading."""
     found = reading(rank, **parts)
-    return Standing(Path(f"rank-{found.identity.pid}-7.board"), found, moved_at, state, since)
+    return RankState(Path(f"rank-{found.identity.pid}-7.board"), found, moved_at, state, since)

@@ -18,7 +18,8 @@ from hangwatch.commands.evidence_files import Pile, kinds, snapshots, sort_out
 from hangwatch.model import Certainty, Identity, Incident, Judgement, Snapshot
 from hangwatch.report import files
 from hangwatch.wire import codec
-from hangwatch_agent import board
+from hangwatch_agent.board import layout
+from hangwatch_agent.board.writer import BoardWriter
 from tests import examples
 from tests.dumps import Job, Op, alike, loop
 
@@ -55,11 +56,11 @@ def _board(
     path: Path, rank: int, *, job: str = "vision-7c1e", started_at: float = 0.0, ticked_at: float = 1000.0
 ) -> Path:
     identity = Identity(rank, 4, rank, "node-a", os.getpid(), started_at, job)
-    writer = board.BoardWriter.create(path, codec.encode(identity))
-    writer.words[board.W_ANCHOR_NS] = 0  # times of day, then
-    writer.words[board.W_TICKER_AT] = int(ticked_at * 1e9)
-    writer.words[board.W_MOVED_AT] = int((ticked_at - 30) * 1e9)
-    writer.words[board.W_DRAWS] = 10 + rank
+    writer = BoardWriter.create(path, codec.encode(identity))
+    writer.words[layout.W_ANCHOR_NS] = 0  # times of day, then
+    writer.words[layout.W_TICKER_AT] = int(ticked_at * 1e9)
+    writer.words[layout.W_MOVED_AT] = int((ticked_at - 30) * 1e9)
+    writer.words[layout.W_DRAWS] = 10 + rank
     return path
 
 

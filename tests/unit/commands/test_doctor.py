@@ -19,7 +19,7 @@ from hangwatch.commands import checks, main
 from hangwatch.commands.checks import Check
 from hangwatch.model import CaptureNote, GpuFacts
 from hangwatch.settings import Settings
-from hangwatch_agent.capture import refusal, stacks
+from hangwatch_agent.capture.stacks import py_spy, refusal
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -65,13 +65,13 @@ def test_stacks_are_tried_for_real() -> None:
 
 
 def test_without_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "find_py_spy", lambda: None)
+    monkeypatch.setattr(py_spy, "find_py_spy", lambda: None)
     (check,) = checks.stacks()
     assert (check.state, check.advice) == ("degraded", "pip install py-spy")
 
 
 def test_a_refusal_says_what_is_lost_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "dump", lambda pid: stacks.Dump(pid, failure="no right to trace it"))
+    monkeypatch.setattr(py_spy, "dump", lambda pid: py_spy.Dump(pid, failure="no right to trace it"))
     ranks, others, _ = checks.stacks()
     assert (ranks.state, ranks.found, ranks.advice) == (
         "degraded",

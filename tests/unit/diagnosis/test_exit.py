@@ -49,7 +49,9 @@ def thread(name: str, *inner: tuple[str, int, str]) -> ThreadStack:
 
 
 HEARTBEAT = thread("heartbeat", (SCRIPT, 25, "beat"))
-TICKER = thread("hangwatch-ticker", (f"{LIB}/threading.py", 327, "wait"), ("/x/hangwatch_agent/ticker.py", 70, "run"))
+TICKER = thread(
+    "hangwatch-ticker", (f"{LIB}/threading.py", 327, "wait"), ("/x/hangwatch_agent/rank/ticker.py", 70, "run")
+)
 
 
 def test_a_thread_that_is_no_daemon() -> None:

@@ -36,7 +36,7 @@ C10D = "TORCH/distributed/distributed_c10d.py"
 FSDP = "TORCH/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
 DDP = "TORCH/nn/parallel/distributed.py"
 LOADER = "TORCH/utils/data/dataloader.py"
-HOOK = "/x/agent/hangwatch_agent/hooks/collectives.py"
+HOOK = "/x/agent/hangwatch_agent/rank/hooks/collectives.py"
 CASES = [
     ((f"{C10D}:barrier", "TORCH/distributed/c10d_logger.py:wrapper", "user"), Doing.COLLECTIVE, "barrier"),
     ((f"{C10D}:all_gather", f"{C10D}:all_gather_object", "user"), Doing.COLLECTIVE, "all_gather"),

@@ -16,7 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from hangwatch_agent.capture import procfs, stacks
+from hangwatch_agent.capture.stacks import py_spy
+from hangwatch_agent.shared import procfs
 
 Script = Callable[..., "subprocess.Popen[str]"]
 PATIENCE_S = 60.0
@@ -25,7 +26,7 @@ PATIENCE_S = 60.0
 @pytest.fixture(autouse=True)
 def _patience_with_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watchdog gives a process up after seconds; a busy test machine may need longer to start py-spy."""
-    for function in (stacks.dump, stacks.dump_all, stacks.dump_native):
+    for function in (py_spy.dump, py_spy.dump_all, py_spy.dump_native):
         assert function.__kwdefaults__ is not None
         monkeypatch.setitem(function.__kwdefaults__, "timeout_s", PATIENCE_S)
 

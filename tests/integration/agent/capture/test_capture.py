@@ -14,7 +14,8 @@ import pytest
 
 from hangwatch.model import Collective, Collectives, GroupHead, Identity, LoaderFacts, Progress, RankEvidence, Reading
 from hangwatch.wire import codec
-from hangwatch_agent.capture import CaptureResult, Means, Target, capture, procfs, with_native_stacks
+from hangwatch_agent.capture import CaptureOptions, CaptureResult, Target, capture, with_native_stacks
+from hangwatch_agent.shared import procfs
 from tests.integration.agent.capture.conftest import PATIENCE_S, Script, all_come_to_rest, stop
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(100)"
@@ -54,8 +55,8 @@ def target(pid: int, folder: Path, rank: int | None = 0, loaders: tuple[LoaderFa
     return Target(Reading(identity, time.time(), loaders=loaders), folder / f"rank-{rank}.board")
 
 
-def quick(**others: object) -> Means:
-    return Means(sample_gap_s=0.25, stack_timeout_s=PATIENCE_S, **others)  # type: ignore[arg-type]
+def quick(**others: object) -> CaptureOptions:
+    return CaptureOptions(sample_gap_s=0.25, stack_timeout_s=PATIENCE_S, **others)  # type: ignore[arg-type]
 
 
 def only(taken: CaptureResult) -> RankEvidence:
@@ -67,7 +68,7 @@ def only(taken: CaptureResult) -> RankEvidence:
 def test_workers_with_their_sample(script: Script, tmp_path: Path, method: str) -> None:
     process = script(LOADER, method)
     all_come_to_rest(process.pid)
-    rank = only(capture([target(process.pid, tmp_path)], means=quick()))
+    rank = only(capture([target(process.pid, tmp_path)], options=quick()))
     assert [(worker.worker, worker.sample) for worker in rank.workers] == [(0, None), (1, "13")]
     assert rank.workers[1].stacks[0].frames[0].function == "__getitem__"
     assert all(worker.rank == 0 for worker in rank.workers)
@@ -79,7 +80,7 @@ def test_workers_with_their_sample(script: Script, tmp_path: Path, method: str) 
 def test_the_worker_of_a_stream_names_its_batch(script: Script, tmp_path: Path) -> None:
     process = script(LOADER, "fork", "stream")
     all_come_to_rest(process.pid)
-    rank = only(capture([target(process.pid, tmp_path)], means=quick()))
+    rank = only(capture([target(process.pid, tmp_path)], options=quick()))
     assert {worker.sample for worker in rank.workers} <= {"batch 4", "batch 5"}
     assert rank.workers
 
@@ -90,7 +91,7 @@ def test_a_worker_that_died_and_one_that_is_stopped(script: Script, tmp_path: Pa
     stop(children[0])
     gone = 1 << 22
     loader = LoaderFacts(0, 16, epoch=0, num_workers=2, worker_pids=(gone, children[0]))
-    workers = only(capture([target(process.pid, tmp_path, loaders=(loader,))], means=quick())).workers
+    workers = only(capture([target(process.pid, tmp_path, loaders=(loader,))], options=quick())).workers
     assert [(each.worker, each.facts.pid, each.facts.state) for each in workers[:2]] == [
         (0, gone, "X"),
         (1, children[0], "T"),
@@ -100,7 +101,7 @@ def test_a_worker_that_died_and_one_that_is_stopped(script: Script, tmp_path: Pa
 def test_workers_of_an_iterator_that_is_over_are_not_missed(script: Script, tmp_path: Path) -> None:
     loader = LoaderFacts(0, 16, epoch=0, exhausted=True, num_workers=1, worker_pids=(1 << 22,))
     process = script(SLEEP)
-    assert only(capture([target(process.pid, tmp_path, loaders=(loader,))], means=quick())).workers == ()
+    assert only(capture([target(process.pid, tmp_path, loaders=(loader,))], options=quick())).workers == ()
 
 
 def test_a_rank_that_is_gone_leaves_what_it_wrote(script: Script, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_a_rank_that_is_gone_leaves_what_it_wrote(script: Script, tmp_path: Path
     ring = Collectives((GroupHead("0", (0, 1), issued=3),), (Collective("0", 3, "all_reduce"),), (), "flight-recorder")
     (tmp_path / f"collectives-{1 << 22}.json").write_text(codec.dumps(ring))
     dead = target(1 << 22, tmp_path)
-    rank = only(capture([Target(dead.reading, dead.board_path, (log,))], means=quick()))
+    rank = only(capture([Target(dead.reading, dead.board_path, (log,))], options=quick()))
     assert rank.process is not None
     assert (rank.process.state, rank.process.command) == ("X", "python train.py")
     assert rank.last_output == "step 11\nRuntimeError: boom"
@@ -122,7 +123,7 @@ def test_a_rank_that_is_gone_leaves_what_it_wrote(script: Script, tmp_path: Path
 def test_a_pid_that_another_process_has_now_is_gone(script: Script, tmp_path: Path) -> None:
     pid = script(SLEEP).pid
     identity = Identity(0, 2, 0, "here", pid, time.time() - 86400, "job")
-    rank = only(capture([Target(Reading(identity, time.time()), tmp_path / "rank-0.board")], means=quick()))
+    rank = only(capture([Target(Reading(identity, time.time()), tmp_path / "rank-0.board")], options=quick()))
     assert rank.process is not None
     assert (rank.process.state, rank.stacks) == ("X", ())
 
@@ -134,7 +135,7 @@ def test_a_rank_that_ends_during_the_capture(script: Script, tmp_path: Path) -> 
         process.kill()
         process.wait()
 
-    rank = only(capture([target(process.pid, tmp_path)], means=quick(sleep=end)))
+    rank = only(capture([target(process.pid, tmp_path)], options=quick(sleep=end)))
     assert rank.process is not None
     assert rank.process.state == "X"
     assert rank.earlier_stacks
@@ -150,7 +151,7 @@ def test_movement_is_a_counter_that_differs(script: Script, tmp_path: Path) -> N
         identity = each.reading.identity
         return Reading(identity, time.time(), progress=Progress(step=4))
 
-    moved, still = capture([second, first], reread=reread, means=quick()).ranks
+    moved, still = capture([second, first], reread=reread, options=quick()).ranks
     assert (moved.rank, moved.moved) == (0, True)
     assert moved.reading is not None
     assert moved.reading.progress.step == 4
@@ -161,7 +162,7 @@ def test_a_board_that_cannot_be_read_again_is_noted(script: Script, tmp_path: Pa
     def reread(each: Target) -> Reading | None:
         raise OSError("deleted under our feet")
 
-    taken = capture([target(script(SLEEP).pid, tmp_path)], reread=reread, means=quick())
+    taken = capture([target(script(SLEEP).pid, tmp_path)], reread=reread, options=quick())
     assert [note.detail for note in taken.notes if note.source == "board"] == ["deleted under our feet"]
 
 
@@ -171,7 +172,7 @@ def test_collectives_are_asked_for(script: Script, tmp_path: Path) -> None:
     def request(board: Path, pid: int) -> None:
         (board.parent / f"collectives-{pid}.json").write_text(codec.dumps(ring))
 
-    taken = capture([target(script(SLEEP).pid, tmp_path)], means=quick(request_collectives=request))
+    taken = capture([target(script(SLEEP).pid, tmp_path)], options=quick(request_collectives=request))
     assert only(taken).collectives == ring
     assert [note.ok for note in taken.notes if note.source == "collectives"] == [True]
 
@@ -203,7 +204,7 @@ def test_launchers_children_and_orphans(script: Script, tmp_path: Path) -> None:
     )
     pids = procfs.Table.read().children(launcher.pid)
     try:
-        taken = capture([target(pid, tmp_path, rank) for rank, pid in enumerate(pids)], means=quick())
+        taken = capture([target(pid, tmp_path, rank) for rank, pid in enumerate(pids)], options=quick())
         assert [each.facts.pid for each in taken.launchers] == [launcher.pid]
         assert [each.rank for each in taken.ranks] == [0, 1]
         assert [child.facts.command for rank in taken.ranks for child in rank.children] == ["sleep 100"] * 2
@@ -220,7 +221,7 @@ def test_who_listens_on_the_master_port(script: Script, tmp_path: Path) -> None:
         settings = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(server.getsockname()[1])}
         plain = target(process.pid, tmp_path).reading.identity
         identity = Identity(0, 2, 0, "here", plain.pid, plain.started_at, "job", environment=settings)
-        taken = capture([Target(Reading(identity, time.time()), tmp_path / "rank-0.board")], means=quick())
+        taken = capture([Target(Reading(identity, time.time()), tmp_path / "rank-0.board")], options=quick())
     assert taken.node.master_resolves is True
     assert taken.node.master_listener is not None
     assert taken.node.master_listener.pid == os.getpid()
@@ -247,20 +248,20 @@ def test_sixty_four_tiny_processes_that_come_and_go(script: Script, tmp_path: Pa
         rests=False,
     )
     for _ in range(2):
-        rank = only(capture([target(process.pid, tmp_path)], means=quick()))
+        rank = only(capture([target(process.pid, tmp_path)], options=quick()))
         assert len(rank.children) > 20
         assert rank.process is not None
         assert rank.process.state in "RS"
 
 
 def test_a_target_without_a_rank_is_a_process_of_the_job(script: Script, tmp_path: Path) -> None:
-    taken = capture([target(script(SLEEP).pid, tmp_path, None)], means=quick())
+    taken = capture([target(script(SLEEP).pid, tmp_path, None)], options=quick())
     assert taken.ranks == ()
     assert [each.role for each in taken.others] == ["job"]
 
 
 def test_nothing_to_look_at(tmp_path: Path) -> None:
-    taken = capture([], means=quick())
+    taken = capture([], options=quick())
     assert (taken.ranks, taken.launchers, taken.others) == ((), (), ())
     assert taken.node.shm_total
 
@@ -274,7 +275,7 @@ def test_below_root_without_any_rank_yet(script: Script) -> None:
         child.wait()
         """
     )
-    taken = capture([], root=root.pid, means=quick())
+    taken = capture([], root=root.pid, options=quick())
     assert [each.facts.pid for each in taken.launchers] == [root.pid]
     assert taken.launchers[0].stacks
     assert [(each.role, each.facts.command) for each in taken.others] == [("job", "sleep 100")]
@@ -282,7 +283,7 @@ def test_below_root_without_any_rank_yet(script: Script) -> None:
 
 def test_native_stacks_come_on_request(script: Script, tmp_path: Path) -> None:
     process = script(SLEEP)
-    taken = capture([target(process.pid, tmp_path)], means=quick())
+    taken = capture([target(process.pid, tmp_path)], options=quick())
     assert not any(frame.native for frame in only(taken).main_stack)
     deeper = with_native_stacks(taken, [process.pid])
     assert any(frame.native for frame in only(deeper).main_stack)
@@ -292,7 +293,7 @@ def test_native_stacks_come_on_request(script: Script, tmp_path: Path) -> None:
 
 
 def test_a_watchdog_without_py_spy(script: Script, tmp_path: Path) -> None:
-    taken = capture([target(script(SLEEP).pid, tmp_path)], means=quick(py_spy=tmp_path / "nothing"))
+    taken = capture([target(script(SLEEP).pid, tmp_path)], options=quick(py_spy=tmp_path / "nothing"))
     assert only(taken).stacks == ()
     assert any("does not start" in note.detail for note in taken.notes if note.source == "stacks")
 
@@ -302,7 +303,7 @@ def test_eight_ranks_with_sixteen_workers_in_time() -> None:
     # Not measured by coverage, whose share of the time is the larger one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
     finished = subprocess.run(
-        [sys.executable, "-c", "from hangwatch_agent.capture import bench; print(*bench.figures())"],
+        [sys.executable, "-c", "from hangwatch_agent.overhead import capture; print(*capture.figures())"],
         env=environment,
         capture_output=True,
         text=True,

@@ -12,9 +12,9 @@ from typing import TypeVar
 import pytest
 
 from hangwatch.model import LockFile
-from hangwatch_agent.capture.locks import lock_files, polls_a_lock
-from hangwatch_agent.capture.process import process_facts
-from hangwatch_agent.capture.stacks import dump
+from hangwatch_agent.capture.proc.locks import lock_files, polls_a_lock
+from hangwatch_agent.capture.proc.process import process_facts
+from hangwatch_agent.capture.stacks.py_spy import dump
 from tests.integration.agent.capture.conftest import Script
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ import pytest
 
 from hangwatch.model import ProcessFacts
 from hangwatch.wire import codec
-from hangwatch_agent.capture import procfs
-from hangwatch_agent.capture.process import process_facts, second_sample
+from hangwatch_agent.capture.proc.process import process_facts, second_sample
+from hangwatch_agent.shared import procfs
 from tests import needs
 from tests.integration.agent.capture.conftest import Script, comes_to, stop
 
@@ -229,7 +229,7 @@ def test_another_users_process_is_named_unreadable() -> None:
     process = subprocess.Popen(["sleep", "100"])
     comes_to(process.pid, "S")
     code = (
-        "import sys\nfrom hangwatch import wire\nfrom hangwatch_agent.capture.process import process_facts\n"
+        "import sys\nfrom hangwatch import wire\nfrom hangwatch_agent.capture.proc.process import process_facts\n"
         f"print(codec.dumps(process_facts({process.pid})))"
     )
     try:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hangwatch_agent.capture import sockets
-from hangwatch_agent.capture.process import process_facts
+from hangwatch_agent.capture.proc import sockets
+from hangwatch_agent.capture.proc.process import process_facts
 from tests import needs
 from tests.integration.agent.capture.conftest import Script
 

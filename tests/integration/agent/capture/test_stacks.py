@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch_agent.capture import fallback, stacks
-from hangwatch_agent.capture.stacks import dump, dump_all, dump_native
+from hangwatch_agent.capture.stacks import by_faulthandler, py_spy
+from hangwatch_agent.capture.stacks.py_spy import dump, dump_all, dump_native
 from tests.integration.agent.capture.conftest import PATIENCE_S, Script, comes_to, stop
 from tests.integration.agent.capture.refused import AS_NOBODY, WITHOUT_PTRACE, run_refused
 
@@ -99,7 +99,7 @@ def test_a_native_dump_that_takes_too_long_leaves_the_process_running(script: Sc
 
 
 def test_memory_of_a_native_dump_is_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacks, "NATIVE_MEMORY_BYTES", 1 << 20)
+    monkeypatch.setattr(py_spy, "NATIVE_MEMORY_BYTES", 1 << 20)
     assert dump_native(script(WAITS).pid).failure
 
 
@@ -119,7 +119,7 @@ def test_a_tracer_that_outlives_its_kill_is_waited_for_and_then_its_process_is_l
             dead.wait(60)
             return -9
 
-    stacks._give_up(Deaf(), let_go.set)  # type: ignore[arg-type]
+    py_spy._give_up(Deaf(), let_go.set)  # type: ignore[arg-type]
     assert not let_go.is_set()
     dead.set()
     assert let_go.wait(60)
@@ -143,7 +143,7 @@ def test_what_is_not_python_is_gone_or_dead() -> None:
 )
 def test_a_refusal_says_what_is_missing(script: Script, how: tuple[str, ...], advice: str) -> None:
     pid = script(WAITS).pid
-    code = f"from hangwatch_agent.capture.stacks import dump; print(dump({pid}).failure)"
+    code = f"from hangwatch_agent.capture.stacks.py_spy import dump; print(dump({pid}).failure)"
     answer = run_refused(code, how)
     assert "no right to trace it" in answer
     assert advice in answer or "ptrace_scope" in answer
@@ -152,13 +152,13 @@ def test_a_refusal_says_what_is_missing(script: Script, how: tuple[str, ...], ad
 def test_faulthandler_answers_without_the_right_to_trace(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fallback, "WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(by_faulthandler, "WAIT_S", PATIENCE_S)
     process = script(REGISTERED, str(tmp_path))
-    taken = fallback.ask_faulthandler(process.pid, tmp_path)
+    taken = by_faulthandler.ask_faulthandler(process.pid, tmp_path)
     assert taken.failure == ""
     assert [frame.function for frame in taken.stacks[0].frames] == ["step", "<module>"]
     assert (taken.stacks[0].main, taken.stacks[0].source) == (True, "faulthandler")
-    again = fallback.ask_faulthandler(process.pid, tmp_path)
+    again = by_faulthandler.ask_faulthandler(process.pid, tmp_path)
     assert again.stacks == taken.stacks
     assert process.poll() is None
 
@@ -171,7 +171,7 @@ def test_a_rank_that_does_not_catch_the_signal_is_not_sent_it(script: Script, tm
         path.unlink()
     elif case == "nonsense":
         path.write_text("9999999999999999999\n")
-    taken = fallback.ask_faulthandler(process.pid, tmp_path)
+    taken = by_faulthandler.ask_faulthandler(process.pid, tmp_path)
     assert not taken.stacks
     assert taken.failure
     assert process.poll() is None
@@ -180,7 +180,7 @@ def test_a_rank_that_does_not_catch_the_signal_is_not_sent_it(script: Script, tm
 def test_a_stopped_rank_cannot_answer(script: Script, tmp_path: Path) -> None:
     process = script(REGISTERED, str(tmp_path))
     stop(process.pid)
-    assert "wrote nothing" in fallback.ask_faulthandler(process.pid, tmp_path).failure
+    assert "wrote nothing" in by_faulthandler.ask_faulthandler(process.pid, tmp_path).failure
 
 
 def test_a_capture_under_refusal_has_the_stacks_all_the_same(script: Script, tmp_path: Path) -> None:
@@ -189,11 +189,13 @@ def test_a_capture_under_refusal_has_the_stacks_all_the_same(script: Script, tmp
 import time
 from pathlib import Path
 from hangwatch.model import Identity, Reading
-from hangwatch_agent.capture import Means, Target, capture, fallback, procfs
-fallback.WAIT_S = {PATIENCE_S}
+from hangwatch_agent.capture import CaptureOptions, Target, capture
+from hangwatch_agent.capture.stacks import by_faulthandler
+from hangwatch_agent.shared import procfs
+by_faulthandler.WAIT_S = {PATIENCE_S}
 started = procfs.started_at(procfs.stat_of({process.pid}))
 reading = Reading(Identity(0, 2, 0, "here", {process.pid}, started, "job"), time.time())
-taken = capture([Target(reading, Path({str(tmp_path)!r}) / "rank-0.board")], means=Means(sample_gap_s=0.1))
+taken = capture([Target(reading, Path({str(tmp_path)!r}) / "rank-0.board")], options=CaptureOptions(sample_gap_s=0.1))
 rank, = taken.ranks
 print([frame.function for frame in rank.stacks[0].frames], len(rank.earlier_stacks))
 print([note.detail for note in taken.notes if note.source == "stacks" and not note.ok])
@@ -208,7 +210,7 @@ print(rank.process.unreadable)
 
 
 def test_py_spy_is_found_beside_the_interpreter() -> None:
-    found = stacks.find_py_spy()
+    found = py_spy.find_py_spy()
     assert found is not None
     assert os.access(found, os.X_OK)
     assert found.parent == Path(sys.executable).parent

@@ -1,0 +1,214 @@
+"""What the system knows of one process: its state, what it waits for, what it has used.
+
+Source: /proc/PID. Facts that cannot be had (another user's process, a container without wchan, a process that
+ends while it is read) are named in `ProcessFacts.unreadable` with the reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from hangwatch.model import OpenFile, ProcessFacts, Socket, ThreadFacts
+from hangwatch_agent.capture.proc import descriptors, sockets, system_calls
+from hangwatch_agent.capture.proc.system_calls import SystemCall
+from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.procfs import PROC, Stat, Table
+from hangwatch_agent.shared.redact import redact_command, redact_environment
+
+T = TypeVar("T")
+
+SETTINGS = frozenset(
+    """
+    RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK
+    ROLE_WORLD_SIZE ROLE_NAME MASTER_ADDR MASTER_PORT OMP_NUM_THREADS MKL_NUM_THREADS CUDA_VISIBLE_DEVICES
+    CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING NVIDIA_VISIBLE_DEVICES PYTORCH_CUDA_ALLOC_CONF
+    """.split()  # noqa: SIM905
+)
+SETTING_PREFIXES = (
+    "TORCHELASTIC_", "SLURM_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "NCCL_", "GLOO_", "TORCH_NCCL_",
+    "TORCH_GLOO_", "TORCH_DISTRIBUTED_", "TORCH_FR_", "TP_SOCKET_", "HANGWATCH_",
+)  # fmt: skip
+USUAL_STATES = "RSI"
+MOST_THREADS = 128  # that are asked whether all of them wait
+
+
+def process_facts(
+    pid: int, *, proc: Path = PROC, table: Table | None = None, tcp: Mapping[str, Socket] | None = None
+) -> ProcessFacts:
+    """Everything about a process that /proc tells. Never raises; a process that is gone has state "X".
+
+    Args:
+        pid: the process.
+        proc: root of the proc file system.
+        table: all processes, if they have been read already; children are taken from it.
+        tcp: `sockets.table` of the process's network namespace, if it has been read already.
+    """
+    stat = procfs.stat_of(pid, proc)
+    if stat is None:
+        return ProcessFacts(pid, "X")
+    return _Look(pid, proc, stat).facts(table or Table.read(proc), tcp)
+
+
+def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
+    """The second facts with what was used between the two. Two processes have none."""
+    if first.pid != second.pid or first.started_at != second.started_at:
+        return second
+    return dataclasses.replace(
+        second,
+        command=first.command if second.state == "D" else second.command,  # not read in that state
+        environment=second.environment or first.environment,
+        cpu_delta_s=_difference(first.cpu_s, second.cpu_s),
+        io_delta_bytes=_difference(first.io_bytes, second.io_bytes),
+        written_delta_bytes=_difference(first.written_bytes, second.written_bytes),
+    )
+
+
+N = TypeVar("N", int, float)
+
+
+def _difference(first: N | None, second: N | None) -> N | None:
+    return None if first is None or second is None else max(second - first, type(second)(0))
+
+
+def distributed_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that concern distributed training and hangwatch, with secrets redacted."""
+    chosen = {name: value for name, value in environment.items() if is_setting(name)}
+    return redact_environment(dict(sorted(chosen.items())))
+
+
+def is_setting(name: str) -> bool:
+    """Whether an environment variable is one that hangwatch keeps."""
+    return name in SETTINGS or name.startswith(SETTING_PREFIXES)
+
+
+class _Look:
+    """One look at one process, which remembers what it was refused."""
+
+    def __init__(self, pid: int, proc: Path, stat: Stat) -> None:
+        self.pid, self.proc, self.stat = pid, proc, stat
+        self.folder = proc / str(pid)
+        self.refused: list[str] = []
+
+    def facts(self, table: Table, tcp: Mapping[str, Socket] | None) -> ProcessFacts:
+        pid, proc, stat = self.pid, self.proc, self.stat
+        zombie = stat.state in "ZX"
+        call = None if zombie else self._try("system call", self._call)
+        waits = call is not None and system_calls.waits_privately(call)
+        io = self._try("io", self._io)
+        values = ProcessFacts(
+            pid=pid,
+            state=stat.state,
+            parent=stat.parent,
+            started_at=procfs.started_at(stat, proc),
+            command=redact_command(procfs.command_line(pid, proc)) or stat.name,
+            cpu_s=stat.cpu_s,
+            threads=stat.threads,
+            resident_bytes=stat.resident_bytes,
+            children=table.children(pid),
+            exit_code=stat.exit_code,
+            io_bytes=io[0] if io else None,
+            written_bytes=io[1] if io else None,
+        )
+        if not zombie:  # nothing of the rest is left of a zombie
+            values = dataclasses.replace(
+                values,
+                wait_channel=self._try("wait channel", self._wait_channel),
+                system_call=call.name if call else None,
+                blocked_on=self._blocked_on(call) if call else None,
+                waits_for=system_calls.awaited_child(call) if call else None,
+                sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
+                private_wait=waits,
+                deadlocked=waits and self._all_wait(),
+                descriptors=self._try("descriptors", lambda: descriptors.count(pid, proc)),
+                descriptor_limit=self._try("descriptor limit", lambda: descriptors.limit(pid, proc)),
+                sockets=self._try("sockets", lambda: sockets.sockets_of(pid, proc, tables=tcp)) or (),
+                standard_pipes=self._try("pipes", lambda: descriptors.standard_pipes(pid, proc)) or (),
+                environment=self._try("environment", self._environment) or {},
+                unusual_threads=self._unusual_threads(),
+            )
+        if self.refused and procfs.stat_of(pid, proc) is None:
+            return ProcessFacts(pid, "X", started_at=values.started_at, command=values.command)
+        return dataclasses.replace(values, unreadable=tuple(self.refused))
+
+    def _try(self, what: str, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except OSError as error:
+            self.refused.append(f"{what}: {procfs.reason(error)}")
+        except (ValueError, IndexError, KeyError) as error:
+            self.refused.append(f"{what}: cannot be understood ({error})")
+        return None
+
+    def _call(self) -> SystemCall:
+        return system_calls.current(self.pid, self.pid, self.proc)
+
+    def _wait_channel(self) -> str:
+        return wait_channel(self.folder / "wchan")
+
+    def _io(self) -> tuple[int, int]:
+        """Bytes read and written, bytes written."""
+        lines = dict(line.split(": ") for line in procfs.read_text(self.folder / "io").splitlines())
+        return int(lines["rchar"]) + int(lines["wchar"]), int(lines["wchar"])
+
+    def _environment(self) -> dict[str, str]:
+        return distributed_settings(procfs.environment(self.pid, self.proc))
+
+    def _blocked_on(self, call: SystemCall) -> OpenFile | None:
+        fd = system_calls.descriptor(call, self.pid, self.proc)
+        if fd is not None:
+            return self._try("blocking descriptor", lambda: descriptors.open_file(self.pid, fd, self.proc))
+        path = system_calls.path(call, self.pid, self.proc)
+        if path is None:
+            return None
+        return OpenFile(-1, path, descriptors.filesystem_of(self.pid, path, self.proc))
+
+    def _unusual_threads(self) -> tuple[ThreadFacts, ...]:
+        found = (self._thread(thread) for thread in self._try("threads", self._thread_ids) or ())
+        return tuple(thread for thread in found if thread and thread.state not in USUAL_STATES)
+
+    def _all_wait(self) -> bool:
+        """Every thread waits, without a timeout, for another one of this process; who cannot be asked may not."""
+        try:
+            threads = self._thread_ids()
+            calls = (system_calls.current(self.pid, thread, self.proc) for thread in threads[:MOST_THREADS])
+            return len(threads) <= MOST_THREADS and all(system_calls.waits_privately(call) for call in calls)
+        except (OSError, ValueError):
+            return False
+
+    def _thread_ids(self) -> list[int]:
+        return sorted(int(path.name) for path in (self.folder / "task").iterdir())
+
+    def _thread(self, thread: int) -> ThreadFacts | None:
+        folder = self.folder / "task" / str(thread)
+        try:
+            stat = procfs.parse_stat(procfs.read_text(folder / "stat"))
+        except (OSError, ValueError, IndexError):
+            return None
+        if stat.state in USUAL_STATES:
+            return ThreadFacts(thread, stat.name, stat.state)
+        return ThreadFacts(thread, stat.name, stat.state, _channel_or_none(folder), self._thread_call(thread))
+
+    def _thread_call(self, thread: int) -> str | None:
+        try:
+            return system_calls.current(self.pid, thread, self.proc).name
+        except (OSError, ValueError):
+            return None
+
+
+def wait_channel(path: Path) -> str:
+    """The kernel function that a thread sleeps in, "" for none. Raises OSError.
+
+    Without ptrace rights, and on kernels that hide symbols, the file says "0", which says nothing either.
+    """
+    text = procfs.read_text(path).strip()
+    return "" if text == "0" else text
+
+
+def _channel_or_none(folder: Path) -> str | None:
+    try:
+        return wait_channel(folder / "wchan")
+    except OSError:
+        return None

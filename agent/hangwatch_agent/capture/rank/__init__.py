@@ -1,0 +1,1 @@
+"""What ranks themselves leave behind or answer: collectives, logs, crash traces."""

@@ -1,0 +1,1 @@
+"""What the user's source code shows of the places where ranks stand."""

@@ -1,0 +1,1 @@
+"""Stacks of other processes, and what keeps them from being taken."""

@@ -1,0 +1,107 @@
+"""Stacks without ptrace: faulthandler inside the rank, set off by a signal that the probe has registered for it.
+
+The probe leaves `stacks-PID.txt` beside the board: its first line is the signal's number, and faulthandler appends to
+it. A signal whose handler is not there would kill the rank, so the kernel is asked first whether the process
+catches it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from hangwatch.model import Frame, ThreadStack
+from hangwatch_agent.capture.stacks.py_spy import Dump
+from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.procfs import PROC
+
+WAIT_S = 0.5
+POLL_S = 0.02
+CALM = 3  # looks that find nothing new: a rank on a busy machine is interrupted in the middle of its dump
+LARGEST_DUMP = 1 << 20
+
+_THREAD = re.compile(
+    r"(?:Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])?(?: \(.*\))? \(most recent call first\):"
+)
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+
+def ask_faulthandler(
+    pid: int,
+    run_dir: Path,
+    *,
+    own_pid: int | None = None,
+    proc: Path = PROC,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Dump:
+    """The stacks that the rank itself writes, within half a second. Never raises; sends no uncaught signal.
+
+    `own_pid` is the pid by which the rank calls itself, where that differs from the one here.
+    """
+    path, began = run_dir / f"stacks-{own_pid or pid}.txt", time.monotonic()
+    try:
+        number, size = _registered(path)
+        if not catches(pid, number, proc):
+            return Dump(pid, failure=f"the rank does not catch signal {number} (any more)")
+        os.kill(pid, number)
+    except (OSError, ValueError) as error:
+        return Dump(pid, failure=f"no faulthandler: {error}")
+    text = _written(path, size, sleep)
+    stacks = tuple(sorted(parse(text), key=lambda stack: not stack.main))
+    failure = "" if stacks else f"faulthandler wrote nothing within {WAIT_S:g} s: the rank is stopped"
+    return Dump(pid, stacks, failure, time.monotonic() - began)
+
+
+def catches(pid: int, number: int, proc: Path = PROC) -> bool:
+    """Whether a process has a handler of its own for a signal (SigCgt of /proc/PID/status). Raises OSError."""
+    for line in procfs.read_text(proc / str(pid) / "status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def parse(text: str) -> Iterator[ThreadStack]:
+    """faulthandler's traces as stacks; the last thread that it lists is the main one. Source: CPython, traceback.c."""
+    heads = list(_THREAD.finditer(text))
+    for position, head in enumerate(heads):
+        last = position == len(heads) - 1
+        body = text[head.end() : None if last else heads[position + 1].start()]
+        name = head["name"] or ("MainThread" if last else "")
+        yield ThreadStack(int(head[1], 16), name, _frames(body), main=last, source="faulthandler")
+
+
+def _frames(body: str) -> tuple[Frame, ...]:
+    found = _FRAME.finditer(body)
+    return tuple(
+        Frame(frame["file"], int(frame["line"]) if frame["line"].isdigit() else 0, frame["function"]) for frame in found
+    )
+
+
+def _registered(path: Path) -> tuple[int, int]:
+    """The signal that faulthandler waits for, and how much it has written so far. Raises OSError or ValueError."""
+    with path.open("rb") as file:
+        number = int(file.readline(16))
+        if not 1 <= number <= 64:
+            raise ValueError(f"{number} is no signal")
+        return number, os.fstat(file.fileno()).st_size
+
+
+def _written(path: Path, size: int, sleep: Callable[[float], object]) -> str:
+    """What was appended, once it has stopped growing: faulthandler does not say when it has finished."""
+    text, calm, deadline = "", 0, time.monotonic() + WAIT_S
+    while calm < CALM and time.monotonic() < deadline:
+        sleep(POLL_S)
+        with contextlib.suppress(OSError):
+            before, text = text, _from(path, size)
+            calm = calm + 1 if text and text == before else 0
+    return text
+
+
+def _from(path: Path, offset: int) -> str:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(LARGEST_DUMP).decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""What hangwatch costs, measured: each module prints its figures as JSON."""

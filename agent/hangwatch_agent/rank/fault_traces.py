@@ -1,0 +1,73 @@
+"""Traces that a rank writes itself, by faulthandler: at a crash, and when the watchdog asks by a signal."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import signal
+from pathlib import Path
+from typing import IO
+
+
+class FaultTraces:
+    """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks by signal.
+
+    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Files that stay
+    empty are removed at the end.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._crash = run_dir / f"crash-{os.getpid()}.txt"
+        self._stacks = run_dir / f"stacks-{os.getpid()}.txt"
+        self._pid = os.getpid()
+        self._signal = 0
+        self._files: list[IO[str]] = []
+        self._enabled = False
+
+    def install(self) -> None:
+        """Raises OSError where the files cannot be made."""
+        if not faulthandler.is_enabled():
+            faulthandler.enable(self._file(self._crash), all_threads=True)
+            self._enabled = True
+            atexit.register(self.tidy)
+        number = signal.SIGRTMAX - 3  # not one of those that runtimes and debuggers use
+        if hasattr(faulthandler, "register") and signal.getsignal(number) == signal.SIG_DFL:
+            file = self._file(self._stacks)
+            file.write(f"{int(number)}\n")
+            file.flush()
+            faulthandler.register(number, file, all_threads=True, chain=False)
+            self._signal = number
+
+    def remove(self) -> None:
+        self.forget()
+        atexit.unregister(self.tidy)
+        self._stacks.unlink(missing_ok=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Nothing crashed: leave no empty file."""
+        with contextlib.suppress(OSError):
+            if os.getpid() == self._pid and self._crash.stat().st_size == 0:
+                self._crash.unlink()
+
+    def forget(self) -> None:
+        """Leave faulthandler as it was, and our files closed but in place: in a forked child they are its parent's."""
+        if self._signal:
+            faulthandler.unregister(self._signal)
+            self._signal = 0
+        if self._enabled:
+            faulthandler.disable()
+            self._enabled = False
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.close()
+        self._files = []
+
+    def _file(self, path: Path) -> IO[str]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
+        file = os.fdopen(descriptor, "w")
+        self._files.append(file)
+        return file

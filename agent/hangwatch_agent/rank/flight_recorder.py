@@ -1,0 +1,203 @@
+"""torch's flight recorder, read from inside the rank: how far each group is, and the calls with their frames.
+
+What may be asked without harm (read in torch's sources, 2.5 to 2.13, and measured). The functions `_dump_*` hold the
+interpreter lock while they run: no other thread of the rank takes a turn during a full dump. A full dump takes the
+recorder's mutex, and asks the device for the events of each entry under it; so does the thread that retires NCCL's
+entries. A driver that is busy (an allocation that waits for the device, a full launch queue) may keep that thread, and
+with it the mutex, for as long as the device stalls: a dump from Python would freeze the whole rank until then.
+So NCCL's recorder is asked through torch's own request handlers only, which let go of the interpreter lock: where the
+mutex is taken, this thread waits and nobody else. They give no Python frames, which the board's ring has for calls
+from Python. A status (`includeCollectives=False`) takes no mutex. gloo's entries have no events on a device.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hangwatch.model import Collective
+    from hangwatch_agent.rank.groups import Group
+
+C10D = "torch._C._distributed_c10d"
+STATUS = {"gloo": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
+HANDLERS = {"nccl": "dump_nccl_trace_json"}  # backends whose recorder may have to wait for a device
+TRACE = {"gloo": "_dump_fr_trace"}
+AUTOGRAD = "pt_autograd"  # threads of autograd's own, which issue on behalf of the thread that called backward
+# Names under which a backend files what the user called otherwise.
+OPS = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "all_to_all_single": "all_to_all",
+    "allreduce_coalesced": "all_reduce",
+}
+NOT_USERS = ("hangwatch_agent",)
+
+
+class Recorder:
+    """Reads the flight recorders of this process. `missing` says in words what this torch does not have."""
+
+    def __init__(self) -> None:
+        module = sys.modules.get(C10D)
+        self._status = {name: getattr(module, function, None) for name, function in STATUS.items()}
+        self._trace = {name: getattr(module, function, None) for name, function in TRACE.items()}
+        self._handlers = {name: handler for name in HANDLERS if (handler := _handler(module, HANDLERS[name]))}
+        self.missing = "" if any(self._status.values()) else "this torch has no flight recorder that can be read"
+
+    def status(self, backends: set[str]) -> dict[str, dict[str, Any]]:
+        """For each backend, the status of its groups by their number in it. Costs 3 microseconds each."""
+        found = {}
+        for name in backends:
+            if (ask := self._handlers.get(name)) is not None:
+                found[name] = json.loads(ask({"includecollectives": "false"})).get("pg_status") or {}
+            elif (read := self._status.get(name)) is not None and not _on_rocm():
+                found[name] = json.loads(read(includeCollectives=False)).get("pg_status") or {}
+        return found
+
+    def entries(self, backends: set[str], *, frames: bool = True) -> Iterator[dict[str, Any]]:
+        """All entries with their Python frames, oldest first for each backend. 2,000 of them take 60 milliseconds.
+
+        Without frames where torch would have to import its compiler for them, which it does to name compiled code: that
+        takes seconds, and an import of it that the main thread has under way may fail.
+        """
+        frames = frames and has_compiler()
+        for name in backends:
+            if (ask := self._handlers.get(name)) is not None:
+                yield from json.loads(ask({})).get("entries") or ()
+            elif (read := self._trace.get(name)) is not None:
+                # The bytes come from torch in this very process, not from a stranger.
+                yield from pickle.loads(read(includeStackTraces=frames)).get("entries") or ()  # noqa: S301
+
+
+def _handler(module: Any, name: str) -> Callable[[dict[str, str]], str] | None:
+    """A way to ask one of torch's request handlers, which run without the interpreter lock; else None."""
+    if not hasattr(module, "_get_handler") or name not in module._get_handler_names():
+        return None
+
+    class Request(module._Request):  # type: ignore[misc]
+        def __init__(self, parameters: dict[str, str]) -> None:
+            super().__init__()
+            self.parameters = parameters
+
+        def body(self) -> bytes:
+            return b""
+
+        def params(self) -> dict[str, str]:
+            return self.parameters
+
+    class Response(module._Response):  # type: ignore[misc]
+        content, status = "", 200
+
+        def set_content(self, content: str, content_type: str) -> None:
+            self.content = content
+
+        def set_status(self, status: int) -> None:
+            self.status = status
+
+    def ask(parameters: dict[str, str]) -> str:
+        response = Response()
+        module._get_handler(name)(Request(parameters), response)
+        if response.status != 200:
+            raise RuntimeError(f"torch's handler {name} answers {response.status}: {response.content[:100]}")
+        return response.content
+
+    return ask
+
+
+def _on_rocm() -> bool:
+    """There a status asks each communicator too, and may wait for it."""
+    return bool(getattr(getattr(sys.modules.get("torch"), "version", None), "hip", None))
+
+
+def has_compiler() -> bool:
+    """Whether `torch._inductor` has been imported to its end: only then does torch have it as an attribute."""
+    torch = sys.modules.get("torch")
+    return torch is not None and "_inductor" in vars(torch)
+
+
+def recorded(group: Group, recorder: Recorder) -> int | None:
+    """The number of the last collective of a group that the recorder has; None where it has none."""
+    entries = recorder.entries(set(group.records), frames=False)
+    return max((int(each["collective_seq_id"]) for each in entries if _is_of(each, group)), default=None)
+
+
+def _is_of(entry: dict[str, Any], group: Group) -> bool:
+    return not entry.get("is_p2p") and str(entry["process_group"][0]) == group.name
+
+
+def numbers(groups: Iterable[Group], recorder: Recorder) -> None:
+    """Give groups the numbers that the recorders have for them, from the newest entry of each.
+
+    Groups are numbered as they are made in a process. Those that were gone before we came are missing in our count.
+    """
+    by_name = {group.name: group for group in groups if group.alive}
+    for backend in {name for group in by_name.values() for name in group.records}:
+        for entry in recorder.entries({backend}, frames=False):
+            group = by_name.get(str(entry["process_group"][0]))
+            if group is not None and backend in group.records and "pg_id" in entry:
+                group.records[backend] = int(entry["pg_id"])
+
+
+def completed(group: Group, status: dict[str, dict[str, Any]]) -> int | None:
+    """How many collectives of a group are completed, from `Recorder.status`; None where the recorder does not know."""
+    known = [int(found["last_completed_collective"]) for found in _found(group, status)]
+    return group.collectives_until(max(known)) if known and max(known) >= 0 else None
+
+
+def enqueued(group: Group, status: dict[str, dict[str, Any]]) -> int:
+    """How many collectives of a group the recorder has seen, from `Recorder.status`; -1 for none."""
+    seen = max((int(found["last_enqueued_collective"]) for found in _found(group, status)), default=-1)
+    return group.collectives_until(seen) if seen >= 0 else -1
+
+
+def _found(group: Group, status: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for backend, number in group.records.items():
+        found = status.get(backend, {}).get(str(number))
+        if found is not None:
+            yield found
+
+
+def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
+    """An entry of the flight recorder as a record, without what only the board knows (step, peer, tag)."""
+    from hangwatch.model import Collective, Frame
+
+    name = str(entry["process_group"][0])
+    group = by_name.get(name)
+    number = int(entry["collective_seq_id"])
+    op = str(entry.get("profiling_name", "")).rpartition(":")[2]
+    frames = [
+        Frame(str(frame["filename"]), int(frame["line"]), str(frame["name"]))
+        for frame in entry.get("frames") or ()
+        if not any(ours in str(frame["filename"]) for ours in NOT_USERS)
+    ]
+    thread_id, thread_name = _thread(entry)
+    return Collective(
+        group=name,
+        seq=group.collective_number(number) if group else number,
+        op=OPS.get(op, op),
+        sizes=tuple(tuple(int(n) for n in size) for size in entry.get("input_sizes") or ()),
+        dtypes=tuple(dict.fromkeys(str(dtype) for dtype in entry.get("input_dtypes") or ())),
+        retired=bool(entry["retired"]) if "retired" in entry else None,
+        thread_id=thread_id,
+        thread_name=thread_name,
+        frames=tuple(frames),
+        at=entry["time_created_ns"] / 1e9,
+    )
+
+
+def _thread(entry: dict[str, Any]) -> tuple[int | None, str]:
+    """The thread that issued a call, under the name that Python has for it: the recorder has the system's ("python").
+
+    Autograd's own threads issue for a thread that waits in backward meanwhile, and that is not recorded: no thread
+    then, for it would look like a second one that communicates.
+    """
+    text, name = str(entry.get("thread_id") or ""), str(entry.get("thread_name") or "")
+    if name.startswith(AUTOGRAD):
+        return None, ""
+    ident = int(text) if text.isdigit() else None
+    known = next((each.name for each in threading.enumerate() if ident is not None and each.ident == ident), None)
+    return ident, known or name

@@ -1,0 +1,156 @@
+"""Forwards: of DistributedDataParallel by class, of other models that were handed to `attach` by torch's module hooks.
+
+DDP's `_pre_forward` and `_post_forward` are wrapped and not its `forward`: so no frame of ours stands in the traceback
+of an error in the user's model, and torch.compile still compiles what is inside.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hangwatch_agent.board import layout as b
+from hangwatch_agent.rank.hooks.context import Context
+from hangwatch_agent.rank.hooks.module_hook import AbsentFromCopies, ModuleHook, private_ids
+from hangwatch_agent.rank.hooks.untraced import is_traced, replacing
+from hangwatch_agent.rank.patch import Patches
+from hangwatch_agent.rank.steps import BY_FORWARD
+
+DDP_MODULE = "torch.nn.parallel.distributed"
+
+
+class ForwardHook:
+    """Phases forward, backward and eval; the count of forwards; steps where there is no loader."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._board, self._steps = context.board, context.steps
+        self._grad = False
+        self._patches = Patches()
+        self._handles: dict[int, list[Any]] = {}
+        self._installed = False
+        self._absent = AbsentFromCopies()
+        self.reset()
+        self._grad_enabled: Callable[[], bool] = bool
+
+    def reset(self) -> None:
+        """Count from nothing: this process has a new board."""
+        self._forwards = self._timed_step = 0
+        self._stepping = 0  # id of the model whose training forwards are the steps, where there is no loader
+
+    def install(self) -> None:
+        module = sys.modules.get(DDP_MODULE)
+        if self._installed or module is None:
+            return
+        self._installed = True
+        self._grad_enabled = sys.modules["torch"].is_grad_enabled
+        ddp = module.DistributedDataParallel
+        if not (hasattr(ddp, "_pre_forward") and hasattr(ddp, "_post_forward")):
+            self._context.board.problem("this torch has another DistributedDataParallel: its forwards are not seen")
+            return
+        self._patches.put(ddp, "_pre_forward", self._before(ddp._pre_forward))
+        self._patches.put(ddp, "_post_forward", self._after(ddp._post_forward))
+
+    def remove(self) -> None:
+        self._patches.remove()
+        self._installed = False
+        for handles in self._handles.values():
+            for handle in handles:
+                handle.remove()
+        self._handles.clear()
+        self._absent.remove()
+
+    def watch(self, model: Any) -> None:
+        """See the forwards of `model` too, unless its class is hooked anyway. What is no module is passed over."""
+        modules = sys.modules.get("torch.nn.modules.module")
+        if modules is None or not isinstance(model, modules.Module) or id(model) in self._handles:
+            return
+        ddp = getattr(sys.modules.get(DDP_MODULE), "DistributedDataParallel", ())
+        if isinstance(getattr(model, "_orig_mod", model), ddp):  # _orig_mod: what torch.compile has wrapped
+            return
+        self._grad_enabled = sys.modules["torch"].is_grad_enabled
+        compiling = is_traced()
+        with private_ids(sys.modules["torch.utils.hooks"]):
+            self._handles[id(model)] = [
+                model.register_forward_pre_hook(ModuleHook(self._entering(), compiling)),
+                model.register_forward_hook(ModuleHook(self._leaving(), compiling)),
+            ]
+        if not self._absent.installed:
+            self._absent.install(modules.Module)
+
+    def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        enter, compiling = self._entering(), is_traced()
+
+        @replacing(original, "_pre_forward")
+        def _pre_forward(module: Any, *inputs: Any, **kwargs: Any) -> Any:
+            if not compiling():
+                enter(module)
+            return original(module, *inputs, **kwargs)
+
+        return _pre_forward
+
+    def _after(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        leave, compiling = self._leaving(), is_traced()
+
+        @replacing(original, "_post_forward")
+        def _post_forward(module: Any, output: Any) -> Any:
+            output = original(module, output)
+            if not compiling():
+                leave(module)
+            return output
+
+        return _post_forward
+
+    def _entering(self) -> Callable[[Any], None]:
+        """What is done as a forward begins. Its constants are at hand: a step finds caches that are cold."""
+        board, steps, context, grad_enabled = self._board, self._steps, self._context, self._grad_enabled
+        time_ns, forwards, phase, phase_at = time.monotonic_ns, b.W_FORWARDS, b.W_PHASE, b.W_PHASE_AT
+
+        def enter(module: Any) -> None:
+            try:
+                words = board.words
+                self._forwards = words[forwards] = self._forwards + 1
+                words[phase_at] = now = time_ns()
+                self._grad = grad = grad_enabled()
+                words[phase] = b.FORWARD if grad else b.EVAL
+                if grad and steps.source <= BY_FORWARD:
+                    self._offer(module, now)
+                if context.unconfirmed:
+                    self._settle(module, grad)
+            except Exception as error:
+                context.guard.swallow(error)
+
+        return enter
+
+    def _leaving(self) -> Callable[[Any], None]:
+        """What is done when a forward has returned."""
+        board, steps, guard = self._board, self._steps, self._context.guard
+        time_ns, phase, phase_at, backward = time.monotonic_ns, b.W_PHASE, b.W_PHASE_AT, b.BACKWARD
+
+        def leave(module: Any) -> None:
+            try:
+                words = board.words
+                words[phase_at] = now = time_ns()
+                if self._grad:
+                    words[phase] = backward
+                    if self._timed_step != steps.count and steps.began_at:
+                        self._timed_step = steps.count
+                        steps.before_sync_ns += now - steps.began_at
+            except Exception as error:
+                guard.swallow(error)
+
+        return leave
+
+    def _offer(self, module: Any, now: int) -> None:
+        self._stepping = self._stepping or id(module)
+        if self._stepping == id(module):
+            self._steps.offer(BY_FORWARD, now)
+
+    def _settle(self, module: Any, grad: bool) -> None:
+        # A model in eval mode with gradients on may be validation without no_grad, or training with frozen layers.
+        if not grad:
+            self._context.evaluation_seen()
+        elif module.training:
+            self._context.training_seen()

@@ -1,0 +1,214 @@
+"""How a rank ends: uncaught exceptions of its threads, the end of the main program, the interpreter's exit."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from hangwatch_agent.board import layout as b
+from hangwatch_agent.rank.call_site import frames_of
+from hangwatch_agent.rank.hooks.context import Context
+from hangwatch_agent.rank.patch import Patches
+from hangwatch_agent.shared import steady_clock
+
+LONGEST_MESSAGE = 2000
+MOST_THREADS = 256
+# Where multiprocessing and torch's spawn catch the error that ends a child: function, folder and file.
+_CHILDS_LAST = {("_bootstrap", "multiprocessing", "process.py"), ("_wrap", "multiprocessing", "spawn.py")}
+# Exceptions that are handled as a matter of course, and say nothing while somebody waits.
+ORDINARY = (StopIteration, StopAsyncIteration, GeneratorExit)
+
+
+class LifecycleHook:
+    """Chains sys.excepthook and threading.excepthook, and follows the interpreter's exit.
+
+    Exit goes: main returns; `threading._shutdown` runs its callbacks, then joins threads (phase main-done); atexit
+    callbacks run, the last registered first (atexit, from a callback that is registered at the end of main); the one
+    that was registered first runs last (finalizing: only where we were there before everybody else).
+    """
+
+    def __init__(self, context: Context, becoming_rank: Callable[[], bool]) -> None:
+        self._context = context
+        context.met = self._met
+        self._becoming_rank = becoming_rank
+        self._patches = Patches()
+        self._installed = self._listening = False
+        self._at_end: Any = None
+        self.recorded = False  # whether an exception stands on the board
+
+    def install(self) -> None:
+        self._listen()
+        if self._installed:
+            return
+        self._installed = True
+        self._patches.put(sys, "excepthook", self._uncaught(sys.excepthook))
+        self._patches.put(threading, "excepthook", self._uncaught_in_thread(threading.excepthook))
+        register = getattr(threading, "_register_atexit", None)
+        if register is not None:
+            self._at_end = self._main_done
+            register(self._at_end)
+
+    def _listen(self) -> None:
+        """Hear what multiprocessing says of errors; a rank has the module as soon as it has torch."""
+        module = sys.modules.get("traceback")
+        if module is not None and not self._listening:
+            self._listening = True
+            for name in ("print_exc", "format_exc"):
+                self._patches.put(module, name, self._put_in_words(getattr(module, name)))
+
+    def remove(self) -> None:
+        if not self._installed:
+            return
+        self._installed = self._listening = False
+        self._patches.remove()
+        atexit.unregister(self._atexit)
+        callbacks = getattr(threading, "_threading_atexits", None)
+        if isinstance(callbacks, list):
+            # CPython keeps them wrapped in functools.partial.
+            callbacks[:] = [each for each in callbacks if getattr(each, "func", None) is not self._at_end]
+
+    # ------------------------------------------------------------ exceptions
+
+    def _uncaught(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def excepthook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+            try:
+                if self._becoming_rank() and not issubclass(kind, SystemExit):
+                    self.record(error, "MainThread", fatal=True)
+                    self._context.steps.phase(b.FAILED)
+                without_us(error)
+                traceback = error.__traceback__ if error.__traceback__ is not None else traceback
+            except Exception as failure:
+                self._context.guard.swallow(failure)
+            original(kind, error, traceback)
+
+        return excepthook
+
+    def _uncaught_in_thread(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def excepthook(args: Any) -> None:
+            try:
+                if (
+                    args.exc_value is not None
+                    and not issubclass(args.exc_type, SystemExit)
+                    and self._context.board.real
+                ):
+                    name = args.thread.name if args.thread is not None else ""
+                    self.record(args.exc_value, name, fatal=False)
+            except Exception as failure:
+                self._context.guard.swallow(failure)
+            original(args)
+
+        return excepthook
+
+    def _put_in_words(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A child of multiprocessing asks no excepthook: it puts what ends it in words, and then it ends."""
+
+        @functools.wraps(original)
+        def words(*args: Any, **kwargs: Any) -> Any:
+            try:
+                error = sys.exc_info()[1]
+                if error is not None and self._context.board.real and _ends_child(sys._getframe(1)):
+                    self.record(error, "MainThread", fatal=True)
+                    self._context.steps.phase(b.FAILED)
+            except Exception as failure:
+                self._context.guard.swallow(failure)
+            return original(*args, **kwargs)
+
+        return words
+
+    def record(self, error: BaseException, thread: str, *, fatal: bool) -> None:
+        """Put an exception on the board. Of one that was raised from another, the frames are those of the last."""
+        self.recorded = True
+        frames = [{"file": file, "line": line, "function": name} for file, line, name in frames_of(error.__traceback__)]
+        self._context.board.write(
+            "exception",
+            {
+                "type": type(error).__name__,
+                "message": _message(error),
+                "frames": frames[:40],
+                "thread": thread,
+                "at": steady_clock.time(),
+                "fatal": fatal,
+            },
+        )
+
+    def _met(self, error: BaseException) -> None:
+        if self._installed and self._context.board.real:
+            self.record(error, threading.current_thread().name, fatal=False)
+
+    def look_for_handled(self) -> None:
+        """An exception that the main thread handles while it waits (under except, finally, __exit__). For captures."""
+        handled: dict[int | None, Any] = getattr(sys, "_current_exceptions", dict)()
+        current = handled.get(threading.main_thread().ident)
+        error = current[1] if isinstance(current, tuple) else current
+        if isinstance(error, BaseException) and not isinstance(error, ORDINARY):
+            self.record(error, "MainThread", fatal=False)
+
+    # ------------------------------------------------------------ the end
+
+    def _main_done(self) -> None:
+        self._stage(b.MAIN_DONE)
+        if self._installed and self._context.board.real:
+            atexit.register(self._atexit)  # the last one registered runs first
+            self.look_for_lasting()
+
+    def look_for_lasting(self) -> None:
+        """The threads that the interpreter waits for at its end: only the rank itself knows which are no daemons."""
+        main = threading.main_thread()
+        lasting = [each.native_id for each in threading.enumerate() if each is not main and not each.daemon]
+        self._context.board.write("lasting_threads", lasting[:MOST_THREADS])
+
+    def _atexit(self) -> None:
+        self._stage(b.ATEXIT)
+
+    def finalizing(self) -> None:
+        """The last atexit callback is over. Called by who registered first of all: `bootstrap/sitecustomize.py`."""
+        self._stage(b.FINALIZING)
+
+    def _stage(self, phase: int) -> None:
+        try:
+            if self._installed:
+                self._context.steps.phase(phase)
+        except Exception as error:
+            self._context.guard.swallow(error)
+
+
+def _ends_child(caller: FrameType) -> bool:
+    code = caller.f_code
+    return (code.co_name, *code.co_filename.replace("\\", "/").split("/")[-2:]) in _CHILDS_LAST
+
+
+def without_us(error: BaseException) -> None:
+    """Take hangwatch's frames out of a traceback that nobody caught, so that it is printed as without us."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = _spliced(current.__traceback__)
+        current = current.__cause__ or current.__context__
+
+
+def _spliced(traceback: Any) -> Any:
+    while traceback is not None and _ours(traceback):
+        traceback = traceback.tb_next
+    entry = traceback
+    while entry is not None:
+        while entry.tb_next is not None and _ours(entry.tb_next):
+            entry.tb_next = entry.tb_next.tb_next
+        entry = entry.tb_next
+    return traceback
+
+
+def _ours(traceback: Any) -> bool:
+    return str(traceback.tb_frame.f_globals.get("__name__", "")).startswith("hangwatch_agent.")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:LONGEST_MESSAGE]
+    except Exception:  # a user's __str__
+        return "(its message could not be had)"

@@ -1,0 +1,108 @@
+"""When a step begins, and what the rank had issued until then: the step ledger of the board.
+
+A step is a batch drawn by the training loader; where there is no such loader a tick, else a forward, else an optimizer
+step. A better source takes over as soon as it shows.
+"""
+
+from __future__ import annotations
+
+import time
+from struct import Struct
+
+from hangwatch_agent.board import layout as b
+from hangwatch_agent.board.writer import BoardWriter
+from hangwatch_agent.rank.groups import Groups
+
+NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER = range(5)
+PACK = Struct(f"={b.S_GROUPS - b.S_MARK}q").pack_into
+WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
+
+
+class Steps:
+    """Writes the ledger, the phase and the times of this rank's board."""
+
+    def __init__(self, board: BoardWriter, groups: Groups) -> None:
+        self._board = board
+        self._groups = groups
+        self.reset()
+
+    def reset(self) -> None:
+        """Start from nothing: this process has a new board."""
+        self.source = NOTHING
+        self.count = 0
+        self.began_at = 0
+        self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
+        self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
+
+    @property
+    def step(self) -> int:
+        """The index of the current step, `board.NONE` before the first."""
+        return self.count - 1 if self.count else b.NONE
+
+    def begin(self, epoch: int, batch: int, loader: int, now: int) -> None:
+        """A step begins at time `now` (ns). `board.NONE` stands for what is not known."""
+        board, number = self._board, self.count
+        words, entry = board.words, b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
+        # The entry that lay here needs no voiding: readers leave out the oldest, which the next one overwrites.
+        groups = self._groups.write_issued(words, entry + b.S_ISSUED)
+        # Not word by word: nobody looks into an entry without its mark.
+        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups)
+        self.count = number = number + 1
+        words[entry] = number
+        words[b.W_STEPS_WRITTEN] = number
+        if self.began_at:
+            took = self._last = now - self.began_at
+            self._timed += 1
+            self._total += took
+            if took > self._slowest:
+                self._slowest = took
+            if not self._timed % WINDOW:
+                self._slowest_before, self._slowest = self._slowest, 0
+        self.began_at = now
+
+    def publish(self) -> None:
+        """Put the times on the board. For the ticker: nobody needs them after each step."""
+        words = self._board.words
+        words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS], words[b.W_LAST_NS] = self._timed, self._total, self._last
+        words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
+        words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
+
+    def paused(self) -> None:
+        """The time until the next step is not a step's: a loader has ended, or validation began."""
+        self.began_at = 0
+
+    def take_back(self, count: int) -> None:
+        """Steps from `count` on were none: the loader that they came from turned out not to be the training's."""
+        words = self._board.words
+        words[b.W_TAKEN_BACK] += 1
+        self.count = words[b.W_STEPS_WRITTEN] = count
+        self.began_at = 0
+
+    def offer(self, source: int, now: int) -> None:
+        """A step by a lesser source than a loader: taken where there has been none better."""
+        if source < self.source:
+            return
+        self.source = source
+        self.begin(b.NONE, b.NONE, b.NONE, now)
+
+    def loader_found(self) -> None:
+        """There is a training loader: its draws are the steps. What was counted before the training began is not."""
+        if self.source == BY_LOADER:
+            return
+        if self.source != NOTHING and self._board.words[b.W_OPTIMIZER_STEPS] == 0:
+            self.take_back(0)
+        self.source = BY_LOADER
+
+    def phase(self, phase: int, now: int = 0) -> None:
+        """The rank is in this phase from now on."""
+        words = self._board.words
+        words[b.W_PHASE] = phase
+        words[b.W_PHASE_AT] = now or time.monotonic_ns()
+
+    def tick(self) -> None:
+        """The user says that a step of a loop of their own is made."""
+        now = time.monotonic_ns()
+        words = self._board.words
+        words[b.W_TICKS] += 1
+        self.offer(BY_TICK, now)
+        self.phase(b.STEP, now)

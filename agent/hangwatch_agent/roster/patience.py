@@ -1,0 +1,108 @@
+"""How long a rank may stand still before it counts as stalled without proof.
+
+Patience learns: a job whose slowest recent step took 40 s is given 240 s. Stages in which long silences are normal
+(the first step compiles and warms caches, an evaluation runs for minutes) are given more from the start, and every
+incident that ended by itself doubles what follows.
+
+All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`),
+patience is a minute at most, in every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from hangwatch.judge.patience import FACTS_S, held, in_first_step, shortened
+from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
+from hangwatch.settings import Settings
+from hangwatch_agent.roster.phases import EXITING, STARTING
+from hangwatch_agent.roster.rank_states import RankState
+
+SLOW_STEPS = 6.0  # times the slowest recent step
+LONG_STAGES = 5.0  # times stall_after, for first step and evaluation
+MOST_GROWTH = 8.0
+BEFORE_INIT = 10.0  # times start_after: how long a living process may take before init_process_group
+
+
+def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float:
+    """Seconds of stillness after which the rank of `reading` counts as stalled."""
+    if reading.phase in STARTING:
+        return settings.start_after * growth
+    if reading.phase in EXITING:
+        return settings.linger_after * growth
+    long = reading.phase == Phase.EVAL or in_first_step(reading)
+    base = settings.stall_after * (LONG_STAGES if long else 1.0)
+    return max(base, SLOW_STEPS * reading.times.slowest_recent_s) * growth
+
+
+def patience_with(rank_state: RankState, settings: Settings, growth: float = 1.0) -> float:
+    """Patience with a rank as it stands: less where a fact is known of it."""
+    if rank_state.held_patience_s is not None:
+        return rank_state.held_patience_s
+    return patience(rank_state.reading, settings, growth)
+
+
+Place = tuple[Frame | None, ...]
+
+
+@dataclass(frozen=True)
+class _Hold:
+    """A fact that holds a rank: since which of its movements, at which place, and when it was first seen."""
+
+    moved_at: float
+    place: Place
+    seen_after_s: float
+    patience_s: float
+
+
+class Holds:
+    """Remembers the facts that the looks have shown, by pid, for as long as the ranks stand where they stood."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._known: dict[int, _Hold] = {}
+
+    def noted(self, snapshot: Snapshot, rank_states: Iterable[RankState], growth: float = 1.0) -> Snapshot:
+        """The snapshot with the facts of each rank and the patience that follows from them, which are remembered."""
+        facts, by_pid = held(snapshot), {each.pid: each for each in rank_states}
+        known = self._known
+        self._known = {}
+        ranks = []
+        for rank in snapshot.ranks:
+            rank_state, fact = by_pid.get(rank.pid or -1), facts.get(rank.rank, "")
+            if rank_state is not None and fact:
+                hold = self._hold(rank, rank_state, known.get(rank_state.pid), growth)
+                self._known[rank_state.pid] = hold
+                rank = replace(rank, held=fact, patience_s=hold.patience_s)
+            ranks.append(rank)
+        return replace(snapshot, ranks=tuple(ranks))
+
+    def _hold(self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, growth: float) -> _Hold:
+        place = _place(rank)
+        same = known is not None and (known.moved_at, known.place) == (rank_state.moved_at, place)
+        seen_after_s = known.seen_after_s if same and known is not None else rank.still_s
+        longest = patience(rank_state.reading, self._settings, growth)
+        if rank_state.reading.phase is Phase.START:
+            longest *= BEFORE_INIT
+        short = min(self._settings.stall_after, FACTS_S) * growth
+        return _Hold(rank_state.moved_at, place, seen_after_s, shortened(longest, short, seen_after_s))
+
+    def applied(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:
+        """The ranks' states, with the patience that is known for those that have not moved since."""
+        return tuple(self._apply(each) for each in rank_states)
+
+    def _apply(self, rank_state: RankState) -> RankState:
+        hold = self._known.get(rank_state.pid)
+        if hold is None or hold.moved_at != rank_state.moved_at:
+            return rank_state
+        return replace(rank_state, held_patience_s=hold.patience_s)
+
+
+def _place(rank: RankEvidence) -> Place:
+    """Where its main thread stands, and those of its workers."""
+    return (_innermost(rank), *(_innermost(worker) for worker in rank.workers))
+
+
+def _innermost(process: RankEvidence | ProcessEvidence) -> Frame | None:
+    return next((stack.frames[0] for stack in process.stacks if stack.main and stack.frames), None)

@@ -1,0 +1,117 @@
+"""When the terminal says a first word of a job that stands still: after about ten seconds, then at growing intervals.
+
+What counts as standing still is measured against the job itself: its slowest recent step, and the pauses after which it
+has gone on before. What is said is `hangwatch.report.first_words`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hangwatch.judge.countdown import reported_after
+from hangwatch.model import Judgement, Snapshot
+from hangwatch.report import first_words
+from hangwatch_agent.roster.phases import STARTING
+from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.watchdog.triggers import Reason
+
+FIRST_S = 10.0  # of stillness, in a job whose steps are quick
+LEAD_S = 1.0  # before a line is due its evidence is taken, which takes about that long
+SLOW_STEPS = 2.0  # times the slowest recent step
+PAUSES = 1.5  # times the longest of the recent pauses after which the job went on
+MOST_PAUSES = 5
+MOST_LEARNED_S = 120.0  # more is not learned from pauses: a job that recovers once a day may hang today
+FIRST_STEP_S = 30.0  # while the first step may only be slow: it compiles, and nothing is known of its length
+OFTEN, RARELY = 3.0, 5.0  # from one line to the next: times the stillness; rarely in stages that are known to be long
+FRESH_S = 3.0  # evidence that is not older need not be taken again
+
+
+def _moved_since(evidence: Snapshot, last: float) -> bool:
+    """The job went on between our look at the boards and the evidence: there is no standstill to speak of."""
+    readings = (rank.reading for rank in evidence.ranks if rank.reading is not None)
+    return any(rank.moved for rank in evidence.ranks) or any(
+        max(reading.progress.at, reading.phase_at) > last for reading in readings
+    )
+
+
+def last_progress(rank_states: Sequence[RankState], nobody_since: float | None = None) -> float | None:
+    """When the job last moved; None where no rank is there that could, unless a launcher has waited `nobody_since`."""
+    living = [each for each in rank_states if each.alive and not each.reading.detached]
+    if living:
+        return max(each.moved_at for each in living)
+    return nobody_since if not rank_states else None
+
+
+class FirstWords:
+    """The lines about one job. `say` prints one; `judge` tells when the standstill will be reported."""
+
+    def __init__(self, say: Callable[[str], None], judge: Callable[[Snapshot], Judgement]) -> None:
+        self._say, self._judge = say, judge
+        self._last: float | None = None
+        self._said = False
+        self._starting = self._stepping = False
+        self._next_s = 0.0  # the stillness at which the next line is due, where more than that of the first
+        self._pauses: deque[float] = deque(maxlen=MOST_PAUSES)
+        self._evidence: Snapshot | None = None
+        self._seen_at = 0.0
+
+    def note(self, rank_states: Sequence[RankState], nobody_since: float | None = None, *, told: bool = False) -> None:
+        """How the job stands now. With `told` an incident is open: it says what there is to say."""
+        last = last_progress(rank_states, nobody_since)
+        before, self._last = self._last, last
+        if last != before:
+            if before is not None and last is not None and last > before:
+                self._moved(last - before)
+            self._said, self._next_s, self._evidence = False, 0.0, None
+        self._said = self._said and not told
+        self._starting = any(each.reading.phase in STARTING for each in rank_states)
+        if self._stepping != (stepping := any(each.reading.times.steps > 0 for each in rank_states)):
+            self._stepping = stepping
+            self._pauses.clear()  # what lies before the steps says nothing of them
+
+    def _moved(self, stood_s: float) -> None:
+        if stood_s >= FIRST_S and not self._starting:
+            self._pauses.append(stood_s)
+        if self._said:
+            self._say(first_words.moves_again(stood_s))
+
+    def saw(self, snapshot: Snapshot, now: float) -> None:
+        """Evidence was taken, for whatever reason: the next line need not take its own."""
+        self._evidence, self._seen_at = snapshot, now
+
+    def due(self, rank_states: Sequence[RankState], now: float) -> Reason | None:
+        """The reason to say something now, which is one for a look as well."""
+        self._next_s = max(self._next_s, self._threshold(rank_states))
+        lead_s = 0.0 if self.has_evidence(now) else LEAD_S
+        if self._last is None or now - self._last < self._next_s - lead_s:
+            return None
+        return Reason("words", (self._last, self._next_s), urgent=True)
+
+    def has_evidence(self, now: float) -> bool:
+        """Whether what was seen of this standstill is fresh enough for a line."""
+        return self._evidence is not None and now - self._seen_at <= FRESH_S
+
+    def _threshold(self, rank_states: Sequence[RankState]) -> float:
+        slowest = max((each.reading.times.slowest_recent_s for each in rank_states), default=0.0)
+        return max(FIRST_S, SLOW_STEPS * slowest, min(MOST_LEARNED_S, PAUSES * max(self._pauses, default=0.0)))
+
+    def tell(self, now: float, *, elsewhere: bool = False) -> None:
+        """Say what the newest evidence shows, unless the first step may only be slow."""
+        evidence, last = self._evidence, self._last
+        if evidence is None or last is None or _moved_since(evidence, last):
+            return
+        still_s = now - last
+        slow = first_words.may_be_slow(evidence)
+        if slow and self._next_s < FIRST_STEP_S:
+            if now - self._seen_at < LEAD_S:  # older evidence is no reason to stay silent for long
+                self._next_s = FIRST_STEP_S
+            return
+        after_s = reported_after(evidence, max(0.0, evidence.taken_at - last), self._judge)
+        if not evidence.ranks and after_s is None:  # a launcher that is about to start its ranks
+            self._next_s = FIRST_STEP_S
+            return
+        pause = RARELY if slow or first_words.is_long_stage(evidence, after_s) else OFTEN
+        self._next_s = pause * (self._next_s if still_s < 1.5 * self._next_s else still_s)  # a line may come late
+        self._say(first_words.stands(evidence, still_s, after_s, elsewhere=elsewhere))
+        self._said = True

@@ -1,0 +1,377 @@
+"""The watchdog's loop: read the boards, notice that nothing moves, take evidence, judge, and have it acted upon.
+
+One class for the process beside the ranks, the parent that `hangwatch run` is, and the thread in a rank. It owns no
+threads of its own but the one that waits for deaths; whoever runs it decides when to stop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hangwatch import words
+from hangwatch.health import device_warnings
+from hangwatch.judge import diagnose
+from hangwatch.model import (
+    CaptureNote,
+    Divergence,
+    HealthWarning,
+    Incident,
+    Job,
+    Judgement,
+    Launched,
+    RankEvidence,
+    Reading,
+    Snapshot,
+    StepName,
+)
+from hangwatch.ranks.divergence import DivergenceWatch
+from hangwatch.settings import Settings
+from hangwatch_agent.roster.patience import Holds, patience
+from hangwatch_agent.roster.phase_history import PhaseHistory
+from hangwatch_agent.roster.rank_states import RankState, Roster
+from hangwatch_agent.shared import steady_clock
+from hangwatch_agent.shared.procfs import Table
+from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
+from hangwatch_agent.watchdog.deaths import DeathWatch
+from hangwatch_agent.watchdog.first_words import FirstWords
+from hangwatch_agent.watchdog.incidents import Incidents
+from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
+from hangwatch_agent.watchdog.on_hang import OnHang
+from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
+from hangwatch_agent.watchdog.response import Response
+from hangwatch_agent.watchdog.triggers import Reason, Schedule, reasons
+from hangwatch_agent.watchdog.unwatched_ranks import sentence, unwatched
+
+SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
+
+
+Capture = Callable[[Sequence[RankState], Callable[[float], bool]], Snapshot]
+"""Takes the evidence of the ranks; the second argument sleeps, and returns True when it was woken early."""
+
+
+@dataclass
+class Watchdog:
+    """One node's watch over one job.
+
+    `poll()` is one round; `run()` repeats it every `settings.poll` seconds until `stop` is set or no rank is left to
+    watch. Where a round has reasons to, `examine()` has evidence taken (`take_evidence()`), judges it (`judge`) and
+    acts on the judgement. `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970
+    and is never set (see `shared.steady_clock`). `root` is the
+    process that `hangwatch run` started, if it did.
+    """
+
+    folder: Path
+    settings: Settings
+    job: Job
+    capture: Capture
+    response: Response
+    dashboard: DashboardExchange | None = None
+    peer_exchange: PeerExchange | None = None  # where there is no dashboard
+    root: int | None = None
+    clock: Callable[[], float] = steady_clock.time
+    stop: threading.Event = field(default_factory=threading.Event)
+    judge: Callable[[Snapshot], Judgement] = diagnose
+    health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
+    remember: Callable[[Sequence[RankState]], None] = lambda rank_states: None  # what can be known of the living only
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(self.folder)
+        self.rank_states: tuple[RankState, ...] = ()
+        self.dismissed = False
+        self._wake = threading.Event()
+        self.ending = OnHang(self.settings, self.root, self.incidents.say, self.clock)
+        self.deaths = DeathWatch(self._wake.set, self.clock)
+        self.launches = LaunchedRanks(self.root, self.deaths) if self.root is not None else None
+        self.launched: tuple[Launched, ...] = ()
+        self._polls = 0
+        self._peopled_at = 0.0  # when a rank last lived
+        self._looking = threading.Lock()
+        self._schedule = Schedule()
+        self._phase_history = PhaseHistory()
+        self._holds = Holds(self.settings)
+        self._first_words = FirstWords(self.response.incidents.say, lambda snapshot: self.judge(snapshot))
+        self._divergence = DivergenceWatch()
+        self.divergences: tuple[Divergence, ...] = ()
+        self.warnings: dict[tuple[str, tuple[int, ...]], HealthWarning] = {}
+
+    def run(self, *, until_alone: bool = False, empty_for: float = 30.0) -> None:
+        """Look until told to stop; with `until_alone`, until every rank has gone, or none came for `empty_for` s."""
+        born = self.clock()
+        while not self.stop.is_set():
+            self._guarded("a poll", self.poll)
+            living = any(each.alive for each in self.rank_states)
+            if until_alone and not living and (self.rank_states or self.clock() - born > empty_for):
+                return
+            self._pause(self.settings.poll)
+
+    def poll(self) -> None:
+        """One round: read the boards, tell and hear the other machines, and examine the job where that is due."""
+        now = self.clock()
+        self._read_ranks(now)
+        self._count_launches(now)
+        self._guarded("the comparison of steps", lambda: self._compare(now))
+        self._note_progress()
+        self._tell_and_hear(now)
+        if not self.ending.is_over:  # what we have ended is not judged again, and a later attempt has not begun
+            self._examine_if_due(now)
+
+    def _read_ranks(self, now: float) -> None:
+        self.rank_states = self.ending.remaining(self._read(now))
+        if any(each.alive for each in self.rank_states):
+            self._peopled_at = now
+        self._phase_history.note(self.rank_states, now)
+        for each in self.rank_states:
+            if each.visible:
+                self.deaths.watch(each.pid, each.ticks)
+        self.remember(self.rank_states)
+
+    def _tell_and_hear(self, now: float) -> None:
+        if self.dashboard is not None:
+            talk = self.dashboard
+            self._guarded("the exchange with the dashboard", lambda: self._exchange(talk, now))
+        if self.peer_exchange is not None and not self.dismissed:
+            heed = self.peer_exchange.heed
+            self._guarded("the exchange with other nodes", lambda: heed(self._here, now, self._own_judgement))
+
+    def _examine_if_due(self, now: float) -> None:
+        found = self._reasons(now)
+        words_due = None if self.dismissed or self.incidents.open else self._first_words.due(self.rank_states, now)
+        if words_due is not None and not self._first_words.has_evidence(now):
+            found.append(words_due)
+        if self._schedule.due(found, now) is not None:
+            self.examine(found)
+        if words_due is not None and self.incidents.open is None:
+            self._guarded("what is said of a standstill", self._say_first_words)
+
+    def _reasons(self, now: float) -> list[Reason]:
+        found = reasons(
+            self.rank_states,
+            now,
+            self.settings,
+            world_size=self.world_size,
+            growth=self.response.growth,
+            launched=self.launched,
+            nobody_since=self._nobody_since,
+        )
+        return [reason for reason in found if not self.dismissed or reason.kind == "lingering"]
+
+    def _note_progress(self) -> None:
+        told = self.incidents.open is not None
+        self.response.close_if_moving(self.rank_states)
+        self._first_words.note(self.rank_states, self._nobody_since, told=told)
+
+    def _say_first_words(self) -> None:
+        self._first_words.tell(self.clock(), elsewhere=self._here.is_part)
+
+    def _guarded(self, part: str, act: Callable[[], object]) -> None:
+        """A fault of our own costs one part of one look, and neither the watch nor the job."""
+        try:
+            act()
+        except Exception as error:
+            kind = type(error).__name__
+            self.incidents.say_once(
+                f"fault {part} {kind}",
+                f"hangwatch: {part} failed ({kind}: {error}); the watch goes on. Please report it.",
+            )
+
+    def examine(self, found: Sequence[Reason] = ()) -> Judgement:
+        """Take evidence, judge it, and act on the judgement."""
+        with self._looking:
+            return self._examine(found)
+
+    def _examine(self, found: Sequence[Reason]) -> Judgement:
+        started = self.clock()
+        with self._still_heard():
+            snapshot = self.response.confirmed(self.take_evidence(), self.rank_states)
+            self._first_words.saw(snapshot, self.clock())
+            judgement = self._act(self.judge(snapshot), snapshot, started)
+        if self.dashboard is not None:
+            self.dashboard.link.capture(snapshot)
+        self._schedule.looked(found, started, self.clock())
+        return judgement
+
+    def _act(self, judgement: Judgement, snapshot: Snapshot, started: float) -> Judgement:
+        together, here = self.peer_exchange, self._here
+        if together is not None and not self.dismissed and together.is_due(judgement, here, started):
+            return together.act(judgement, snapshot, here, closing=self.stop.is_set(), nap=self._sleep)
+        self.response.act(judgement, snapshot, self.rank_states)
+        return judgement
+
+    def take_evidence(self) -> Snapshot:
+        """The evidence of this moment, with what only the watchdog knows of each rank."""
+        taken = self.capture(self.rank_states, self._sleep)
+        broken = dict(self.roster.broken)
+        by_pid = {each.pid: each for each in self.rank_states}
+        ranks = tuple(self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
+        found = replace(
+            taken,
+            job=replace(
+                self.job, world_size=self.world_size, launcher=self.job.launcher or _launcher(self.rank_states)
+            ),
+            ranks=ranks,
+            divergences=self.divergences,
+            warnings=(*self.warnings.values(), *device_warnings(taken.nodes, ranks)),
+            notes=(*taken.notes, *(CaptureNote("board", False, f"{path.name}: {why}") for path, why in broken.items())),
+            last_progress_at=max((each.moved_at for each in self.rank_states), default=0.0),
+            launched=self.launched,
+            start_patience_s=self.settings.start_after,
+        )
+        return self._holds.noted(found, self.rank_states, self.response.growth)
+
+    def _read(self, now: float) -> tuple[RankState, ...]:
+        """The boards as they are now, with what the looks have shown of their ranks."""
+        return self._holds.applied(self.roster.update(now))
+
+    def _count_launches(self, now: float) -> None:
+        """Who was started as a rank: at every poll until all have come, then now and then."""
+        if self.launches is None:
+            return
+        came = len({each.rank for each in self.rank_states if each.alive})
+        self._polls += 1
+        if came < (self.world_size or 1) or self._polls % SETTLED_POLLS == 0:
+            self.launches.update(Table.read(), now)
+            self.launched = self.ending.remaining_launched(self.launches.known({each.pid for each in self.rank_states}))
+            self._guarded("the search for ranks that are not watched", lambda: self._tell_unwatched(now))
+
+    def _tell_unwatched(self, now: float) -> None:
+        if found := unwatched(self.launched, now, self.settings.start_after):
+            self.incidents.say_once("unwatched", sentence(found))
+
+    @property
+    def incidents(self) -> Incidents:
+        return self.response.incidents
+
+    @property
+    def _nobody_since(self) -> float | None:
+        """Since when a launcher such as torchrun has been there without ranks, as far as we know."""
+        if self.launches is None or not self.launches.elastic:
+            return None
+        return max(self.job.started_at, self.ending.at, self._peopled_at)
+
+    @property
+    def world_size(self) -> int | None:
+        sizes = [each.reading.identity.world_size for each in self.rank_states]
+        sizes += [each.world_size for each in self.launched]
+        return max((size for size in sizes if size is not None), default=self.job.world_size)
+
+    def halt(self) -> None:
+        """Make `run()` return soon: nothing sleeps from here on."""
+        self.stop.set()
+        self._wake.set()
+
+    def end(self, incident: Incident) -> None:
+        """Do what --on-hang asks for."""
+        if self.ending.begin(incident, self.rank_states, self.launched):
+            self.incidents.settle()
+
+    def finish_abort(self, slack_s: float) -> None:
+        """Wait until an abort that has begun has come to its end, at most `slack_s` longer than its grace."""
+        self.ending.finish(slack_s)
+
+    def was_aborted(self, exit_code: int) -> bool:
+        """Whether the job came to nothing because we ended it (see `OnHang`)."""
+        self.ending.remaining(self.roster.update(self.clock()))
+        return self.ending.was_aborted(exit_code)
+
+    def dismiss(self) -> None:
+        """Somebody has asked the job to end: that its ranks die now is no failure."""
+        self.dismissed = True
+
+    def close(self, exit_code: int | None = None) -> None:
+        """The job is over: judge one last time if it came down and nothing has been said of it yet."""
+        self.rank_states = self.ending.remaining(self.roster.update(self.clock()))
+        self.halt()
+        with self._looking:
+            ended = self.dismissed or self.ending.is_over
+            if self.incidents.open is None and not ended and self._came_down(exit_code):
+                self._examine(())
+        if self.dashboard is not None:
+            self.dashboard.link.close(exit_code)
+        if self.peer_exchange is not None:
+            self.peer_exchange.leave()
+
+    def _came_down(self, exit_code: int | None) -> bool:
+        raised = any(each.reading.exception and each.reading.exception.fatal for each in self.rank_states)
+        return bool(self.rank_states) and (raised or exit_code not in (None, 0))
+
+    def _completed(self, rank: RankEvidence, rank_state: RankState | None, taken_at: float) -> RankEvidence:
+        if rank_state is None:
+            return rank
+        process, code = rank.process, self.deaths.codes.get((rank_state.pid, rank_state.ticks))
+        if process is not None and process.exit_code is None and process.state in ("X", "Z"):
+            process = replace(process, exit_code=code)
+        return replace(
+            rank,
+            process=process,
+            still_s=max(0.0, taken_at - rank_state.moved_at),
+            patience_s=patience(rank_state.reading, self.settings, self.response.growth),
+            ended_at=self.deaths.ended.get((rank_state.pid, rank_state.ticks)),
+            phases=self._phase_history.of(rank_state.path),
+        )
+
+    @property
+    def _here(self) -> Here:
+        return Here(self.job, self.rank_states, self.launched, self.world_size)
+
+    def _own_judgement(self) -> tuple[Judgement, Snapshot]:
+        snapshot = self.take_evidence()
+        return self.judge(snapshot), snapshot
+
+    def _compare(self, now: float) -> None:
+        readings = [each.reading for each in self.rank_states]
+        for divergence in self._divergence.update(readings, now):
+            if divergence not in self.divergences:
+                self.divergences += (divergence,)
+                if not divergence.doubtful:
+                    self.incidents.say_once(
+                        f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}"
+                    )
+                self._tell_news()
+        for warning in self.health(readings):
+            if self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
+                self.incidents.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
+                self._tell_news()
+
+    def _exchange(self, dashboard: DashboardExchange, now: float) -> None:
+        dashboard.offer(self.rank_states, now)
+        for request in dashboard.link.captures_wanted():
+            with self._still_heard():
+                snapshot = self.take_evidence()
+            dashboard.link.capture(snapshot, request)
+            self._tell_news(snapshot)
+
+    def _still_heard(self) -> AbstractContextManager[None]:
+        """The roster reads anew meanwhile; `rank_states` stay as they are."""
+        return self.dashboard.still_heard(self._read) if self.dashboard is not None else nullcontext()
+
+    def _tell_news(self, snapshot: Snapshot | None = None) -> None:
+        if self.dashboard is not None:
+            facts = next(iter(snapshot.nodes), None) if snapshot else None
+            self.dashboard.link.news(facts, tuple(self.warnings.values()), self.divergences)
+
+    def _pause(self, seconds: float) -> None:
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _sleep(self, seconds: float) -> bool:
+        return self.stop.wait(seconds)
+
+
+def _launcher(rank_states: Sequence[RankState]) -> str:
+    return next((each.reading.identity.launcher for each in rank_states if each.reading.identity.launcher), "")
+
+
+def _words(divergence: Divergence) -> str:
+    step = words.step(StepName(divergence.epoch, divergence.batch, divergence.step))
+    issued = {count: [] for count in divergence.counts.values()}  # type: dict[int, list[int]]
+    for rank, count in divergence.counts.items():
+        issued[count].append(rank)
+    counts = ", ".join(f"{words.ranks(ranks)}: {count}" for count, ranks in sorted(issued.items()))
+    return (
+        f"in {step} the ranks issued different numbers of collectives ({counts}); "
+        "from here on gradients may be wrong, and the job may hang"
+    )

@@ -1,0 +1,106 @@
+"""What follows a judgement on this node: the incident, its native frames, what the user wants done, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+
+from hangwatch.judge import worth_confirming
+from hangwatch.model import Incident, Judgement, RankEvidence, Snapshot, Status
+from hangwatch_agent.peers.peers import Ruling
+from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.watchdog.incidents import Incidents
+
+GROWTH = 2.0  # of patience after every incident that ended by itself
+MOST_GROWTH = 8.0
+MOST_NATIVE = 3  # culprits whose native frames are taken, half a second each
+
+
+@dataclass
+class Response:
+    """Opens incidents and closes them. `growth` is that of patience, after incidents that ended by themselves.
+
+    `on_hang` is called once for every incident that opens, `deepen` adds native frames of some pids to a snapshot.
+    """
+
+    incidents: Incidents
+    on_hang: Callable[[Incident], None] = lambda incident: None
+    deepen: Callable[[Snapshot, Sequence[int]], Snapshot] = lambda snapshot, pids: snapshot
+
+    def __post_init__(self) -> None:
+        self.growth = 1.0
+        self._moved_at_opening: dict[int, float] = {}
+
+    def act(
+        self,
+        judgement: Judgement,
+        snapshot: Snapshot,
+        rank_states: Sequence[RankState],
+        judged: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take the judgement into the incidents, call `judged`, and do what an incident that opens asks for."""
+        before = self.incidents.open
+        self.incidents.judged(judgement, snapshot)
+        judged()
+        opened = self.incidents.open
+        if opened is not None and before is None:
+            self._moved_at_opening = {each.pid: each.moved_at for each in rank_states}
+            self.incidents.enrich(judgement, self._deepened(opened, snapshot, rank_states))
+            self.on_hang(opened)
+
+    def confirmed(self, snapshot: Snapshot, rank_states: Sequence[RankState]) -> Snapshot:
+        """The snapshot with native frames of ranks that may wait on their device, which Python frames do not show.
+
+        One rank of each stack is looked at, before the judgement: each costs half a second, and only jobs with work
+        outstanding on a device pay for it.
+        """
+        here = {each.rank for each in rank_states}
+        pids = [pid for rank, pid in worth_confirming(snapshot) if rank in here]
+        return self._natively(snapshot, here, pids[:MOST_NATIVE]) if pids else snapshot
+
+    def adopt(self, ruling: Ruling, rank_states: Sequence[RankState]) -> None:
+        """Take over what another node has judged."""
+        before = self.incidents.open
+        if self.incidents.adopt(ruling.incident, ruling.path, ruling.node) and before is None:
+            self._moved_at_opening = {each.pid: each.moved_at for each in rank_states}
+            self.on_hang(ruling.incident)
+
+    def close_if_moving(self, rank_states: Sequence[RankState]) -> None:
+        """A hang is over when somebody who stood still then has moved since, and nobody has gone."""
+        opened, then = self.incidents.open, self._moved_at_opening
+        if opened is None:
+            return
+        living = {each.pid for each in rank_states if each.alive}
+        if living and living.isdisjoint(then):
+            self.incidents.file_away()  # a launcher has restarted the job: what comes now is another story
+        if opened.status not in (Status.HUNG, Status.LINGERING):
+            return
+        moved = [each for each in rank_states if each.moved_at > then.get(each.pid, each.moved_at)]
+        whole = all(each.alive and not _failing(each) for each in rank_states)
+        if self.incidents.open and moved and whole:
+            self.growth = min(self.growth * GROWTH, MOST_GROWTH)
+            self.incidents.moved_on()
+
+    def _deepened(self, opened: Incident, snapshot: Snapshot, rank_states: Sequence[RankState]) -> Snapshot:
+        """The snapshot with native frames of those ranks that are here: on another node their pids mean others."""
+        here = {each.rank for each in rank_states}
+        own = tuple(rank for rank in snapshot.ranks if rank.rank in here)
+        return self._natively(snapshot, here, _worth_native(opened, own))
+
+    def _natively(self, snapshot: Snapshot, here: Container[int | None], pids: Sequence[int]) -> Snapshot:
+        own = tuple(rank for rank in snapshot.ranks if rank.rank in here)
+        found = self.deepen(replace(snapshot, ranks=own), pids)
+        others = (rank for rank in snapshot.ranks if rank.rank not in here)
+        return replace(found, ranks=tuple(sorted((*found.ranks, *others), key=lambda rank: rank.rank)))
+
+
+def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
+    """The pids whose native frames say more: the culprits, and one of those who wait for them."""
+    here = {None, *(rank.rank for rank in ranks)}
+    pids = [who.pid for who in opened.verdict.culprits if who.pid is not None and who.rank in here]
+    waiting = [rank.pid for rank in ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
+    return [*pids[:MOST_NATIVE], *waiting[:1]]
+
+
+def _failing(rank_state: RankState) -> bool:
+    return rank_state.reading.exception is not None and rank_state.reading.exception.fatal

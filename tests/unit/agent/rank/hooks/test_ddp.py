@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
+
+from hangwatch.model import Phase
+from hangwatch_agent.rank.hooks.ddp import ForwardHook
+from hangwatch_agent.rank.hooks.optimizer import OptimizerHook
+from tests.unit.agent.rank.hooks.conftest import Watched
+
+
+@pytest.fixture
+def hook(watched: Watched) -> Iterator[ForwardHook]:
+    hook = ForwardHook(watched.context)
+    hook.install()
+    yield hook
+    hook.remove()
+
+
+def test_the_very_attributes_come_back(watched: Watched) -> None:
+    names = ("_pre_forward", "_post_forward", "forward")
+    before = {name: vars(DistributedDataParallel)[name] for name in names}
+    model = nn.Linear(1, 1)
+    hook = ForwardHook(watched.context)
+    hook.install()
+    hook.install()
+    hook.watch(model)
+    hook.watch(model)
+    assert len(model._forward_hooks) == 1
+    hook.remove()
+    hook.remove()
+    assert {name: vars(DistributedDataParallel)[name] for name in names} == before
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+
+
+def test_phases_of_a_model_that_was_handed_over(watched: Watched, hook: ForwardHook) -> None:
+    model = nn.Linear(1, 1)
+    hook.watch(model)
+    output = model(torch.ones(1, 1))
+    phases = [watched.reading.phase]
+    output.sum().backward()
+    with torch.no_grad():
+        model(torch.ones(1, 1))
+    assert [*phases, watched.reading.phase] == [Phase.BACKWARD, Phase.EVAL]
+    assert watched.reading.progress.forwards == 2
+
+
+def test_without_a_loader_forwards_are_steps_of_the_first_model(watched: Watched, hook: ForwardHook) -> None:
+    generator, critic = nn.Linear(1, 1), nn.Linear(1, 1)
+    hook.watch(generator)
+    hook.watch(critic)
+    for _ in range(3):
+        critic(generator(torch.ones(1, 1)))
+    assert watched.reading.progress.step == 2
+    with torch.no_grad():
+        generator(torch.ones(1, 1))
+    assert watched.reading.progress.step == 2
+
+
+def test_a_watched_model_is_copied_and_pickled_as_without_us(watched: Watched, hook: ForwardHook) -> None:
+    model = nn.Linear(1, 1)
+    hook.watch(model)
+    shadow = copy.deepcopy(model)
+    shadow(torch.ones(1, 1))
+    pickle.loads(pickle.dumps(model))(torch.ones(1, 1))  # noqa: S301
+    assert watched.reading.progress.forwards == 0
+    file = io.BytesIO()
+    torch.save(model, file)
+
+
+class Stubborn(nn.Linear):
+    """Pickles itself past torch.nn.Module's own way."""
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return (_restored, (dict(self.__dict__),))
+
+
+def _restored(state: dict[str, Any]) -> nn.Module:
+    module = nn.Linear(1, 1)
+    module.__dict__.update(state)
+    return module
+
+
+def test_nothing_of_ours_is_in_a_saved_or_copied_model(watched: Watched, hook: ForwardHook) -> None:
+    """GIVEN a model with a hook of the user's own WHEN it is pickled or copied THEN byte for byte as without us."""
+    model = nn.Sequential(nn.Linear(1, 1))
+    plain = pickle.dumps(model)
+    hook.watch(model)
+    hook.watch(model[0])
+    assert pickle.dumps(model) == plain
+    assert not copy.deepcopy(model)._forward_hooks
+    assert len(model._forward_hooks) == 1
+    next_id = RemovableHandle.next_id
+    model.register_forward_hook(print)
+    assert list(pickle.loads(pickle.dumps(model))._forward_hooks) == [next_id]  # noqa: S301
+    assert "__reduce_ex__" in vars(nn.Module)
+    hook.remove()
+    assert "__reduce_ex__" not in vars(nn.Module)
+
+
+def test_a_model_that_pickles_itself_needs_no_hangwatch_and_says_nothing(
+    watched: Watched, hook: ForwardHook, tmp_path: Path
+) -> None:
+    model = Stubborn(1, 1)
+    hook.watch(model)
+    data = pickle.dumps(model)
+    assert b"hangwatch" not in data.replace(b"tests.unit.agent.rank.hooks", b"")
+    restored = pickle.loads(data)  # noqa: S301
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert restored(torch.ones(1, 1)).shape == (1, 1)
+    assert watched.reading.progress.forwards == 0
+
+
+def test_a_saved_model_is_loaded_elsewhere_in_silence(watched: Watched, hook: ForwardHook, tmp_path: Path) -> None:
+    model = nn.Linear(1, 1)
+    hook.watch(model)
+    torch.save(model, tmp_path / "model.pt")
+    script = (
+        "import logging, sys; logging.basicConfig(level=0); import torch;"
+        "torch.load(sys.argv[1], weights_only=False)(torch.ones(1, 1));"
+        "assert not [name for name in sys.modules if 'hangwatch' in name]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "model.pt")], capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated
+def test_a_watched_model_is_scripted_and_traced_as_without_us(watched: Watched, hook: ForwardHook) -> None:
+    model = nn.Sequential(nn.Linear(1, 1))
+    hook.watch(model)
+    hook.watch(model[0])
+    assert torch.jit.script(model)(torch.ones(1, 1)).shape == (1, 1)
+    assert torch.jit.trace(model, torch.ones(1, 1))(torch.ones(1, 1)).shape == (1, 1)
+    before = watched.reading.progress.forwards
+    model(torch.ones(1, 1))
+    assert watched.reading.progress.forwards > before
+
+
+def test_torch_compile_of_a_watched_model_in_one_graph(watched: Watched, hook: ForwardHook) -> None:
+    model = nn.Linear(1, 1)
+    hook.watch(model)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    assert compiled(torch.ones(1, 1)).shape == (1, 1)
+
+
+def test_what_is_no_module_is_passed_over(watched: Watched, hook: ForwardHook) -> None:
+    def double(x: int) -> int:
+        return 2 * x
+
+    hook.watch(double)
+    hook.watch(None)
+    assert double(2) == 4
+    assert not vars(double)
+    assert watched.reading.progress.forwards == 0
+
+
+@pytest.fixture
+def optimizer_hook(watched: Watched) -> Iterator[OptimizerHook]:
+    hook = OptimizerHook(watched.context)
+    hook.install()
+    yield hook
+    hook.remove()
+
+
+def test_optimizer_steps_are_the_steps_of_last_resort(watched: Watched, optimizer_hook: OptimizerHook) -> None:
+    first, second = (torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1) for _ in range(2))
+    for _ in range(3):
+        first.step()
+        second.step()
+    progress = watched.reading.progress
+    assert (progress.optimizer_steps, progress.step) == (6, 2)
+    assert watched.reading.phase is Phase.OPTIMIZER
+    watched.context.steps.tick()
+    first.step()
+    assert watched.reading.progress.step == 3
+
+
+def test_the_optimizer_hook_goes_as_it_came(watched: Watched) -> None:
+    from torch.optim import optimizer
+
+    before = dict(optimizer._global_optimizer_post_hooks)
+    hook = OptimizerHook(watched.context)
+    hook.install()
+    hook.install()
+    assert len(optimizer._global_optimizer_post_hooks) == len(before) + 1
+    hook.remove()
+    hook.remove()
+    assert dict(optimizer._global_optimizer_post_hooks) == before
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own
+def test_torch_compile_of_an_optimizer_step(watched: Watched, optimizer_hook: OptimizerHook) -> None:
+    weight = torch.ones(1, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+
+    @torch.compile(backend="eager")
+    def step() -> None:
+        optimizer.step()
+
+    weight.grad = torch.ones(1)
+    step()
+    assert weight.item() == 0.5

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+import pytest
+
+from hangwatch_agent.rank import call_site
+from hangwatch_agent.rank.call_site import LIBRARY, PACKAGE, USER, CallSites
+
+TORCH = "/venv/lib/python3.11/site-packages/torch"
+
+
+@pytest.fixture
+def sites() -> CallSites:
+    sites = CallSites()
+    sites._torch = TORCH + os.sep
+    return sites
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        (TORCH + "/nn/modules/module.py", LIBRARY),
+        ("/venv/lib/python3.11/site-packages/tqdm/std.py", PACKAGE),
+        (os.__file__, LIBRARY),
+        (call_site.__file__, LIBRARY),
+        ("<frozen importlib._bootstrap>", LIBRARY),
+        ("/home/me/train.py", USER),
+        ("<stdin>", USER),
+    ],
+)
+def test_whose_file_it_is(sites: CallSites, file: str, kind: int) -> None:
+    assert sites.kind(file) == kind
+
+
+def chain(*files: str) -> FrameType:
+    """The frame of a function in `files[0]`, called from one in `files[1]`, and so on; this file is outermost."""
+    inner = "import sys\ndef call():\n    return sys._getframe()\n"
+    scope: dict[str, object] = {}
+    exec(compile(inner, files[0], "exec"), scope)  # noqa: S102
+    for file in files[1:]:
+        before, scope = scope["call"], {}
+        scope["before"] = before
+        exec(compile("def call():\n    return before()\n", file, "exec"), scope)  # noqa: S102
+    found = scope["call"]()  # type: ignore[operator]
+    assert isinstance(found, FrameType)
+    return found
+
+
+def test_the_users_line_behind_torch_and_packages(sites: CallSites) -> None:
+    frame = chain(TORCH + "/a.py", TORCH + "/b.py", "/venv/lib/site-packages/tqdm/std.py", "/home/me/train.py")
+    user, through = sites.user_frame(frame)
+    assert user is not None
+    assert through is not None
+    assert (user.f_code.co_filename, through.f_code.co_filename) == ("/home/me/train.py", TORCH + "/b.py")
+    assert sites.where(frame) == ("/home/me/train.py", 2, "call")
+
+
+def test_a_package_is_the_user_where_there_is_no_other(sites: CallSites) -> None:
+    outside = sites.kind(__file__)
+    sites._kinds = dict.fromkeys(_files(sys._getframe()), LIBRARY) | {__file__: LIBRARY}
+    assert outside == USER
+    where = sites.where(chain(TORCH + "/a.py", "/venv/lib/site-packages/trainer/loop.py"))
+    assert where is not None
+    assert where[0] == "/venv/lib/site-packages/trainer/loop.py"
+
+
+def _files(frame: FrameType | None) -> list[str]:
+    return [] if frame is None else [frame.f_code.co_filename, *_files(frame.f_back)]
+
+
+def helper() -> tuple[call_site.CallPath, list[str]]:
+    frame = sys._getframe()
+    return call_site.path_of(frame), [function for _, _, function in call_site.described_path(frame)]
+
+
+def test_a_call_path_tells_callers_of_one_helper_apart() -> None:
+    found = {helper()[0] for _ in range(3)}
+    assert len(found) == 1
+    assert helper()[0] != helper()[0], "two calls on one line are two places"
+    assert helper()[1][:2] == ["helper", "test_a_call_path_tells_callers_of_one_helper_apart"]
+
+
+def test_a_deep_path_is_cut_off() -> None:
+    def deep(depth: int) -> tuple[call_site.CallPath, list[str]]:
+        return deep(depth - 1) if depth else helper()
+
+    path, functions = deep(300)
+    assert len(path) == 2 * call_site.MOST_FRAMES
+    assert len(functions) == call_site.MOST_FRAMES
+    assert len(call_site.codes_of(sys._getframe())) <= call_site.MOST_FRAMES

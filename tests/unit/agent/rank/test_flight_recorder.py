@@ -1,0 +1,226 @@
+"""torch's flight recorder and the board's ring, brought to one count."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hangwatch.model import Collective, Frame, GroupHead, Identity, Reading
+from hangwatch_agent.board.collectives import LAST
+from hangwatch_agent.rank import collectives_answer, flight_recorder
+from hangwatch_agent.rank.flight_recorder import Recorder
+from hangwatch_agent.rank.groups import Group
+
+ME = Identity(rank=0, world_size=2, local_rank=0, host="a", pid=1, started_at=0.0, job="j")
+
+
+class Pg:
+    """A torch ProcessGroup, as far as we ask it."""
+
+    group_name = "0"
+    group_desc = "default_pg"
+    issued: int | None = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        if self.issued is None:
+            raise RuntimeError("no sequence numbers")
+        return self.issued
+
+
+@pytest.fixture
+def pg() -> Pg:
+    return Pg()
+
+
+@pytest.fixture
+def group(pg: Pg) -> Group:
+    group = Group(0, pg, (0, 1), "gloo")
+    group.records = {"gloo": 0}
+    return group
+
+
+class Recorded(Recorder):
+    """A recorder with these entries."""
+
+    def __init__(self, *entries: dict[str, Any]) -> None:
+        super().__init__()
+        self._entries = entries
+
+    def entries(self, backends: set[str], *, frames: bool = True) -> Any:
+        return iter(self._entries)
+
+
+def entry(number: int, op: str = "gloo:all_reduce", *, retired: bool = True, pg_id: int = 0) -> dict[str, Any]:
+    return {
+        "process_group": ("0", "default_pg"), "pg_id": pg_id, "collective_seq_id": number, "profiling_name": op,
+        "input_sizes": [[4, 2]], "input_dtypes": ["Float"], "retired": retired, "time_created_ns": number * 10**9,
+        "frames": [{"filename": "/site/hangwatch_agent/rank/hooks/collectives.py", "line": 1, "name": "issuing"},
+                   {"filename": "train.py", "line": 7, "name": "main"}],
+        "thread_id": "123", "thread_name": "python3", "is_p2p": False,
+    }  # fmt: skip
+
+
+def status(completed: int, enqueued: int = -1) -> dict[str, dict[str, Any]]:
+    return {"gloo": {"0": {"last_completed_collective": completed, "last_enqueued_collective": enqueued}}}
+
+
+def test_a_groups_count_is_without_point_to_point(pg: Pg, group: Group) -> None:
+    pg.issued, group.uncounted = 20, 4
+    assert group.count() == 16
+
+
+def test_a_backend_without_sequence_numbers(pg: Pg, group: Group) -> None:
+    pg.issued, group.issued = None, 3
+    assert group.count() == 3
+    assert not group.countable
+
+
+def test_a_group_that_is_gone_keeps_its_count(group: Group, pg: Pg) -> None:
+    pg.issued = 5
+    group.count()
+    del pg
+    assert group.count() == 5
+
+
+def test_completed_is_in_the_same_count_as_issued(group: Group) -> None:
+    group.point_to_point.extend([15, 16, 17])
+    group.uncounted = 3
+    assert flight_recorder.completed(group, status(14)) == 14  # the point-to-point calls came after it
+    assert flight_recorder.completed(group, status(18)) == 15
+    assert flight_recorder.completed(group, status(-1)) is None
+    assert flight_recorder.completed(group, {}) is None
+    assert flight_recorder.enqueued(group, status(0, 18)) == 15
+
+
+def test_the_recorder_counts_a_monitored_barrier_twice(group: Group) -> None:
+    group.barriers = [1, 2]
+    assert [group.collective_number(recorded) for recorded in (1, 4, 7, 8)] == [1, 2, 3, 4]
+
+
+def test_groups_that_were_gone_before_us_are_learnt_from_the_entries(group: Group) -> None:
+    flight_recorder.numbers([group], Recorded(entry(1, pg_id=0), entry(1, pg_id=5)))
+    assert group.records == {"gloo": 5}
+    assert flight_recorder.recorded(group, Recorded(entry(8), entry(9))) == 9
+
+
+def call(seq: int, op: str = "all_reduce", **facts: Any) -> Collective:
+    return Collective("0", seq, op, ((8,),), ("Float",), thread_name="MainThread", at=float(seq), **facts)
+
+
+def reading(*calls: Collective, completed: int = -1) -> Reading:
+    return Reading(ME, 0.0, heads=(GroupHead("0", (0, 1), completed=completed),), calls=calls)
+
+
+def test_recorder_and_board_are_joined(group: Group) -> None:
+    on_board = reading(call(1, "reduce_scatter_tensor", step=4, peer=1), call(1, "send", peer=1))
+    found = collectives_answer.gather(on_board, Recorded(entry(1), entry(2, retired=False)), [group], {"gloo"})
+    assert found.source == "flight-recorder"
+    assert [(each.op, each.step, each.retired) for each in found.recent] == [
+        ("reduce_scatter_tensor", 4, True),
+        ("send", None, None),
+        ("all_reduce", None, False),
+    ]
+    assert found.recent[0].frames == (Frame("train.py", 7, "main"),)
+    assert found.recent[0].sizes == ((4, 2),)
+
+
+@pytest.mark.parametrize(("open_at", "on_board", "completed"), [(4, 2, 3), (2, 3, 3), (None, 2, 4), (1, -1, -1)])
+def test_the_entries_tell_what_the_status_has_passed_over(
+    group: Group, open_at: int | None, on_board: int, completed: int
+) -> None:
+    """gloo's threads complete two calls at a time, and the status has the one that came last, not the higher one."""
+    entries = [entry(number, retired=open_at is None or number < open_at) for number in range(1, 5)]
+    board = reading(completed=on_board)
+    board = replace(board, heads=(replace(board.heads[0], issued=4),))
+    (head,) = collectives_answer.gather(board, Recorded(*entries), [group], {"gloo"}).heads
+    assert (head.issued, head.completed) == (4, completed)
+
+
+def test_with_the_recorder_off_the_board_has_to_do(group: Group) -> None:
+    found = collectives_answer.gather(reading(call(1), call(2), completed=1), Recorded(), [group], {"gloo"})
+    assert found.source == "board"
+    assert [each.retired for each in found.recent] == [True, False]
+
+
+def test_the_last_calls_of_each_group_and_all_that_are_not_completed(group: Group) -> None:
+    entries = [entry(number, retired=number != 3) for number in range(1, 300)]
+    found = collectives_answer.gather(reading(), Recorded(*entries), [group], {"gloo"})
+    assert len(found.recent) == LAST + 1
+    assert [each.seq for each in found.recent][:2] == [3, 300 - LAST]
+
+
+def test_names_of_ops_are_those_of_torch_distributed(group: Group) -> None:
+    assert flight_recorder.collective(entry(1, "nccl:_all_gather_base"), {"0": group}).op == "all_gather_into_tensor"
+
+
+def test_frames_are_not_asked_for_where_torch_would_import_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def dump(includeStackTraces: bool) -> bytes:  # noqa: N803 - torch's name
+        asked.append(includeStackTraces)
+        return pickle.dumps({"entries": []})
+
+    own = Recorder()
+    own._trace = {"gloo": dump}
+    for torch in (SimpleNamespace(), SimpleNamespace(_inductor=None)):
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        list(own.entries({"gloo"}))
+        list(own.entries({"gloo"}, frames=False))
+    assert asked == [False, False, True, False]
+
+
+# ---------------------------------------------------------------- without harm
+
+
+def test_nccls_recorder_is_asked_without_the_interpreter_lock_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions that hold it while they wait for the recorder's mutex are never called."""
+    asked = []
+
+    def handler(request: Any, response: Any) -> None:
+        asked.append(request.params())
+        response.set_content('{"pg_status": {"0": {}}, "entries": [{"collective_seq_id": 1}]}', "application/json")
+        response.set_status(200)
+
+    def forbidden(**arguments: Any) -> bytes:
+        raise AssertionError("holds the interpreter lock")
+
+    module = SimpleNamespace(
+        _Request=object, _Response=object, _get_handler=lambda name: handler,
+        _get_handler_names=lambda: ["dump_nccl_trace_json"],
+        _dump_nccl_trace_json=forbidden, _dump_nccl_trace=forbidden,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, flight_recorder.C10D, module)
+    found = Recorder()
+    assert found.status({"nccl"}) == {"nccl": {"0": {}}}
+    assert list(found.entries({"nccl"})) == [{"collective_seq_id": 1}]
+    assert asked == [{"includecollectives": "false"}, {}]
+    module._get_handler_names = list  # an older torch
+    assert list(Recorder().entries({"nccl"})) == []
+
+
+def test_torchs_handlers_answer_us() -> None:
+    torch = pytest.importorskip("torch")
+    ask = flight_recorder._handler(torch._C._distributed_c10d, "fr_trace_json")
+    assert ask is not None
+    assert "pg_status" in json.loads(ask({}))
+    assert flight_recorder._handler(torch._C._distributed_c10d, "no_such_handler") is None
+
+
+def test_a_call_bears_the_name_that_python_has_for_its_thread(group: Group) -> None:
+    """torch's recorder gives the system's name, and autograd's threads issue for the thread that called backward."""
+    by_name = {"0": group}
+    ours = entry(1) | {"thread_id": str(threading.get_ident()), "thread_name": "pt_main_thread"}
+    autograds = entry(2) | {"thread_name": "pt_autograd_0"}
+    calls = [flight_recorder.collective(each, by_name) for each in (ours, autograds, entry(3))]
+    assert [(call.thread_name, call.thread_id) for call in calls] == [
+        (threading.current_thread().name, threading.get_ident()),
+        ("", None),
+        ("python3", 123),
+    ]

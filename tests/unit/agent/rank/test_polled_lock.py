@@ -1,0 +1,39 @@
+"""The lock file that a thread polls in torch's file baton."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from torch.utils.file_baton import FileBaton
+
+from hangwatch_agent.rank import polled_lock
+from hangwatch_agent.rank.polled_lock import PolledLock, polled_path
+
+
+def test_a_thread_that_waits_for_a_baton(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    thread = threading.Thread(target=FileBaton(str(lock)).wait)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not (found := polled_path(sys._current_frames().get(thread.ident or 0))) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    lock.unlink()
+    thread.join()
+    assert found == str(lock)
+
+
+def test_a_thread_that_does_not(tmp_path: Path) -> None:
+    assert polled_path(sys._getframe()) == polled_path(None) == ""
+
+
+def test_the_word_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = PolledLock(tmp_path)
+    for path, files in (("", 0), ("/data/lock", 1), ("/data/lock", 1), ("", 0)):
+        monkeypatch.setattr(polled_lock, "polled_path", lambda frame, path=path: path)
+        own.look()
+        assert [file.read_text() for file in tmp_path.iterdir()] == ["/data/lock"] * files

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hangwatch.model import Frame, OpenFile, Phase, Progress, Snapshot, StepTimes
+from hangwatch.settings import Settings
+from hangwatch_agent.roster.patience import Holds, patience, patience_with
+from hangwatch_agent.roster.rank_states import RankState
+from tests.unit.agent.readings import rank_state, reading
+from tests.unit.diagnosis import job
+
+SETTINGS = Settings(stall_after=10.0, start_after=30.0)
+
+
+def test_a_quick_job_has_the_patience_of_the_setting() -> None:
+    assert patience(reading(), SETTINGS) == 10.0
+
+
+def test_patience_learns_from_slow_steps() -> None:
+    assert patience(reading(times=StepTimes(steps=9, slowest_recent_s=40.0)), SETTINGS) == 240.0
+
+
+def test_the_first_step_and_evaluation_are_given_more() -> None:
+    first = reading(progress=Progress(epoch=0, batch=0, step=0))
+    evaluation = reading(phase=Phase.EVAL)
+    assert patience(first, SETTINGS) == patience(evaluation, SETTINGS) == 50.0
+
+
+def test_a_loop_of_raw_collectives_has_no_first_step_to_wait_for() -> None:
+    raw = reading(phase=Phase.READY, progress=Progress(step=-1, calls=40))
+    assert patience(raw, SETTINGS) == 10.0
+
+
+def test_start_has_a_patience_of_its_own() -> None:
+    assert patience(reading(phase=Phase.INIT), SETTINGS) == 30.0
+
+
+def test_every_false_alarm_makes_it_more_patient() -> None:
+    assert patience(reading(), SETTINGS, growth=4.0) == 40.0
+
+
+def test_a_program_that_is_over_may_linger_for_a_while() -> None:
+    over = reading(phase=Phase.ATEXIT, times=StepTimes(steps=9, slowest_recent_s=40.0))
+    assert patience(over, Settings(linger_after=7.0)) == 7.0
+
+
+def test_the_first_batch_is_given_time_although_ddp_has_called_collectives_before() -> None:
+    first = reading(phase=Phase.DATA, progress=Progress(step=-1, calls=3))
+    assert patience(first, SETTINGS) == 50.0
+
+
+# ------------------------------------------------------------------------------------------ facts
+
+
+def held_evidence(still_s: float = 8.0, *, system_call: str = "read", line: int = 50) -> Snapshot:
+    """Rank 1 reads from a pipe in its first epoch, and rank 0 waits for it."""
+    pipe = {"system_call": system_call, "blocked_on": OpenFile(0, "pipe:[7]"), "io_delta_bytes": 0}
+    stack = (Frame("/home/ann/train.py", line, "main"), Frame("/home/ann/train.py", 90, "<module>"))
+    first = job.rank(1, stack, pid=1001, issued=10, completed=10, still_s=still_s, facts=pipe)
+    other = job.rank(0, job.IN_BACKWARD, pid=1000, issued=11, completed=10, still_s=still_s)
+    return job.snapshot(other, first)
+
+
+def first_epoch(moved_at: float = 10.0, **parts: Any) -> tuple[RankState, RankState]:
+    new = {"progress": Progress(epoch=0, batch=0, step=0), "moved_at": moved_at, **parts}
+    return rank_state(0, **new), rank_state(1, **new)
+
+
+USUAL = Settings()
+
+
+def test_a_fact_is_told_after_a_minute_in_the_first_epoch_too() -> None:
+    holds, rank_states = Holds(USUAL), first_epoch()
+    seen = holds.noted(held_evidence(), rank_states)
+    rank = next(rank for rank in seen.ranks if rank.rank == 1)
+    assert (rank.held, rank.patience_s) == ("waits in read on pipe:[7]", 60.0)
+    assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [600.0, 60.0]
+
+
+def test_a_user_who_wants_less_is_given_less() -> None:
+    holds, short = Holds(Settings(stall_after=20.0)), first_epoch()
+    holds.noted(held_evidence(), short)
+    assert holds.applied(short)[1].held_patience_s == 20.0
+
+
+def test_a_fact_that_is_new_after_minutes_of_work_is_given_half_a_minute() -> None:
+    holds, rank_states = Holds(USUAL), first_epoch()
+    holds.noted(held_evidence(still_s=200.0), rank_states)
+    assert holds.applied(rank_states)[1].held_patience_s == 230.0
+    holds.noted(held_evidence(still_s=229.0), rank_states)  # the same fact at the same place
+    assert holds.applied(rank_states)[1].held_patience_s == 230.0
+    holds.noted(held_evidence(still_s=229.0, line=51), rank_states)  # at another place it has begun anew
+    assert holds.applied(rank_states)[1].held_patience_s == 259.0
+
+
+def test_a_rank_that_has_moved_since_is_held_no_longer() -> None:
+    holds = Holds(USUAL)
+    holds.noted(held_evidence(), first_epoch())
+    assert holds.applied(first_epoch(moved_at=30.0))[1].held_patience_s is None
+
+
+def test_a_fact_that_a_later_look_does_not_show_is_forgotten() -> None:
+    holds, rank_states = Holds(USUAL), first_epoch()
+    holds.noted(held_evidence(), rank_states)
+    holds.noted(held_evidence(system_call="clock_nanosleep"), rank_states)
+    assert holds.applied(rank_states)[1].held_patience_s is None
+
+
+def test_a_rank_that_has_not_come_is_given_a_minute_where_a_fact_holds_it() -> None:
+    holds, starting = Holds(USUAL), first_epoch(phase=Phase.START)
+    holds.noted(held_evidence(), starting)
+    assert holds.applied(starting)[1].held_patience_s == 60.0
+
+
+def test_false_alarms_make_it_more_patient_with_facts_too() -> None:
+    holds, rank_states = Holds(USUAL), first_epoch()
+    holds.noted(held_evidence(), rank_states, growth=2.0)
+    assert holds.applied(rank_states)[1].held_patience_s == 120.0

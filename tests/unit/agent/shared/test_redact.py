@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hangwatch_agent.shared.redact import redact_command, redact_environment, redact_text
+
+SECRET = "s3cr3t-V4lue+/xyz"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--token", SECRET],
+        [f"--token={SECRET}"],
+        ["--hf_token", SECRET],
+        ["--api-key", f"{SECRET} with blanks"],
+        [f"password={SECRET}"],
+        ["--wandb-api-key", SECRET],
+        ["-c", f"login(password='{SECRET}')"],
+        ["-c", f'{{"secret": "{SECRET}"}}'],
+        [f"postgres://user:{SECRET}@db/train"],
+        [f"AWS_SECRET_ACCESS_KEY={SECRET}"],
+        ["--header", f"Authorization: Bearer {SECRET}"],
+        ["--header", f"Authorization: token {SECRET}"],
+        ["--header", f"X-Api-Key: {SECRET}"],
+        ["curl", "-u", f"mia:{SECRET}", "https://x"],
+        ["curl", f"-umia:{SECRET}"],
+        ["sh", "-c", f"curl --user mia:{SECRET} https://x"],
+        ["sh", "-c", f"sshpass -p {SECRET} ssh x"],
+        [f"https://acc.blob.core.windows.net/c/f?sv=2024&sig={SECRET}&se=x"],
+        [f"https://b.s3.amazonaws.com/f?X-Amz-Signature={SECRET}"],
+        [f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={SECRET};EndpointSuffix=core"],
+        [f"Endpoint=sb://x/;SharedAccessKey={SECRET}"],
+        [f"https://hooks.slack.com/services/T000/B000/{SECRET}"],
+        [f"https://discord.com/api/webhooks/1234/{SECRET}"],
+        [f"https://x.webhook.office.com/webhookb2/{SECRET}"],
+        [f"https://chat.example.com/hooks/{SECRET}"],
+        [f"login(password='two words {SECRET}')"],
+        [f"redis://:{SECRET}@cache:6379/0"],
+        [f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}\n-----END OPENSSH PRIVATE KEY-----"],
+        [f"-----BEGIN RSA PRIVATE KEY-----\nabc\n{SECRET}\ncut off"],
+    ],
+)
+def test_named_secrets_go(arguments: list[str]) -> None:
+    assert SECRET not in redact_command(["python", "train.py", *arguments])
+    assert "[redacted]" in redact_command(["python", "train.py", *arguments])
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "hf_abcdefghijklmnopqrstuv",
+        "AKIAIOSFODNN7EXAMPLE",
+        "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        "sk-proj-abcdefghijklmnopqrst",
+        "xoxb-123456789012-abcdef",
+        "glpat-abcdefghijklmnopqrst",
+        "0123456789abcdef0123456789abcdef01234567",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdef",
+        "SG.abcdefghijklmnopqrst.abcdefghijklmnopqrstuvwxyz",
+        "nvapi-abcdefghijklmnopqrstuvwxyz",
+        "sk_live_abcdefghijklmnop",
+        "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+        "hvs.abcdefghijklmnopqrstuvwxyz",
+        "123456789:AAabcdefghijklmnopqrstuvwxyz0123456",
+    ],
+)
+def test_secrets_of_a_known_shape_go_wherever_they_stand(secret: str) -> None:
+    assert secret not in redact_text(f"error: {secret} was refused")
+    assert secret not in redact_command(["python", secret])
+    assert secret not in redact_environment({"HARMLESS": secret})["HARMLESS"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nproc-per-node 2 train.py --lr 0.1",
+        "python train.py --tokenizer gpt2 --max-tokens 2048 --num_tokens=4096",
+        "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6, pipe_handle=8)",
+        "python train.py --author me --keys a --data /mnt/monkey/x",
+        "srun --ntasks=8 python train.py --token-file /run/token",
+        "docker run -u 1000:1000 image python -u train.py",
+        "python train.py --signal 15 --design v2 --path /data/patterns --config=sigmoid",
+    ],
+)
+def test_what_is_no_secret_stays(command: str) -> None:
+    assert redact_command(command.split(" ")) == command
+
+
+def test_environments() -> None:
+    given_ = {"RANK": "3", "HANGWATCH_TOKEN": "geheim", "NCCL_DEBUG": "INFO", "EMPTY_TOKEN": ""}
+    assert redact_environment(given_) == {**given_, "HANGWATCH_TOKEN": "[redacted]"}
+
+
+@given(st.lists(st.text(max_size=12) | st.sampled_from(["--token", "key=", "://", "x@", "bearer "]), max_size=6))
+def test_nothing_makes_it_fail(arguments: list[str]) -> None:
+    """Whatever is written: every argument stays a word, and what has been redacted once is not touched again."""
+    assert redact_command(arguments).count(" ") >= len(arguments) - 1
+    for blank in ("", " "):
+        once = redact_text(blank.join(arguments))
+        assert redact_text(once) == once
+
+
+@given(
+    st.text(st.characters(categories=["L", "N"]), min_size=12, max_size=40), st.sampled_from(["--token", "--password"])
+)
+def test_an_options_secret_never_stays(secret: str, option: str) -> None:
+    assert secret not in redact_command(["x", option, secret])
+    assert secret not in redact_command(["x", f"{option}={secret}"])
+
+
+FRAGMENTS = (
+    "token", "key=", "key: \"", "--token ", "-u a:", "://", "://a:", "a@", "bearer ",
+    "authorization: ", "eyJ-", "eyJaaaaaaaa.",
+    "/hooks/", "https://h/", "-----BEGIN X-----", "-----END X-----", "SG.aaaaaaaaaaaaaaaa.", "a-", "_",
+    " ", "\n", "'", "sshpass -p",     "A" * 64, "0" * 39,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=4))
+def test_no_repetition_takes_longer_than_in_proportion(parts: list[str]) -> None:
+    """A text of 16 kB, as much as is ever read of a log, made of whatever the patterns look at."""
+    text = "".join(parts) * (16_384 // len("".join(parts)))
+    started = time.process_time()
+    redact_text(text)
+    assert time.process_time() - started < 2.0
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=5), max_size=8))
+def test_what_has_been_redacted_is_not_touched_again(parts: list[str]) -> None:
+    once = redact_text("".join(parts))
+    assert redact_text(once) == once
+
+
+def test_a_key_in_lines_of_source_goes_line_by_line() -> None:
+    line = "MIIEpAIBAAKCAQEA7" + "bX" * 23 + "9"
+    assert len(line) == 64
+    assert line not in redact_text(f'    "{line}\\n"')
+    assert redact_text("/" + "data/" * 15) == "/" + "data/" * 15
+
+
+def test_long_lines_take_no_time() -> None:
+    started = time.process_time()
+    assert redact_text("a-" * 20_000) == "a-" * 20_000
+    assert redact_text("key=" * 10_000) == "key=[redacted]"
+    assert redact_text("://" * 10_000) == "://" * 10_000
+    assert time.process_time() - started < 2.0

@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangwatch.model import (
+    Certainty,
+    Culprit,
+    ExceptionFacts,
+    Incident,
+    Job,
+    Judgement,
+    Phase,
+    PhaseSpan,
+    Progress,
+    RankEvidence,
+    Snapshot,
+    Stage,
+    Status,
+    Verdict,
+)
+from hangwatch.report import files
+from hangwatch.settings import Settings
+from hangwatch_agent.peers import peers
+from hangwatch_agent.peers.peers import Peers
+from hangwatch_agent.roster.rank_states import RankState
+from hangwatch_agent.watchdog import dashboard_exchange
+from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
+from hangwatch_agent.watchdog.incidents import Incidents
+from hangwatch_agent.watchdog.loop import Watchdog
+from hangwatch_agent.watchdog.peer_exchange import PeerExchange
+from hangwatch_agent.watchdog.response import Response
+from tests.unit.agent.readings import blocked, rank_state
+
+JOB = Job("job", "job", None)
+
+
+class FakeRoster:
+    """Gives the states that a test has put there."""
+
+    def __init__(self) -> None:
+        self.rank_states: tuple[RankState, ...] = ()
+        self.broken: dict[Path, str] = {}
+
+    def update(self, now: float) -> tuple[RankState, ...]:
+        return self.rank_states
+
+
+class World:
+    """A watchdog in a world without processes: a clock to turn, states to set, a judge who says what he is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 10.0
+        self.captures = 0
+        self.verdict = Judgement(
+            Status.WAITING, Stage.STEP, Verdict("undetermined", Certainty.UNDETERMINED, "Waiting.")
+        )
+        self.stream = io.StringIO()
+        self.aborted: list[Incident] = []
+        self.snapshots: list[Snapshot] = []
+        incidents = Incidents(str(folder), self.stream, clock=self.clock)
+        self.watchdog = Watchdog(
+            folder,
+            Settings(stall_after=20.0),
+            JOB,
+            self.capture,
+            Response(incidents, on_hang=self.aborted.append),
+            clock=self.clock,
+            judge=self.judge,
+        )
+        self.roster = FakeRoster()
+        self.watchdog.roster = self.roster  # type: ignore[assignment]
+
+    def clock(self) -> float:
+        return self.now
+
+    def capture(self, rank_states: Sequence[RankState], sleep: Callable[[float], bool]) -> Snapshot:
+        self.captures += 1
+        ranks = tuple(RankEvidence(each.rank or 0, pid=each.pid, reading=each.reading) for each in rank_states)
+        return Snapshot(JOB, self.now, ranks)
+
+    def judge(self, snapshot: Snapshot) -> Judgement:
+        self.snapshots.append(snapshot)
+        return self.verdict
+
+    def look(self, now: float, *rank_states: RankState) -> None:
+        self.now = now
+        self.roster.rank_states = rank_states
+        self.watchdog.poll()
+
+    def hangs(self) -> None:
+        sure = Certainty.PROVEN
+        self.verdict = Judgement(Status.HUNG, Stage.STEP, Verdict("uneven-steps", sure, "Rank 1 left.", hang=sure))
+
+    def fails(self) -> None:
+        self.verdict = Judgement(Status.FAILED, Stage.STEP, Verdict("rank-died", Certainty.PROVEN, "Rank 1 died."))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.watchdog.halt()
+
+
+def pair(moved_at: float = 10.0, **parts: object) -> tuple[RankState, RankState]:
+    return rank_state(0, moved_at=moved_at, heads=blocked()), rank_state(1, moved_at=moved_at, heads=blocked())
+
+
+def test_a_job_that_moves_is_not_captured(world: World) -> None:
+    for now in (10.0, 10.5, 11.0):
+        world.look(now, *pair(moved_at=now))
+    assert world.captures == 0
+
+
+def test_a_deadlock_becomes_an_incident(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    assert "HUNG, proven, 1.5 s after the last" in world.stream.getvalue()
+    assert len(world.aborted) == 1
+
+
+def test_ranks_carry_stillness_and_patience_into_the_snapshot(world: World) -> None:
+    world.look(11.5, *pair())
+    rank = world.snapshots[0].ranks[1]
+    assert (rank.still_s, rank.patience_s, rank.stalled) == (1.5, 20.0, False)
+    assert rank.phases == (PhaseSpan(10.0, Phase.BACKWARD, 5),)
+    assert world.snapshots[0].job.world_size == 2
+    assert world.snapshots[0].last_progress_at == 10.0
+
+
+def test_a_broken_board_is_named_in_the_evidence(world: World) -> None:
+    world.roster.broken[Path("rank-5-1.board")] = "cut off"
+    world.look(11.5, *pair())
+    assert [note.detail for note in world.snapshots[0].notes] == ["rank-5-1.board: cut off"]
+
+
+def test_movement_closes_the_incident_and_patience_grows(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    first, second = pair(moved_at=12.0)
+    world.look(12.1, first, second)
+    assert world.watchdog.incidents.open is None
+    assert world.watchdog.response.growth == 2.0
+    assert "RECOVERED" in world.stream.getvalue()
+
+
+def test_ranks_that_go_down_after_the_hang_have_not_recovered(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    first, second = pair(moved_at=12.0)
+    world.look(12.1, first, replace(second, state="X"))
+    assert world.watchdog.incidents.open is not None
+    assert "RECOVERED" not in world.stream.getvalue()
+
+
+def test_a_restarted_job_is_another_story(world: World) -> None:
+    world.hangs()
+    world.look(11.5, *pair())
+    world.look(13.0, rank_state(0, pid=77, moved_at=13.0), rank_state(1, pid=78, moved_at=13.0))
+    assert world.watchdog.incidents.open is None
+    assert len(world.watchdog.incidents.closed) == 1
+    world.look(15.0, rank_state(0, pid=77, moved_at=13.0, heads=blocked()), rank_state(1, pid=78, heads=blocked()))
+    assert len(world.aborted) == 2
+
+
+def test_where_patience_has_run_out_on_a_rank_that_works_only_the_first_words_are_said(world: World) -> None:
+    world.look(31.0, *pair())
+    world.look(45.0, *pair())
+    said = world.stream.getvalue().splitlines()
+    assert [line.startswith("hangwatch: no progress for 21 s: ") for line in said] == [True]
+
+
+def test_a_job_that_came_down_is_judged_at_its_end(world: World) -> None:
+    world.fails()
+    raised = rank_state(1, state="X", exception=ExceptionFacts("ValueError", "bad", ()))
+    world.roster.rank_states = (rank_state(0, state="X"), raised)
+    world.watchdog.close(exit_code=1)
+    assert "FAILED" in world.stream.getvalue()
+
+
+def test_a_job_that_ended_well_is_not(world: World) -> None:
+    world.roster.rank_states = (rank_state(0, state="X"), rank_state(1, state="X"))
+    world.watchdog.close(exit_code=0)
+    assert world.captures == 0
+
+
+def test_a_job_that_was_asked_to_end_has_not_failed(world: World) -> None:
+    world.fails()
+    world.watchdog.dismiss()
+    world.look(12.0, rank_state(0, state="X"), rank_state(1))
+    world.watchdog.close(exit_code=-15)
+    assert world.captures == 0
+
+
+class Listener:
+    """A link that counts what it is offered."""
+
+    def __init__(self) -> None:
+        self.offers: list[tuple[RankState, ...]] = []
+        self.wanted: list[str] = []
+        self.sent: list[str] = []
+        self.heard = threading.Condition()
+
+    def offer(self, rank_states: Sequence[RankState], now: float) -> None:
+        with self.heard:
+            self.offers.append(tuple(rank_states))
+            self.heard.notify()
+
+    def wait_for(self, count: int) -> bool:
+        with self.heard:
+            return self.heard.wait_for(lambda: len(self.offers) >= count, timeout=30.0)
+
+    def captures_wanted(self) -> list[str]:
+        wanted, self.wanted = self.wanted, []
+        return wanted
+
+    def capture(self, snapshot: Snapshot, request: str = "") -> None:
+        self.sent.append(request)
+
+    def incident(self, incident: Incident) -> None: ...
+    def news(self, *ignored: object) -> None: ...
+    def close(self, exit_code: int | None = None) -> None: ...
+
+
+def test_the_dashboard_hears_of_the_ranks_while_evidence_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a capture and native stacks that take until the dashboard has heard twice, THEN they end."""
+    monkeypatch.setattr(dashboard_exchange, "OFFER_EVERY", 0.01)
+    listener = Listener()
+    plain = world.watchdog.capture
+    heard: list[bool] = []
+
+    def slow(rank_states: Sequence[RankState], sleep: Callable[[float], bool]) -> Snapshot:
+        heard.append(listener.wait_for(len(listener.offers) + 2))
+        return plain(rank_states, sleep)
+
+    def deepened(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
+        heard.append(listener.wait_for(len(listener.offers) + 2))
+        return snapshot
+
+    world.watchdog.dashboard = DashboardExchange(listener, world.clock)
+    world.watchdog.capture, world.watchdog.response.deepen = slow, deepened
+    world.hangs()
+    world.look(11.5, *pair())
+    assert heard == [True, True]
+    assert all(len(offered) == 2 for offered in listener.offers)
+    after = len(listener.offers)
+    listener.wanted = ["c-1"]
+    world.look(11.6, *pair())
+    assert heard == [True, True, True]
+    assert listener.sent == ["", "c-1"]
+    assert len(listener.offers) >= after + 2
+    assert not [thread for thread in threading.enumerate() if thread.name == "hangwatch-beat"]
+
+
+def test_a_fault_of_our_own_costs_one_poll_and_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.hangs()
+    world.roster.rank_states = pair()
+    world.now = 11.5
+    healthy = world.watchdog.capture
+    faults = iter([KeyError("rank 7"), KeyError("rank 8")])
+
+    def capture(rank_states: Sequence[RankState], sleep: Callable[[float], bool]) -> Snapshot:
+        error = next(faults, None)
+        if error is not None:
+            world.now += 30.0  # until the next look is due
+            raise error
+        world.watchdog.stop.set()
+        return healthy(rank_states, sleep)
+
+    monkeypatch.setattr(world.watchdog, "capture", capture)
+    world.watchdog.run()
+    said = world.stream.getvalue()
+    assert said.count("hangwatch: a poll failed (KeyError: 'rank 7'); the watch goes on") == 1
+    assert "rank 8" not in said
+    assert "HUNG, proven" in said
+
+
+def test_a_comparison_that_fails_keeps_nobody_from_looking(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def health(readings: Sequence[object]) -> tuple[()]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(world.watchdog, "health", health)
+    world.hangs()
+    world.look(11.5, *pair())
+    assert "the comparison of steps failed (ZeroDivisionError: )" in world.stream.getvalue()
+    assert "HUNG, proven" in world.stream.getvalue()
+
+
+def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
+    world.roster.rank_states = (rank_state(0, state="X", progress=Progress(step=9)),)
+    world.watchdog.run(until_alone=True)
+    assert not world.watchdog.stop.is_set()
+
+
+def test_the_loop_ends_when_nobody_ever_comes(world: World) -> None:
+    world.watchdog.run(until_alone=True, empty_for=-1.0)
+    assert world.captures == 0
+
+
+def two_nodes(tmp_path: Path) -> tuple[World, World]:
+    """Two watchdogs, of rank 0 and of rank 1 of one job, that share a report directory. Their sleep is the other's."""
+    worlds = World(tmp_path), World(tmp_path)
+    for world, name in zip(worlds, "ab", strict=True):
+        world.watchdog.job = Job("torchrun-r17", "job", 2)
+        others = Peers(str(tmp_path), name, say=world.watchdog.incidents.say, judge=world.judge, clock=time.time)
+        world.watchdog.peer_exchange = PeerExchange(others, world.watchdog.response, world.clock)
+    return worlds
+
+
+def alone(rank: int, moved_at: float = 10.0) -> RankState:
+    return rank_state(rank, moved_at=moved_at, heads=blocked(), environment={"LOCAL_WORLD_SIZE": "1"})
+
+
+def test_nodes_that_share_a_directory_say_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a hang that node a notices WHEN it asks THEN b gives its evidence, a judges both, and b points to it."""
+    a, b = two_nodes(tmp_path)
+    a.hangs()
+
+    def nap(seconds: float) -> bool:
+        b.look(13.0, alone(1))
+        return False
+
+    monkeypatch.setattr(a.watchdog, "_sleep", nap)
+    b.look(11.0, alone(1))
+    a.look(13.0, alone(0))
+    assert [rank.rank for rank in a.snapshots[-1].ranks] == [0, 1]
+    assert a.watchdog.incidents.open is not None
+    assert [rank.rank for rank in a.watchdog.incidents.open.ranks] == [0, 1]
+    b.look(14.0, alone(1))
+    assert b.watchdog.incidents.open == a.watchdog.incidents.open
+    assert len(b.aborted) == 1, "each node ends its own ranks"
+    assert "judged by a with the evidence of all nodes" in b.stream.getvalue()
+    assert len(list(tmp_path.glob("incident-*.json"))) == 1
+    b.look(15.0, alone(1, moved_at=14.5))
+    a.look(15.0, alone(0, moved_at=14.5))
+    assert "RECOVERED" in a.stream.getvalue()
+    assert "RECOVERED" in b.stream.getvalue()
+    (path,) = tmp_path.glob("incident-*.json")
+    assert files.read(path).status is Status.RECOVERED
+
+
+def test_a_node_that_has_all_ranks_asks_nobody(tmp_path: Path) -> None:
+    a, _ = two_nodes(tmp_path)
+    a.hangs()
+    a.look(13.0, alone(0), alone(1))
+    assert "HUNG, proven" in a.stream.getvalue()
+    assert not list(tmp_path.glob("nodes-*"))
+
+
+def test_a_job_that_comes_down_does_not_wait_long_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "ENDING_S", 0.1)
+    a, _ = two_nodes(tmp_path)
+    a.fails()
+    a.roster.rank_states = (replace(alone(0), state="X"),)
+    a.watchdog.close(exit_code=1)
+    assert "FAILED" in a.stream.getvalue()
+    assert "Nothing is known of rank 1, on other nodes" not in a.stream.getvalue(), "it is proven all the same"
+    assert a.watchdog.incidents.open is not None
+    assert "nothing of rank 1 came" in a.watchdog.incidents.open.capture[-1].detail
+
+
+def test_native_frames_are_only_asked_of_ranks_that_are_here(world: World) -> None:
+    """GIVEN a culprit on another node whose pid is that of a rank here THEN that rank is left alone."""
+    asked: list[Sequence[int]] = []
+
+    def deepened(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:
+        asked.append(pids)
+        return snapshot
+
+    world.watchdog.response.deepen = deepened
+    everybody = tuple(RankEvidence(rank, pid=1000 + rank % 2) for rank in range(4))
+    verdict = Verdict("rank-frozen", Certainty.PROVEN, ".", culprits=(Culprit(3, 1001),), victims=(0, 1, 2))
+    judgement = Judgement(Status.HUNG, Stage.STEP, verdict)
+    world.watchdog.response.act(judgement, Snapshot(JOB, 12.0, everybody), pair())
+    assert asked == [[1000]]
+    assert world.watchdog.incidents.open is not None
+    assert [rank.rank for rank in world.watchdog.incidents.open.ranks] == [0, 1, 2, 3]
