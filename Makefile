@@ -75,8 +75,8 @@ env: $(VENV)/env.stamp ## (part) the virtual environment with everything a check
 
 page: ## (part) the dashboard's page, built with a Node of the virtual environment
 
-apt: ## (part) chromium, postgresql and iproute2 for the tests that need them
-	@scripts/apt-packages fonts-liberation chromium postgresql iproute2
+apt: ## (part) chromium, postgresql, iproute2 and a C compiler for the tests that need them
+	@scripts/apt-packages fonts-liberation chromium postgresql iproute2 gcc libc6-dev
 
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "hangwatch: no Python 3.11 or newer found; make PYTHON=/path/to/python3 names one" >&2; exit 1; }

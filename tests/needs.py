@@ -9,6 +9,8 @@ from typing import NoReturn
 
 import pytest
 
+from hangwatch.gallery.standin.library import COMPILERS
+
 POSTGRES_BINARIES = Path("/usr/lib/postgresql")  # Debian keeps initdb and friends out of PATH
 
 
@@ -16,6 +18,11 @@ def program(name: str) -> Path:
     """The path of a program, e.g. `program("chromium")`, `program("ip")`, `program("initdb")`."""
     found = shutil.which(name) or next((str(path) for path in POSTGRES_BINARIES.glob(f"*/bin/{name}")), None)
     return Path(found) if found else _missing(f"needs the program {name}: make apt")
+
+
+def compiler() -> None:
+    """A C compiler, for the stand-in of NCCL."""
+    program(next((name for name in COMPILERS if shutil.which(name)), COMPILERS[0]))
 
 
 def root() -> None:

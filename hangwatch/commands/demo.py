@@ -26,7 +26,9 @@ LONGEST = 180.0  # seconds until the demo gives up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("cause", nargs="?", default="uneven-steps", help="a cause of the catalogue (uneven-steps)")
+    parser.add_argument(
+        "cause", nargs="?", default="uneven-steps", help="a cause or a case of the gallery (uneven-steps)"
+    )
     parser.add_argument("--list", action="store_true", help="list the causes and their scripts")
     parser.add_argument("--ranks", type=int, metavar="N", help="world size")
     parser.add_argument("--culprit", type=int, metavar="RANK", help="the rank that shall be at fault")
@@ -55,12 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list() -> int:
     for case in CASES:
-        print(f"{case.cause:28} {case.script:36} {case.ranks} ranks, {case.launcher}")
+        print(f"{case.cause:28} {case.name:24} {case.script:36} {case.ranks} ranks, {case.launcher}")
     return 0
 
 
 def _chosen(cause: str) -> Case:
-    found = cases(cause)
+    found = cases(cause) or tuple(case for case in CASES if case.name == cause)
     if not found:
         known = ", ".join(sorted({case.cause for case in CASES}))
         raise HangwatchError(f"no script for {cause!r}; there are: {known}")

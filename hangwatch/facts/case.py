@@ -80,6 +80,14 @@ class Case:
         """Ranks that stand in a collective or point-to-point call, certain or not."""
         return self.waits.blocked()
 
+    def surely_waits(self, view: RankView) -> bool:
+        """Its host waits: in a call of torch.distributed that blocks, or for its device."""
+        return view.waits_for_sure or self.waits.shows_device_wait(view)
+
+    def works(self, view: RankView) -> bool:
+        """`view` shows a sign of work; that it spins in a wait for its device is none."""
+        return view.works_besides if self.waits.shows_device_wait(view) else view.works
+
     # -------------------------------------------------------------- the proof
 
     @cached_property

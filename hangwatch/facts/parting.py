@@ -23,6 +23,7 @@ from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
 
 HABIT = 2  # earlier steps that make a habit
+WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
 
 class Left(StrEnum):
@@ -230,6 +231,8 @@ def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -
     found: set[int] = set()
     for rank in ranks[:ASKED]:
         steps = list(_before(case.ledger.steps(rank), divergence))
+        settled = [step for step in steps if step.step >= WARM_UP]
+        steps = settled if len(settled) >= HABIT else steps
         if len(steps) < HABIT:
             return set()
         found.update(step.counts.get(divergence.group, 0) for step in steps)

@@ -70,6 +70,7 @@ class Case:
         where: Function of the script, unqualified, in which the culprit's thread is found; empty where there is none.
         needs: What the machine must offer: "root", "namespaces", "iproute2".
         after: Seconds after the start at which the hang has certainly come, imports included.
+        backend: torch's backend, or the stand-in for NCCL, which needs a C compiler.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Case:
     where: str = ""
     needs: tuple[str, ...] = ()
     after: float = 12.0
+    backend: Literal["gloo", "nccl_standin"] = "gloo"
 
 
 START = (

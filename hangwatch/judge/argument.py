@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
+from hangwatch.facts.standstill import standstill
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
@@ -23,7 +24,7 @@ def is_dead(case: Case, status: Status, finding: Finding) -> tuple[Certainty | N
         return Certainty.PROVEN, argument(case)
     if finding.dead and case.lost_with(finding.held):
         return Certainty.PROVEN, (finding.dead,)
-    return Certainty.LIKELY, lost(case) if case.deadlocked else patience(case)
+    return Certainty.LIKELY, lost(case) if case.deadlocked else stands(case) or patience(case)
 
 
 def argument(case: Case) -> tuple[str, ...]:
@@ -59,6 +60,15 @@ def lost(case: Case) -> tuple[str, ...]:
         f"{case.name(sorted(case.deadlocked), capital=True)} can never go on",
         f"{case.name(able)} may still move by {words.verb(len(able), 'itself', 'themselves')}, or by another thread",
     )
+
+
+def stands(case: Case) -> tuple[str, ...]:
+    """Every host waits, and the devices' queues show why none goes on."""
+    why = standstill(case)
+    if not why:
+        return ()
+    still = min(view.evidence.still_s for view in case if not (view.dead or view.over))
+    return why, f"every host waits for its device, and no counter has moved for {words.duration(still)}"
 
 
 def patience(case: Case) -> tuple[str, ...]:

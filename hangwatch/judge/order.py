@@ -13,7 +13,7 @@ from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
 from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
-from hangwatch.rules.device.device_stall import device_stall
+from hangwatch.rules.device.device_stall import device_stall, stalled_queue
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault
 from hangwatch.rules.device.interconnect_stall import interconnect_stall
@@ -49,7 +49,7 @@ from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, swallowed
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch
-from hangwatch.rules.step.group_order_cycle import group_order_cycle
+from hangwatch.rules.step.group_order_cycle import crossed_groups, group_order_cycle
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
@@ -66,7 +66,14 @@ from hangwatch.rules.step.uneven_steps import dried_up, fewer_steps, uneven_step
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.behind_a_lock import lock_across_collective
-from hangwatch.rules.step.victims import ended_by_launcher, ended_by_peers, lost_peers, never_enqueued, reason_not_known
+from hangwatch.rules.step.victims import (
+    ended_by_launcher,
+    ended_by_peers,
+    lost_peers,
+    never_enqueued,
+    reason_not_known,
+    unknown_queue,
+)
 
 ORDER: tuple[Rule, ...] = (
     # What ended a rank or its data comes before the end of the rank itself.
@@ -144,6 +151,9 @@ ORDER: tuple[Rule, ...] = (
     duplicate_gpu,
     interconnect_stall,
     device_stall,
+    crossed_groups,
+    stalled_queue,
+    unknown_queue,
     network_partition,
     destroyed_before,
     ended_by_peers,

@@ -9,6 +9,7 @@ from itertools import pairwise
 from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
+from hangwatch.facts.standstill import standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import is_dead
@@ -76,8 +77,10 @@ def status(case: Case, finding: Finding) -> Status:
     ranks = ranks or tuple(case.ranks)
     if case.ranks and all(view.finished for view in case):
         return Status.WAITING  # the job is over, and nobody is left who could hang
-    if any(case.ranks[rank].works for rank in ranks if rank in case.ranks):
+    if any(case.works(case.ranks[rank]) for rank in ranks if rank in case.ranks):
         return Status.WAITING
+    if standstill(case):
+        return Status.HUNG
     if not case.stalled(ranks):
         return Status.WAITING
     return Status.LINGERING if case.training_over else Status.HUNG

@@ -15,10 +15,13 @@ from hangwatch.stacks.frames import name_of
 _ENDINGS = (Doing.JOIN_THREADS, Doing.JOIN_CHILD, Doing.QUEUE_FEEDER)
 
 
-def wait_is_certain(view: RankView, ledger: Ledger) -> bool:
-    """The rank stands in its call for good, as long as the call is not completed from elsewhere."""
+def wait_is_certain(view: RankView, ledger: Ledger, *, spins: bool = False) -> bool:
+    """The rank stands in its call for good, as long as the call is not completed from elsewhere.
+
+    With `spins` it uses its processor in a wait for its device, which is no sign of work.
+    """
     return (
-        samples_agree(view)
+        samples_agree(view, spins=spins)
         and board_is_fresh(view)
         and not raises_by_itself(view.now)
         and not other_threads_may_help(view, ledger)
@@ -26,9 +29,9 @@ def wait_is_certain(view: RankView, ledger: Ledger) -> bool:
     )
 
 
-def samples_agree(view: RankView) -> bool:
-    """Two samples of its stack agree, and it used hardly any processor time between them."""
-    return view.steady and not view.busy
+def samples_agree(view: RankView, *, spins: bool = False) -> bool:
+    """Two samples of its stack agree, and it used hardly any processor time between them, unless it spins."""
+    return view.steady and (spins or not view.busy)
 
 
 def board_is_fresh(view: RankView) -> bool:

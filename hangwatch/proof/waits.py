@@ -72,7 +72,7 @@ class Waits:
         call = self._ledger.call(view.rank, group.name, seq)
         op = call.op if call is not None and now.op in ("", "gradients") else now.op
         need = self.needs.of(view.rank, candidates, op, call.peer if call is not None else None)
-        certain = need is not None and wait_is_certain(view, self._ledger)
+        certain = need is not None and self._is_certain(view)
         return Blocked(view.rank, now, group, seq, need, call, certain)
 
     def _candidates(self, view: RankView) -> list[tuple[Group, int]]:
@@ -96,7 +96,7 @@ class Waits:
 
     def _on_device(self, view: RankView) -> Blocked | None:
         """It waits for the first incomplete collective of one of its communicators, and which one is not known."""
-        shown = shows_device_wait(view.now) or python_frames(view) in self._device_stacks
+        shown = self.shows_device_wait(view)
         candidates = queued(self._ledger, view.rank)
         if not candidates or not view.steady or not (shown or may_wait_on_device(view)):
             return None
@@ -107,6 +107,10 @@ class Waits:
         others = view.threads_that_may_communicate()
         certain = need is not None and shown and not others and board_is_fresh(view)
         return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
+
+    def shows_device_wait(self, view: RankView) -> bool:
+        """A native frame shows it, of this rank or of another one that stands in the same Python frames."""
+        return shows_device_wait(view.now) or python_frames(view) in self._device_stacks
 
     @cached_property
     def _device_stacks(self) -> frozenset[Path]:
@@ -121,8 +125,11 @@ class Waits:
             return Blocked(view.rank, view.now, call=call)
         need = Need((call.peer,), group=call.group, op=call.op, seq=call.seq)
         on_its_way = "send" in call.op and call.peer in self._ranks and self._ranks[call.peer].stopped
-        certain = wait_is_certain(view, self._ledger) and not on_its_way and not self._matched(view.rank, call)
+        certain = self._is_certain(view) and not on_its_way and not self._matched(view.rank, call)
         return Blocked(view.rank, view.now, self._ledger.group(view.rank, call.group), call.seq, need, call, certain)
+
+    def _is_certain(self, view: RankView) -> bool:
+        return wait_is_certain(view, self._ledger, spins=self.shows_device_wait(view))
 
     def _open_peer(self, view: RankView) -> Collective | None:
         calls = [call for call in self._ledger.open_calls(view.rank) if _same_thread(call, view.now)]

@@ -7,12 +7,15 @@ steady stack makes a rank that probably waits, and never a proof.
 
 from __future__ import annotations
 
+import re
+
 from hangwatch.model import Frame
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Activity, Doing
 
 Path = tuple[Frame, ...]
+QUEUES = re.compile(r"(cuda:)?nccl(_\w+)?")  # NCCL, and backends that are registered as variants of it
 
 
 def queued(ledger: Ledger, rank: int) -> list[tuple[Group, int]]:
@@ -22,7 +25,7 @@ def queued(ledger: Ledger, rank: int) -> list[tuple[Group, int]]:
 
 def on_device(group: Group, rank: int) -> bool:
     """The group's collectives are queued on a device, all of them: of two backends nobody knows whose count it is."""
-    return group.heads[rank].backend.lower() in ("nccl", "cuda:nccl")
+    return QUEUES.fullmatch(group.heads[rank].backend.lower()) is not None
 
 
 def python_frames(view: RankView) -> Path:
@@ -32,12 +35,17 @@ def python_frames(view: RankView) -> Path:
 
 def shows_device_wait(now: Activity) -> bool:
     """A frame says so: torch's own function that synchronises, or the driver's below the user's line."""
-    return now.doing is Doing.DEVICE
+    return now.doing is Doing.DEVICE or now.spins
 
 
 def may_wait_on_device(view: RankView) -> bool:
-    """It stands in the user's own line, as far as Python frames say, which is where `.item()` leaves a rank."""
-    return view.now.doing is Doing.CODE and view.now.where is not None and view.now.frame == view.now.where
+    """It stands in the user's own line, as far as Python frames say, which is where `.item()` leaves a rank.
+
+    Or it stands in a call of torch.distributed and takes a processor, which a barrier does that waits for the device.
+    """
+    now = view.now
+    in_a_call = now.doing in (Doing.COLLECTIVE, Doing.WORK_WAIT) and view.cpu is not None and not view.idle
+    return in_a_call or (now.doing is Doing.CODE and now.where is not None and now.frame == now.where)
 
 
 def worth_confirming(views: list[RankView], ledger: Ledger) -> list[RankView]:

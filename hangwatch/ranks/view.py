@@ -190,7 +190,7 @@ class RankView:
     @property
     def busy(self) -> bool:
         """It uses the processor, and not only to spin in a wait for its device."""
-        return self.cpu is not None and self.cpu > IDLE_CPU_S and self.now.doing is not Doing.DEVICE
+        return self.cpu is not None and self.cpu > IDLE_CPU_S and not self._waits_for_its_device
 
     @property
     def writing(self) -> bool:
@@ -204,14 +204,25 @@ class RankView:
         """Shows any sign of work: a counter moved, the processor is used, bytes flow, a child computes."""
         if self.dead or self.stopped:
             return False
-        if self.evidence.moved or self.busy or self.writing or self._starved:
+        return self.busy or self._starved or self.works_besides
+
+    @property
+    def works_besides(self) -> bool:
+        """Shows a sign of work that is not its own use of the processor."""
+        if self.dead or self.stopped:
+            return False
+        if self.evidence.moved or self.writing:
             return True
         return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in self.evidence.children)
 
     @property
     def _starved(self) -> bool:
         """Ready to run, on a machine whose processors are taken."""
-        return self.state == "R" and self.cpu != 0.0 and self.now.doing is not Doing.DEVICE
+        return self.state == "R" and self.cpu != 0.0 and not self._waits_for_its_device
+
+    @property
+    def _waits_for_its_device(self) -> bool:
+        return self.now.doing is Doing.DEVICE or self.now.spins
 
     @property
     def steady(self) -> bool:

@@ -85,6 +85,7 @@ class Activity:
     main: bool = False
     exact: bool = False
     native: bool = False  # a native frame confirms the wait
+    spins: bool = False  # a native frame shows that it waits for its device, which takes a whole processor
 
     @property
     def in_collective(self) -> bool:

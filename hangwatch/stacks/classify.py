@@ -14,7 +14,7 @@ from functools import lru_cache
 from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.frames import name_of, user_frame
-from hangwatch.stacks.innermost import called, natively, standing, waits_natively
+from hangwatch.stacks.innermost import called, natively, spins, standing, waits_natively
 
 
 def activity(stack: ThreadStack) -> Activity:
@@ -37,6 +37,7 @@ def activity(stack: ThreadStack) -> Activity:
         main=stack.main,
         exact=told.exact,
         native=told.native,
+        spins=told.spins,
     )
 
 
@@ -59,6 +60,7 @@ def _told(frames: tuple[Frame, ...], main: bool) -> Activity:
         within=within,
         exact=doing is Doing.COLLECTIVE and Within.CHECKPOINT not in within,
         native=waits_natively(inner),
+        spins=spins(inner),
     )
 
 

@@ -191,8 +191,12 @@ def natively(inner: tuple[Frame, ...]) -> Doing:
     """C functions leave no Python frame (`work.wait()`, `.item()`): only native frames tell what is behind."""
     if waits_natively(inner):
         return Doing.WORK_WAIT
-    device = any(frame.native and _NATIVE_DEVICE.search(frame.function) for frame in inner)
-    return Doing.DEVICE if device else Doing.CODE
+    return Doing.DEVICE if spins(inner) else Doing.CODE
+
+
+def spins(inner: tuple[Frame, ...]) -> bool:
+    """Whether a native frame shows a wait for the device."""
+    return any(frame.native and _NATIVE_DEVICE.search(frame.function) for frame in inner)
 
 
 def waits_natively(inner: tuple[Frame, ...]) -> bool:

@@ -5,9 +5,10 @@ interpreter lock while they run: no other thread of the rank takes a turn during
 recorder's mutex, and asks the device for the events of each entry under it; so does the thread that retires NCCL's
 entries. A driver that is busy (an allocation that waits for the device, a full launch queue) may keep that thread, and
 with it the mutex, for as long as the device stalls: a dump from Python would freeze the whole rank until then.
-So NCCL's recorder is asked through torch's own request handlers only, which let go of the interpreter lock: where the
-mutex is taken, this thread waits and nobody else. They give no Python frames, which the board's ring has for calls
-from Python. A status (`includeCollectives=False`) takes no mutex. gloo's entries have no events on a device.
+So the entries of NCCL's recorder are asked for through torch's own request handlers only (see `handlers`), which run
+without the interpreter lock: where the mutex is taken, this thread waits and nobody else. They give no Python frames,
+which the board's ring has for calls from Python. A status (`includeCollectives=False`) takes no mutex. gloo's entries
+have no events on a device.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import json
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hangwatch_agent.rank.torch_handlers import Handlers
 
 if TYPE_CHECKING:
     from hangwatch.model import Collective
@@ -34,6 +38,7 @@ OPS = {
     "_reduce_scatter_base": "reduce_scatter_tensor",
     "all_to_all_single": "all_to_all",
     "allreduce_coalesced": "all_reduce",
+    "all_reduce_barrier": "barrier",
 }
 NOT_USERS = ("hangwatch_agent",)
 
@@ -41,20 +46,21 @@ NOT_USERS = ("hangwatch_agent",)
 class Recorder:
     """Reads the flight recorders of this process. `missing` says in words what this torch does not have."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder` is a private one, for the socket of torch's server; without it there are no entries of NCCL's."""
         module = sys.modules.get(C10D)
+        handlers = Handlers(module, folder) if folder is not None else None
         self._status = {name: getattr(module, function, None) for name, function in STATUS.items()}
         self._trace = {name: getattr(module, function, None) for name, function in TRACE.items()}
-        self._handlers = {name: handler for name in HANDLERS if (handler := _handler(module, HANDLERS[name]))}
+        found = {name: handlers.named(HANDLERS[name]) for name in HANDLERS if handlers is not None}
+        self._handlers = {name: ask for name, ask in found.items() if ask is not None}
         self.missing = "" if any(self._status.values()) else "this torch has no flight recorder that can be read"
 
     def status(self, backends: set[str]) -> dict[str, dict[str, Any]]:
         """For each backend, the status of its groups by their number in it. Costs 3 microseconds each."""
         found = {}
         for name in backends:
-            if (ask := self._handlers.get(name)) is not None:
-                found[name] = json.loads(ask({"includecollectives": "false"})).get("pg_status") or {}
-            elif (read := self._status.get(name)) is not None and not _on_rocm():
+            if (read := self._status.get(name)) is not None and not _on_rocm():
                 found[name] = json.loads(read(includeCollectives=False)).get("pg_status") or {}
         return found
 
@@ -71,41 +77,6 @@ class Recorder:
             elif (read := self._trace.get(name)) is not None:
                 # The bytes come from torch in this very process, not from a stranger.
                 yield from pickle.loads(read(includeStackTraces=frames)).get("entries") or ()  # noqa: S301
-
-
-def _handler(module: Any, name: str) -> Callable[[dict[str, str]], str] | None:
-    """A way to ask one of torch's request handlers, which run without the interpreter lock; else None."""
-    if not hasattr(module, "_get_handler") or name not in module._get_handler_names():
-        return None
-
-    class Request(module._Request):  # type: ignore[misc]
-        def __init__(self, parameters: dict[str, str]) -> None:
-            super().__init__()
-            self.parameters = parameters
-
-        def body(self) -> bytes:
-            return b""
-
-        def params(self) -> dict[str, str]:
-            return self.parameters
-
-    class Response(module._Response):  # type: ignore[misc]
-        content, status = "", 200
-
-        def set_content(self, content: str, content_type: str) -> None:
-            self.content = content
-
-        def set_status(self, status: int) -> None:
-            self.status = status
-
-    def ask(parameters: dict[str, str]) -> str:
-        response = Response()
-        module._get_handler(name)(Request(parameters), response)
-        if response.status != 200:
-            raise RuntimeError(f"torch's handler {name} answers {response.status}: {response.content[:100]}")
-        return response.content
-
-    return ask
 
 
 def _on_rocm() -> bool:
@@ -181,12 +152,25 @@ def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
         op=OPS.get(op, op),
         sizes=tuple(tuple(int(n) for n in size) for size in entry.get("input_sizes") or ()),
         dtypes=tuple(dict.fromkeys(str(dtype) for dtype in entry.get("input_dtypes") or ())),
-        retired=bool(entry["retired"]) if "retired" in entry else None,
+        retired=_completed(entry),
         thread_id=thread_id,
         thread_name=thread_name,
         frames=tuple(frames),
         at=entry["time_created_ns"] / 1e9,
+        output_sizes=tuple(tuple(int(n) for n in size) for size in entry.get("output_sizes") or ()),
+        started=True if entry.get("state") == "started" or entry.get("time_discovered_started_ns") else None,
     )
+
+
+def _completed(entry: dict[str, Any]) -> bool | None:
+    """Whether a call is over. NCCL's entries tell it by the events on the device: one that its watchdog gave up is
+    retired too. gloo's have no such events, and are retired when they are over.
+    """
+    if entry.get("state") == "completed":
+        return True
+    if str(entry.get("profiling_name", "")).startswith("nccl:") and "state" in entry:
+        return False
+    return bool(entry["retired"]) if "retired" in entry else None
 
 
 def _thread(entry: dict[str, Any]) -> tuple[int | None, str]:

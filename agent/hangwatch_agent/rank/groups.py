@@ -168,7 +168,8 @@ class Groups:
             return
         from hangwatch_agent.rank.flight_recorder import Recorder, recorded
 
-        last = recorded(group, Recorder())
+        path = self._board.path
+        last = recorded(group, Recorder(path.parent if path is not None else None))
         if last is not None and 0 < last < issued:
             group.uncounted = issued - last
 

@@ -124,7 +124,8 @@ class Ticker:
 
     def _recording(self) -> Recorder:
         if self._recorder is None:
-            self._recorder = Recorder()
+            path = self._context.board.path
+            self._recorder = Recorder(path.parent if path is not None else None)
             if self._recorder.missing:
                 self._context.board.problem(self._recorder.missing)
         return self._recorder

@@ -13,6 +13,7 @@ from pathlib import Path
 from hangwatch.commands.benchmark.results import Control, Run
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
+from hangwatch.gallery.standin import library
 from hangwatch.model import Certainty, Incident
 from hangwatch.report import files
 
@@ -65,6 +66,8 @@ def missing(case: Case) -> str:
         return "needs root"
     if {"namespaces", "iproute2"} & set(case.needs) and (os.geteuid() != 0 or shutil.which("ip") is None):
         return "needs root and iproute2"
+    if case.backend == "nccl_standin" and library.compiler() is None:
+        return "needs a C compiler"
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.device_queues import named, queue_stall
 from hangwatch.facts.devices import all_have_come, bound
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
@@ -34,4 +35,28 @@ def device_stall(case: Case) -> Finding | None:
         step=first.step,
         evidence=tuple(each.figures for each in (few or gpus)[: words.SHOWN]),
         awaited=tuple(view.rank for view in waiting),
+    )
+
+
+def stalled_queue(case: Case) -> Finding | None:
+    """The devices of some members have not started a call that the devices of the others have."""
+    found = queue_stall(case)
+    if found is None or not found.held:
+        return None
+    call, held, started = found.call, found.held, found.started
+    what = named(case, call, started[0])
+    return Finding(
+        "device-stall",
+        Certainty.LIKELY,
+        f"The {'device' if len(held) == 1 else 'devices'} of {case.name(held)}"
+        f" {words.verb(len(held), 'has', 'have')} not started {what}, which all members have enqueued: something"
+        " earlier in the stream does not end.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in held if rank in case.ranks),
+        victims=started,
+        step=case.furthest_step(held),
+        evidence=(
+            f"{what}: started on {case.name(started)}, only enqueued on {case.name(held)}",
+            f"no other collective of {case.name(held)} is before it",
+        ),
+        awaited=held,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pickle
+import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from hangwatch.model import Collective, Frame, GroupHead, Identity, Reading
 from hangwatch_agent.board.collectives import LAST
-from hangwatch_agent.rank import collectives_answer, flight_recorder
+from hangwatch_agent.rank import collectives_answer, flight_recorder, torch_handlers
 from hangwatch_agent.rank.flight_recorder import Recorder
 from hangwatch_agent.rank.groups import Group
 
@@ -179,38 +180,64 @@ def test_frames_are_not_asked_for_where_torch_would_import_its_compiler(monkeypa
 # ---------------------------------------------------------------- without harm
 
 
-def test_nccls_recorder_is_asked_without_the_interpreter_lock_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The functions that hold it while they wait for the recorder's mutex are never called."""
+def test_entries_of_nccls_recorder_are_asked_for_without_the_interpreter_lock_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The function that holds it while it waits for the recorder's mutex is never called; a status takes no mutex."""
     asked = []
 
-    def handler(request: Any, response: Any) -> None:
-        asked.append(request.params())
-        response.set_content('{"pg_status": {"0": {}}, "entries": [{"collective_seq_id": 1}]}', "application/json")
-        response.set_status(200)
+    def ask(name: str, parameters: dict[str, str]) -> str:
+        asked.append((name, parameters))
+        return '{"entries": [{"collective_seq_id": 1}]}'
 
-    def forbidden(**arguments: Any) -> bytes:
-        raise AssertionError("holds the interpreter lock")
+    def status(*, includeCollectives: bool = True) -> bytes:  # noqa: N803 - torch's name
+        assert not includeCollectives
+        return b'{"pg_status": {"0": {}}}'
 
     module = SimpleNamespace(
-        _Request=object, _Response=object, _get_handler=lambda name: handler,
-        _get_handler_names=lambda: ["dump_nccl_trace_json"],
-        _dump_nccl_trace_json=forbidden, _dump_nccl_trace=forbidden,
-    )  # fmt: skip
+        _get_handler_names=lambda: ["dump_nccl_trace_json"], _WorkerServer=object, _dump_nccl_trace_json=status
+    )
     monkeypatch.setitem(sys.modules, flight_recorder.C10D, module)
-    found = Recorder()
+    monkeypatch.setattr(torch_handlers.Handlers, "ask", lambda self, name, parameters: ask(name, parameters))
+    found = Recorder(tmp_path)
     assert found.status({"nccl"}) == {"nccl": {"0": {}}}
+    assert asked == []
     assert list(found.entries({"nccl"})) == [{"collective_seq_id": 1}]
-    assert asked == [{"includecollectives": "false"}, {}]
+    assert asked == [("dump_nccl_trace_json", {})]
     module._get_handler_names = list  # an older torch
+    assert list(Recorder(tmp_path).entries({"nccl"})) == []
     assert list(Recorder().entries({"nccl"})) == []
 
 
-def test_torchs_handlers_answer_us() -> None:
-    torch = pytest.importorskip("torch")
-    ask = flight_recorder._handler(torch._C._distributed_c10d, "fr_trace_json")
-    assert ask is not None
-    assert "pg_status" in json.loads(ask({}))
-    assert flight_recorder._handler(torch._C._distributed_c10d, "no_such_handler") is None
+ASK_TORCH = """
+import sys
+from pathlib import Path
+from torch._C import _distributed_c10d as c10d
+from hangwatch_agent.rank.torch_handlers import Handlers
+
+def answer(request, response):
+    response.set_content("asked for " + request.get_param("includecollectives"), "text/plain")
+    response.set_status(200)
+
+c10d._register_handler("looks_at_its_parameters", answer)
+handlers = Handlers(c10d, Path(sys.argv[1]))
+ask = handlers.named("looks_at_its_parameters")
+print(ask({"includecollectives": "true"}), ask({"includecollectives": "false"}))
+print("pg_status" in handlers.named("fr_trace_json")({}), handlers.named("no_such_handler"))
+sys.stdout.flush()
+import os; os._exit(0)  # the handler would be destroyed after the interpreter
+"""
+
+
+def test_torchs_handlers_answer_us_and_get_their_parameters(tmp_path: Path) -> None:
+    """In a process of its own, for torch's server never goes. The path of its folder is longer than an address."""
+    pytest.importorskip("torch")
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_TORCH, str(folder)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.splitlines() == ["asked for true asked for false", "True None"], done.stderr
 
 
 def test_a_call_bears_the_name_that_python_has_for_its_thread(group: Group) -> None:

@@ -1,0 +1,195 @@
+"""The backend `nccl_standin`: torch's own ProcessGroup over an inner gloo group, with calls that queue and return.
+
+torch gives each call of a process group, from Python or from DDP's C++, to an operator of its dispatcher, which hands
+it to the group's backend. The operators' kernels are replaced here: so everything above them is torch's own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib
+import itertools
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .communicator import Call, Communicator, Run
+from .recording import answer, dump
+from .streams import FOREVER, Device
+
+NAME = "nccl_standin"
+NEVER = timedelta(days=7)  # gloo's own timeout: who waits for NCCL waits until the watchdog ends it
+MOST_WORKS = 512
+
+device = Device()
+# Not a Python function: like `.item()` it leaves no Python frame.
+synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(
+    ("cudaStreamSynchronize", device.library), ((1, "stream", None),)
+)
+_communicators: dict[Any, Communicator] = {}
+_numbers = itertools.count()
+_works: deque[Work] = deque(maxlen=MOST_WORKS)  # torch keeps only the C++ side of them
+_blocking = False
+
+
+class Work(dist.Work):
+    """A handle: waiting for it keeps the compute stream, and not the host."""
+
+    def __init__(self, communicator: Communicator, call: Call, outputs: Sequence[Any]) -> None:
+        super().__init__()
+        self._communicator, self._call, self._outputs = communicator, call, outputs
+
+    def wait(self, timeout: timedelta = NEVER) -> bool:
+        self._communicator.wait(self._call)
+        if _blocking:
+            synchronize()
+        return True
+
+    def is_completed(self) -> bool:
+        return self._call.completed_ns is not None
+
+    def get_future(self) -> Any:
+        """Complete at once: what is computed from it is queued behind the collective."""
+        self._communicator.wait(self._call)
+        future: Any = torch.futures.Future()
+        future.set_result(list(self._outputs))
+        return future
+
+
+class Barrier(Work):
+    """NCCL's barrier holds the host until the device is there."""
+
+    wait = synchronize
+
+
+@contextmanager
+def read_back() -> Iterator[None]:
+    """Torch reads on the host what it has sent, as while DDP is made: a device wait, which is made at once here."""
+    global _blocking
+    _blocking = True
+    try:
+        yield
+    finally:
+        _blocking = False
+
+
+def kernel(seconds: float) -> None:
+    """Queue a kernel on the compute stream; the host runs on."""
+    device.kernel(seconds)
+
+
+def stuck_kernel() -> None:
+    """Queue a kernel that never ends."""
+    device.kernel(FOREVER)
+
+
+def _create(given: Any, options: Any) -> Any:
+    inner = dist.ProcessGroupGloo(given.store, given.group_rank, given.group_size, NEVER)
+    limit = given.timeout.total_seconds()
+    _communicators[inner] = Communicator(device, inner, next(_numbers), given.group_id, given.group_rank, limit)
+    return inner
+
+
+def _of(group: Any) -> Communicator:
+    inner = dist.ProcessGroup.unbox(group)._get_backend(torch.device("cpu"))
+    return _communicators[inner]
+
+
+def _queued(group: Any, op: str, inputs: Sequence[Any], outputs: Sequence[Any], run: Run | None, root: int = -1) -> Any:
+    communicator = _of(group)
+    call = communicator.enqueue(op, list(inputs), list(outputs), run, root)
+    work = (Barrier if op == BARRIER else Work)(communicator, call, outputs)
+    if op == BARRIER:
+        communicator.wait(call)
+    _works.append(work)
+    return work.boxed()
+
+
+BARRIER = "all_reduce_barrier"
+
+
+def _allreduce(tensors: Any, group: Any, reduce_op: Any, sparse: Any, *rest: Any) -> Any:
+    return tensors, _queued(group, "all_reduce", tensors, tensors, lambda inner: inner.allreduce(tensors))
+
+
+def _broadcast(tensors: Any, group: Any, root: int, *rest: Any) -> Any:
+    return tensors, _queued(group, "broadcast", tensors, tensors, lambda inner: inner.broadcast(tensors[0], root), root)
+
+
+def _allgather(outputs: Any, inputs: Any, group: Any, *rest: Any) -> Any:
+    run = lambda inner: inner.allgather(outputs, inputs)  # noqa: E731
+    return outputs, _queued(group, "all_gather", inputs, outputs[0], run)
+
+
+def _allgather_base(output: Any, tensor: Any, group: Any, *rest: Any) -> Any:
+    run = lambda inner: inner._allgather_base(output, tensor)  # noqa: E731
+    return output, _queued(group, "_all_gather_base", [tensor], [output], run)
+
+
+def _reduce(tensors: Any, group: Any, reduce_op: Any, root: int, *rest: Any) -> Any:
+    return _queued(group, "reduce", tensors, tensors, lambda inner: inner.reduce(tensors[0], root), root)
+
+
+def _barrier(tensor: Any, group: Any, *rest: Any) -> Any:
+    return _queued(group, BARRIER, [torch.ones(1)], [torch.ones(1)], None)
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "allreduce_": _allreduce,
+    "broadcast_": _broadcast,
+    "allgather_": _allgather,
+    "_allgather_base_": _allgather_base,
+    "reduce_": _reduce,
+    "barrier": _barrier,
+}
+
+
+def _sequence_number(original: Callable[[Any], int]) -> Callable[[Any], int]:
+    def _get_sequence_number_for_group(group: Any) -> int:
+        try:
+            return _communicators[group._get_backend(torch.device("cpu"))].enqueued
+        except (KeyError, RuntimeError):
+            return original(group)
+
+    return _get_sequence_number_for_group
+
+
+def register() -> None:
+    """Make `init_process_group("nccl_standin")` possible. Once per process."""
+    c10d: Any = importlib.import_module("torch._C._distributed_c10d")
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    group_class: Any = dist.ProcessGroup
+    group_class._get_sequence_number_for_group = _sequence_number(group_class._get_sequence_number_for_group)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Warning only once for all operators")
+        for name, function in KERNELS.items():
+            _library.impl(name, function, "CPU", allow_override=True)
+    c10d._register_handler("dump_nccl_trace_json", _answer)
+    c10d._dump_nccl_trace_json = _dump  # builds with NCCL have it
+    device.library.standin_start()
+    atexit.register(_forget)
+
+
+def _answer(request: Any, response: Any) -> None:
+    answer(_communicators.values(), request, response)
+
+
+def _dump(*, includeCollectives: bool = True, onlyActive: bool = False) -> bytes:  # noqa: N803 - torch's names
+    return dump(_communicators.values(), entries=includeCollectives).encode()
+
+
+def _forget() -> None:
+    """What torch holds of this must go before the interpreter does."""
+    _works.clear()
+    _communicators.clear()
+    _library._destroy()
+
+
+_library = torch.library.Library("c10d", "IMPL")

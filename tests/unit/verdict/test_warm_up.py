@@ -1,0 +1,48 @@
+"""DDP's first steps, in which it finds out about its buckets by further collectives, are nobody's habit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.facts.parting import Left, parting
+from hangwatch.judge import Case
+from hangwatch.model import Snapshot
+from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
+
+GRADIENTS = Call(via="gradients", line=12)
+
+
+def training(batches: int, *, skip: int | None = None) -> list[Action]:
+    """Two collectives more in batch 1, as DDP's are, and none in batch `skip`."""
+    counts = [0 if batch == skip else 3 if batch == 1 else 1 for batch in range(batches)]
+    actions: list[Action] = []
+    for batch, count in enumerate(counts):
+        actions += [Draw(0, batch), *[GRADIENTS] * count]
+    return [*actions, LoopEnd()]
+
+
+def without_frames(snapshot: Snapshot) -> Snapshot:
+    """NCCL's recorder, asked without the interpreter lock, tells no call sites of what C++ code issued."""
+    ranks = (
+        replace(
+            rank,
+            collectives=replace(
+                rank.collectives, recent=tuple(replace(call, frames=()) for call in rank.collectives.recent)
+            ),
+        )
+        for rank in snapshot.ranks
+    )
+    return replace(snapshot, ranks=tuple(ranks))
+
+
+def test_the_rank_that_skipped_is_told_by_its_habit() -> None:
+    snapshot = World([training(9), training(9, skip=6)]).run().snapshot(still_s=20.0)
+    found = parting(Case(without_frames(snapshot)))
+    assert found is not None
+    assert (found.how, found.who, found.divergence.step) == (Left.SKIPPED, (1,), 6)
+
+
+def test_two_steps_are_too_few_for_a_habit_without_the_first_ones() -> None:
+    snapshot = World([training(4), training(4, skip=3)]).run().snapshot(still_s=20.0)
+    found = parting(Case(without_frames(snapshot)))
+    assert found is None or found.how is not Left.EXTRA
