@@ -16,13 +16,15 @@ export COVERAGE_ROOT := $(CURDIR)
 SHARED := tests/unit tests/integration/dashboard
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
 
-# Options of `hangwatch demo` and `hangwatch bench`.
+# Options of `hangwatch demo`, `hangwatch bench` and `make gpu`, and the Python that has a CUDA build of torch.
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+GPU_ARGS ?=
+GPU_PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test gallery harmless lint types bench docs screenshots clean env page apt
+.PHONY: help demo test gallery harmless gpu lint types bench docs screenshots clean env page apt
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +47,9 @@ gallery: env ## (part) every script of the gallery and its look-alike under watc
 
 harmless: env ## compare training programs plain and watched, and write docs/harmless.md; long
 	@$(BIN)/python -m tests.harmless --write
+
+gpu: ## hangs under real NCCL, several ranks on one GPU, and docs/gpu.md; needs no network, but GPU_PYTHON with torch
+	@$(GPU_PYTHON) -m scripts.gpu $(GPU_ARGS)
 
 lint: env ## ruff, the rules of who may import whom, the changelog
 	@$(BIN)/ruff check .

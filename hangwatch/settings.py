@@ -52,6 +52,9 @@ class Settings:
     watchdog: str = _knob("process", "where the watchdog runs", choices=("process", "thread"))
     run_dir: str = _knob("", "where boards are kept; by default /dev/shm/hangwatch-UID, else the temporary folder")
     native_stacks: bool = _knob(True, "take native frames of blocked threads (slower; bounded in time and memory)")
+    torch_dumps: bool = _knob(
+        True, "ask torch's NCCL backend for dumps of its flight recorder (environment variables, see docs/dumps.md)"
+    )
     poll: float = _knob(1.0, "how often the watchdog looks at the boards", minimum=0.05)
     tick: float = _knob(0.2, "how often a rank's ticker thread updates its board", minimum=0.02)
     abort_grace: float = _knob(

@@ -12,6 +12,8 @@ from hangwatch.commands.benchmark.page import page as benchmark_page
 from hangwatch.commands.benchmark.world_page import page as world_page
 from hangwatch.settings import PREFIX, Settings
 from hangwatch.world import tally
+from scripts.gpu import results as gpu_results
+from scripts.gpu.page import page as gpu_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -59,10 +61,16 @@ def world() -> str:
     return world_page(tally.load(DOCS / "world.json"))
 
 
+def gpu() -> str:
+    """The results that `make gpu` has left, if it has run."""
+    return gpu_page(gpu_results.load(DOCS / "gpu.json"))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
     "benchmark.md": benchmark,
     "world.md": world,
+    "gpu.md": gpu,
 }
 
 

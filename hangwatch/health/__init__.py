@@ -2,7 +2,8 @@
 
 A healthy job should hear at most one line of this, so every rule would rather be silent than wrong: thresholds are
 high, and what has an innocent explanation is not told. `HealthWatch` is asked at every poll with the readings of all
-ranks of a node; `device_warnings` once a capture, because GPUs are only looked at then.
+ranks of a node; `device_warnings` and `leftover_processes` once a capture, because GPUs are
+only looked at then.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from hangwatch.model import HealthWarning, Reading
 
 from . import environment, loaders
 from .devices import device_warnings
+from .leftovers import leftover_processes
 from .pace import PaceWatch
 
-__all__ = ["HealthWatch", "device_warnings", "warnings"]
+__all__ = ["HealthWatch", "device_warnings", "leftover_processes", "warnings"]
 
 RULES = (
     loaders.uneven_forecast,

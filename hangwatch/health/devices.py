@@ -39,7 +39,7 @@ def _told(
     held = sum(_held(gpu, rank) for rank in strangers)
     who = [rank.rank for rank in strangers]
     summary = (
-        f"{named(who, capital=True)} {verb(len(who), 'holds', 'hold')} {_size(held)} on GPU {gpu.index}"
+        f"{named(who, capital=True)} {verb(len(who), 'holds', 'hold')} {size(held)} on GPU {gpu.index}"
         f"{f' of {node.host}' if node.host else ''}, which is rank {owner}'s"
     )
     readings = {rank.rank: rank.reading for rank in here if rank.reading is not None}
@@ -49,7 +49,7 @@ def _told(
 
 def _row(rank: RankEvidence, gpus: Sequence[GpuFacts]) -> str:
     """One line of the matrix of processes and GPUs."""
-    cells = [f"{_size(held)} on GPU {gpu.index}" for gpu in gpus if (held := _held(gpu, rank))]
+    cells = [f"{size(held)} on GPU {gpu.index}" for gpu in gpus if (held := _held(gpu, rank))]
     return ", ".join(cells) or "no memory on any GPU"
 
 
@@ -57,5 +57,6 @@ def _held(gpu: GpuFacts, rank: RankEvidence) -> int:
     return gpu.processes.get(rank.pid or -1, 0)
 
 
-def _size(held: int) -> str:
+def size(held: int) -> str:
+    """`9.0 GiB`, `512 MiB`."""
     return f"{held / (1 << 30):.1f} GiB" if held >= 1 << 30 else f"{held >> 20} MiB"

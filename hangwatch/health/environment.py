@@ -10,7 +10,7 @@ from .telling import Ranks, backends, warning
 # A rank or a node may have its own of these.
 OF_A_RANK = (
     "NCCL_DEBUG", "NCCL_HOSTID", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_TOPO", "NCCL_GRAPH", "NCCL_NET_GDR",
-    "NCCL_ROOT_INFO", "NCCL_COMM_ID", "NCCL_IGNORE_CPU_AFFINITY", "TORCH_DISTRIBUTED_DEBUG",
+    "NCCL_ROOT_INFO", "NCCL_COMM_ID", "NCCL_RAS_ADDR", "NCCL_IGNORE_CPU_AFFINITY", "TORCH_DISTRIBUTED_DEBUG",
 )  # fmt: skip
 COMPARED = {"nccl": ("NCCL_", "TORCH_NCCL_"), "gloo": ("GLOO_", "TORCH_GLOO_")}
 OFF, ON = ("0", "false", "no"), ("1", "true", "yes")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from hangwatch import words
+from hangwatch import ras, words
 from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
 from hangwatch.facts.standstill import standstill
@@ -37,7 +37,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         culprits=quoted(finding.culprits, case.snapshot.excerpts),
         victims=victims,
         step=finding.step,
-        evidence=(*finding.evidence, *sentences(finding.witnesses)),
+        evidence=(*finding.evidence, *sentences(finding.witnesses), *ras.of_nodes(case.snapshot.nodes)),
         alternatives=alternatives(case, finding),
         waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
         details=(*finding.details, *who_waits(case, victims)),

@@ -49,6 +49,7 @@ from hangwatch.model.messages import (
     NodeReply,
     RankBeat,
 )
+from hangwatch.model.nccl import NcclCommunicator, NcclLaunched, NcclView
 from hangwatch.model.process import (
     GpuFacts,
     LockFile,
@@ -96,6 +97,9 @@ __all__ = [
     "LoaderFacts",
     "LockFile",
     "LoopFacts",
+    "NcclCommunicator",
+    "NcclLaunched",
+    "NcclView",
     "NodeBatch",
     "NodeCapture",
     "NodeCommand",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hangwatch.model.board import PhaseSpan, Reading
 from hangwatch.model.collective import Collectives, Divergence
 from hangwatch.model.health import HealthWarning
+from hangwatch.model.nccl import NcclView
 from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import Frame, ThreadStack
 
@@ -82,6 +83,7 @@ class NodeFacts:
     master_resolves: bool | None = None
     addresses: tuple[str, ...] = ()
     pipes: tuple[Pipe, ...] = ()  # those that somebody is blocked on, or that an orphan holds open
+    nccl: NcclView | None = None  # the answer of NCCL's RAS service on this machine
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ class ProcessEvidence:
     """A process that is no rank (loader worker, launcher, child, orphan): its facts and its stacks."""
 
     # "loader-worker", "launcher", "compile-worker", "helper" (resource tracker, fork server, torch_shm_manager),
-    # "child" (of a rank), "orphan" (of a rank or launcher that is gone), "job" (of the job, part not known)
+    # "child" (of a rank), "orphan" (of a rank or launcher that is gone), "job" (of the job, part not known),
+    # "stranger" (no part of the job, with memory on one of its GPUs)
     role: str
     facts: ProcessFacts
     stacks: tuple[ThreadStack, ...] = ()

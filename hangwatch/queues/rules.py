@@ -111,8 +111,10 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if before is not None:
         return before
     new = _new_call(root, histories)
-    if new is not None and 2 * len(root.waiting) < len(root.waiting) + len(root.awaited):
+    if new is not None and len(root.waiting) < len(root.awaited):
         return _alone(root) if new else _ahead(queues, root)
+    if not new and _may_still_come(queues, root):
+        return _ahead(queues, root)
     call = root.call
     missing = without_record(root)
     return Finding(
@@ -128,6 +130,18 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         fix=f"find out what {ranks(root.awaited)} did after the last call that is recorded: another path of the code,"
         " the end of its data, an exception, or a call that blocks the host",
     )
+
+
+def _may_still_come(queues: Queues, root: Stuck) -> bool:
+    """Half of all ranks are ahead, and nothing says that the rest stand: a healthy job shows that at many moments.
+
+    torch gave the call up nowhere, and the awaited ranks, which were at it before, have none open anywhere.
+    """
+    if root.expired or set(root.group.members) != queues.ranks or len(root.waiting) > len(root.awaited):
+        return False
+    own = [lane for _, lane in queues.lanes() if lane.rank in root.awaited]
+    used = all(len(root.group.lanes[rank]) for rank in root.awaited)
+    return used and all(lane.first_open() is None for lane in own)
 
 
 def _new_call(root: Stuck, histories: Histories) -> bool | None:
@@ -163,7 +177,7 @@ def _alone(root: Stuck) -> Finding:
 
 
 def _ahead(queues: Queues, root: Stuck) -> Finding:
-    """Few ranks have come to the next regular call first, and the rest have completed everything before it."""
+    """Some ranks have come to the next regular call first, and the rest have completed everything before it."""
     call = root.call
     if root.expired:
         status, tail = Status.HUNG, "torch gave that call up"

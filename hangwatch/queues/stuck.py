@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from .matching import SYNCHRONISING, Shape, kind_of, malformed, sides, unbalanced
 from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
+from .states import running
 
 
 class Kind(StrEnum):
@@ -165,6 +166,8 @@ def _classify(queues: Queues, found: Stuck, floor: int, states: dict[int, int | 
     elif queues.timed:
         begun = [rank for rank, state in states.items() if state is not None and state & STATE >= STARTED]
         _by_start(found, begun)
+    elif set(found.waiting) <= (told := running(queues, group)).keys():
+        _by_start(found, [rank for rank, runs in told.items() if runs])
 
 
 def _by_start(found: Stuck, begun: list[int]) -> None:

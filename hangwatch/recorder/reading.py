@@ -73,7 +73,8 @@ class QueueReader:
             lane.lost = found.lost
         states = document.get("nccl_comm_state")
         if isinstance(states, Mapping):
-            self.queues_so_far.states[rank] = {str(key): dict(state) for key, state in states.items()}
+            told = {str(key): dict(state) for key, state in states.items() if isinstance(state, Mapping)}
+            self.queues_so_far.states[rank] = told
         self.queues_so_far.versions[rank] = str(document.get("version", ""))
         return found
 

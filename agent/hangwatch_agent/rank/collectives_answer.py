@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
-from hangwatch.model import Collective, Collectives, GroupHead, Reading
-from hangwatch.ranks.flight_recorder import completed_through
+from hangwatch.model import Collectives, Reading
 from hangwatch.wire import codec
-from hangwatch_agent.board.collectives import NOT_RECORDED, from_board, last_calls
 from hangwatch_agent.board.reader import read_board
-from hangwatch_agent.rank.flight_recorder import Recorder, collective
+from hangwatch_agent.board.recorded import collective, is_counted, joined
+from hangwatch_agent.rank.flight_recorder import Recorder
 from hangwatch_agent.rank.groups import Group
 
 
@@ -37,39 +34,4 @@ def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backen
 def gather(reading: Reading, recorder: Recorder, groups: Iterable[Group], backends: set[str]) -> Collectives:
     """What the recorder has, with what only the board knows; the board's ring alone where the recorder is off."""
     by_name = {group.name: group for group in groups if group.alive}
-    recorded = [collective(entry, by_name) for entry in recorder.entries(backends)]
-    if not recorded:
-        return from_board(reading)
-    on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
-    joined = [_joined(each, on_board) for each in recorded]
-    joined += [call for call in reading.calls if call.op in NOT_RECORDED]
-    joined.sort(key=lambda call: call.at or 0.0)
-    return Collectives(_caught_up(reading.heads, recorded), last_calls(joined), reading.open_calls, "flight-recorder")
-
-
-def _caught_up(heads: Iterable[GroupHead], recorded: Iterable[Collective]) -> tuple[GroupHead, ...]:
-    """The recorder's status, from which the heads on the board are made, may be one behind its entries."""
-    calls: dict[str, list[tuple[int, bool]]] = defaultdict(list)
-    for call in recorded:
-        if call.op not in NOT_RECORDED:
-            calls[call.group].append((call.seq, call.retired is not False))
-    through = {name: completed_through(own) for name, own in calls.items()}
-    return tuple(
-        replace(head, completed=max(head.completed, min(through.get(head.name, -1), head.issued))) for head in heads
-    )
-
-
-def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:
-    """The recorder knows frames and completion; the board the user's name of the op, the other end, and the step."""
-    seen = on_board.get((recorded.group, recorded.seq))
-    if seen is None:
-        return recorded
-    return replace(
-        recorded,
-        op=seen.op,
-        peer=seen.peer,
-        thread_id=seen.thread_id,
-        thread_name=seen.thread_name,
-        frames=recorded.frames or seen.frames,
-        step=seen.step,
-    )
+    return joined(reading, [collective(entry, by_name) for entry in recorder.entries(backends) if is_counted(entry)])

@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,23 +23,13 @@ from typing import TYPE_CHECKING, Any
 from hangwatch_agent.rank.torch_handlers import Handlers
 
 if TYPE_CHECKING:
-    from hangwatch.model import Collective
     from hangwatch_agent.rank.groups import Group
 
 C10D = "torch._C._distributed_c10d"
 STATUS = {"gloo": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
 HANDLERS = {"nccl": "dump_nccl_trace_json"}  # backends whose recorder may have to wait for a device
 TRACE = {"gloo": "_dump_fr_trace"}
-AUTOGRAD = "pt_autograd"  # threads of autograd's own, which issue on behalf of the thread that called backward
 # Names under which a backend files what the user called otherwise.
-OPS = {
-    "_all_gather_base": "all_gather_into_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "all_to_all_single": "all_to_all",
-    "allreduce_coalesced": "all_reduce",
-    "all_reduce_barrier": "barrier",
-}
-NOT_USERS = ("hangwatch_agent",)
 
 
 class Recorder:
@@ -130,58 +119,3 @@ def _found(group: Group, status: dict[str, dict[str, Any]]) -> Iterator[dict[str
         found = status.get(backend, {}).get(str(number))
         if found is not None:
             yield found
-
-
-def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
-    """An entry of the flight recorder as a record, without what only the board knows (step, peer, tag)."""
-    from hangwatch.model import Collective, Frame
-
-    name = str(entry["process_group"][0])
-    group = by_name.get(name)
-    number = int(entry["collective_seq_id"])
-    op = str(entry.get("profiling_name", "")).rpartition(":")[2]
-    frames = [
-        Frame(str(frame["filename"]), int(frame["line"]), str(frame["name"]))
-        for frame in entry.get("frames") or ()
-        if not any(ours in str(frame["filename"]) for ours in NOT_USERS)
-    ]
-    thread_id, thread_name = _thread(entry)
-    return Collective(
-        group=name,
-        seq=group.collective_number(number) if group else number,
-        op=OPS.get(op, op),
-        sizes=tuple(tuple(int(n) for n in size) for size in entry.get("input_sizes") or ()),
-        dtypes=tuple(dict.fromkeys(str(dtype) for dtype in entry.get("input_dtypes") or ())),
-        retired=_completed(entry),
-        thread_id=thread_id,
-        thread_name=thread_name,
-        frames=tuple(frames),
-        at=entry["time_created_ns"] / 1e9,
-        output_sizes=tuple(tuple(int(n) for n in size) for size in entry.get("output_sizes") or ()),
-        started=True if entry.get("state") == "started" or entry.get("time_discovered_started_ns") else None,
-    )
-
-
-def _completed(entry: dict[str, Any]) -> bool | None:
-    """Whether a call is over. NCCL's entries tell it by the events on the device: one that its watchdog gave up is
-    retired too. gloo's have no such events, and are retired when they are over.
-    """
-    if entry.get("state") == "completed":
-        return True
-    if str(entry.get("profiling_name", "")).startswith("nccl:") and "state" in entry:
-        return False
-    return bool(entry["retired"]) if "retired" in entry else None
-
-
-def _thread(entry: dict[str, Any]) -> tuple[int | None, str]:
-    """The thread that issued a call, under the name that Python has for it: the recorder has the system's ("python").
-
-    Autograd's own threads issue for a thread that waits in backward meanwhile, and that is not recorded: no thread
-    then, for it would look like a second one that communicates.
-    """
-    text, name = str(entry.get("thread_id") or ""), str(entry.get("thread_name") or "")
-    if name.startswith(AUTOGRAD):
-        return None, ""
-    ident = int(text) if text.isdigit() else None
-    known = next((each.name for each in threading.enumerate() if ident is not None and each.ident == ident), None)
-    return ident, known or name

@@ -28,6 +28,7 @@ from hangwatch_agent.rank.ptrace_permission import PtracePermission
 from hangwatch_agent.rank.ticker import Ticker
 from hangwatch_agent.rank.waking import Waking
 from hangwatch_agent.shared import rank_rule
+from hangwatch_agent.shared.dump_defaults import DumpDefaults
 
 if TYPE_CHECKING:
     from hangwatch.settings import Settings
@@ -64,6 +65,8 @@ class Probe:
         self._traces: FaultTraces | None = None
         self.context = context = Context()
         self.groups = GroupsHook(context, self.wake)
+        self.dumps = DumpDefaults(settings.torch_dumps)
+        self.groups.before_init = self._before_init
         self.loader = LoaderHook(context)
         self.forwards = ForwardHook(context)
         self.optimizer = OptimizerHook(context)
@@ -159,6 +162,9 @@ class Probe:
             self._hidden = self._hidden or hide_ours()
         except Exception as error:
             self.context.guard.swallow(error)
+
+    def _before_init(self, backend: Any) -> None:
+        self.dumps.install(self.board.parent if self.board is not None else None, backend)
 
     def _start_ticker(self) -> None:
         board = self.context.board.path
@@ -278,6 +284,7 @@ class Probe:
             self._waking.end()
             for hook in (self.collectives, self.optimizer, self.forwards, self.loader, self.groups, self.lifecycle):
                 hook.remove()
+            self.dumps.remove()
             if self._traces is not None:
                 self._traces.remove()
             self._models.clear()

@@ -17,8 +17,11 @@ from hangwatch_agent.board import directory, local_reader, reader
 from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.board.reader import request_collectives
 from hangwatch_agent.capture import CaptureOptions, Target, capture, with_native_stacks
+from hangwatch_agent.capture.gpu_strangers import with_strangers
 from hangwatch_agent.capture.proc.node import oom_kills
 from hangwatch_agent.capture.rank.outputs import log_files, unreadable
+from hangwatch_agent.capture.rank.ras import Ras
+from hangwatch_agent.capture.rank.torch_dumps import TorchDumps
 from hangwatch_agent.peers.peers import Peers
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
@@ -30,6 +33,8 @@ from hangwatch_agent.watchdog.loop import Watchdog
 from hangwatch_agent.watchdog.peer_exchange import PeerExchange
 from hangwatch_agent.watchdog.response import Response
 
+NVIDIA = Path("/dev/nvidiactl")  # where there is a driver
+KEEP_EVERY_S = 2.0  # between looks for dumps that torch has written
 NATIVE_S = 3.0  # for the native frames of all processes together
 
 
@@ -37,9 +42,12 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     """The watchdog of the boards in `folder`. `root` is the process that `hangwatch run` started, if it did."""
     incidents = Incidents(settings.report_dir, sys.stderr)
     response = Response(incidents)
-    evidence = Evidence(job, root=root, run_id=folder.name)
+    kept_in = Path(settings.report_dir) / f"torch-dumps-{folder.name}"
+    dumps = TorchDumps(folder, kept_in) if settings.torch_dumps else None
+    evidence = Evidence(job, root=root, run_id=folder.name, dumps=dumps)
     made = Watchdog(folder, settings, job, evidence, response, root=root)
     made.remember = evidence.remember
+    made.keep = evidence.keep_dumps
     link = _link(settings, job, incidents)
     if link is not None:
         made.dashboard = DashboardExchange(link)
@@ -88,8 +96,12 @@ def job_of_environment(settings: Settings) -> Job:
 class Evidence:
     """The watchdog's way to a snapshot: all captures of this machine, kept ready (NVML is started once)."""
 
-    def __init__(self, job: Job, *, root: int | None, run_id: str) -> None:
+    def __init__(self, job: Job, *, root: int | None, run_id: str, dumps: TorchDumps | None = None) -> None:
         self._job = job
+        self._dumps = dumps
+        self._ras = Ras()
+        self._listens = False
+        self._kept_at = 0.0
         self._root = root
         self._run_id = run_id
         self._options = CaptureOptions(
@@ -101,7 +113,16 @@ class Evidence:
         self._logs: dict[Path, tuple[tuple[Path, ...], str]] = {}  # by board: those of the dead can no longer be found
 
     def remember(self, rank_states: Sequence[RankState]) -> None:
-        """Note what can be known of a process only while it lives: where its output goes."""
+        """Note what can be known of a process only while it lives: where its output goes.
+
+        The driver tells of errors only to those who listen when they happen: from the first rank on, where it has one.
+        """
+        if not self._listens and any(each.alive for each in rank_states) and NVIDIA.exists():
+            self._listens = True
+            self._options.gpus.start()
+        if self._dumps is not None and steady_clock.time() - self._kept_at > KEEP_EVERY_S:
+            self._kept_at = steady_clock.time()
+            self._dumps.keep_rest()
         for each in rank_states:
             if each.path not in self._logs and each.visible and each.alive:
                 self._logs[each.path] = log_files(each.pid), unreadable(each.pid)
@@ -124,6 +145,8 @@ class Evidence:
             run_id=self._run_id,
             options=replace(self._options, sleep=nap),
         )
+        taken = with_strangers(taken)
+        taken = self._ras.completed(self._dumps.completed(taken) if self._dumps is not None else taken)
         return Snapshot(
             job=self._job,
             taken_at=taken.taken_at,
@@ -136,6 +159,11 @@ class Evidence:
             excerpts=taken.excerpts,
             call_sites=taken.call_sites,
         )
+
+    def keep_dumps(self) -> str:
+        """Keep the dumps that torch has written for this job. A sentence that says where; "" where there are none."""
+        kept = self._dumps.keep_rest() if self._dumps is not None else None
+        return f"hangwatch: torch's own dumps of this job are kept in {kept}/" if kept is not None else ""
 
 
 def _with_native_stacks(snapshot: Snapshot, pids: Sequence[int]) -> Snapshot:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hangwatch import words
-from hangwatch.health import device_warnings
+from hangwatch.health import device_warnings, leftover_processes
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     CaptureNote,
@@ -77,6 +77,7 @@ class Watchdog:
     judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
     remember: Callable[[Sequence[RankState]], None] = lambda rank_states: None  # what can be known of the living only
+    keep: Callable[[], str] = lambda: ""  # what would go with the job's folder; says in a sentence where it is kept
 
     def __post_init__(self) -> None:
         self.roster = Roster(self.folder)
@@ -214,7 +215,11 @@ class Watchdog:
             ),
             ranks=ranks,
             divergences=self.divergences,
-            warnings=(*self.warnings.values(), *device_warnings(taken.nodes, ranks)),
+            warnings=(
+                *self.warnings.values(),
+                *device_warnings(taken.nodes, ranks),
+                *leftover_processes(taken.nodes, ranks, taken.others),
+            ),
             notes=(*taken.notes, *(CaptureNote("board", False, f"{path.name}: {why}") for path, why in broken.items())),
             last_progress_at=max((each.moved_at for each in self.rank_states), default=0.0),
             launched=self.launched,
@@ -289,10 +294,15 @@ class Watchdog:
             ended = self.dismissed or self.ending.is_over
             if self.incidents.open is None and not ended and self._came_down(exit_code):
                 self._examine(())
+        self._guarded("keeping torch's dumps", self._keep)
         if self.dashboard is not None:
             self.dashboard.link.close(exit_code)
         if self.peer_exchange is not None:
             self.peer_exchange.leave()
+
+    def _keep(self) -> None:
+        if said := self.keep():
+            self.incidents.say(said)
 
     def _came_down(self, exit_code: int | None) -> bool:
         raised = any(each.reading.exception and each.reading.exception.fatal for each in self.rank_states)

@@ -258,6 +258,7 @@ export interface NodeFacts {
   master_resolves: boolean | null;
   addresses: string[];
   pipes: Pipe[];
+  nccl: NcclView | null;
 }
 
 export interface RankEvidence {
@@ -465,6 +466,32 @@ export interface RankBeat {
   process_state: string;
   blocked: boolean;
   detached: boolean;
+}
+
+export interface NcclCommunicator {
+  id: string;
+  size: number;
+  members: number[];
+  launched: NcclLaunched[];
+  missing: number[];
+  dead: number[];
+  errors: Record<string, string>;
+  initialising: number[];
+  aborted: number[];
+}
+
+export interface NcclLaunched {
+  op: string;
+  count: number;
+  number: number;
+  ranks: number[];
+}
+
+export interface NcclView {
+  version: string;
+  communicators: number;
+  of_note: NcclCommunicator[];
+  dead_processes: string[];
 }
 
 export interface GpuFacts {

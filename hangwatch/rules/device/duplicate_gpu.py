@@ -23,7 +23,8 @@ def duplicate_gpu(case: Case) -> Finding | None:
     shared = [(place, views) for place, views in sharing.items() if len(views) > 1]
     refused = [view for view in case if DUPLICATE.search(_error(view))]
     nccl = any(head.backend == "nccl" for view in case for head in view.evidence.collectives.heads)
-    if not refused and not (shared and nccl and case.blocked and nothing_completed(case)):
+    unwanted = shared and not all(_shares(view) for _, views in shared for view in views)
+    if not refused and not (unwanted and nccl and case.blocked and nothing_completed(case)):
         return None
     ranks = sorted({view.rank for view in (shared[0][1] if shared else refused)})
     where = f"GPU {shared[0][0][1]} of {shared[0][0][0]}" if shared else "one GPU"
@@ -44,3 +45,10 @@ def duplicate_gpu(case: Case) -> Finding | None:
 def _error(view: RankView) -> str:
     exception = view.exception
     return f"{exception.type}: {exception.message}" if exception is not None else ""
+
+
+def _shares(view: RankView) -> bool:
+    """Its settings let NCCL put several ranks on one GPU: newer versions, and those that are told of other hosts."""
+    reading = view.evidence.reading
+    settings = reading.identity.environment if reading is not None else {}
+    return settings.get("NCCL_MULTI_RANK_GPU_ENABLE", "0") != "0" or bool(settings.get("NCCL_HOSTID"))

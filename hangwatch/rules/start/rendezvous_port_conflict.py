@@ -54,7 +54,7 @@ def _stranger(case: Case) -> ProcessFacts | None:
     """Who listens on the master's port and is no process of this job."""
     snapshot = case.snapshot
     job = {entry.pid for entry in snapshot.ranks} | {each.pid for each in snapshot.launched}
-    job |= {each.facts.pid for each in (*snapshot.launchers, *snapshot.others)}
+    job |= {each.facts.pid for each in (*snapshot.launchers, *snapshot.others) if each.role != "stranger"}
     job |= {each.facts.pid for entry in snapshot.ranks for each in (*entry.workers, *entry.children)}
     listeners = (node.master_listener for node in snapshot.nodes if node.master_listener is not None)
     return next((listener for listener in listeners if listener.pid not in job), None)

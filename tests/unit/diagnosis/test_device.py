@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from hangwatch.model import ExceptionFacts, GpuFacts, GroupHead, RankEvidence, Stage
-from tests.unit.diagnosis.job import IN_BACKWARD, IN_ITEM, blamed, judge, rank, told
+from tests.unit.diagnosis.job import IN_BACKWARD, IN_CODE, IN_ITEM, blamed, judge, rank, told
 
 SPINNING = {"utilization_percent": 100, "power_w": 130.0, "power_limit_w": 700.0}
 IDLE = {"utilization_percent": 0, "power_w": 90.0, "power_limit_w": 700.0}
@@ -56,6 +59,36 @@ def test_a_gpu_that_is_lost() -> None:
     assert "(NVIDIA H200, serial number 1650) has failed: GPU is lost" in judgement.verdict.summary
 
 
+@pytest.mark.parametrize("error", ["Xid 79", "GPU is lost", "Xid 119"])
+def test_a_gpu_that_is_lost_under_hosts_whose_wait_nobody_sees(error: str) -> None:
+    """`.item()` has no Python frame, and without ptrace there are no native ones: the line looks like work."""
+    figures = node(gpu(0, **SPINNING), gpu(1, errors=(error,)))
+    parts: dict[str, Any] = {"facts": {"cpu_delta_s": 1.0, "state": "R"}}
+    judgement = judge(on(0, stack=IN_CODE, **parts), on(1, stack=IN_CODE, **parts), node=figures)
+    assert told(judgement) == ("gpu-fault", "proven", "hung")
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_an_xid_is_told_in_words() -> None:
+    judgement = judge(on(0), on(1), node=node(gpu(0, **IDLE), gpu(1, errors=("Xid 13", "Xid 79"))))
+    assert "has failed: Xid 79 (it has fallen off the bus)." in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("error", ["Xid 13", "Xid 31", "Xid 43", "Xid 45", "Xid 63"])
+def test_the_mistake_of_a_program_is_no_fault_of_its_gpu(error: str) -> None:
+    """Another job's, perhaps, an hour ago: the driver tells of it under the GPU."""
+    judgement = judge(on(0), on(1), node=node(gpu(0, **IDLE), gpu(1, errors=(error,), **SPINNING)))
+    assert judgement.verdict.cause == "device-stall"
+
+
+def test_a_gpu_that_is_lost_to_nobody_here() -> None:
+    """The ranks compute, on GPUs of their own."""
+    parts: dict[str, Any] = {"facts": {"cpu_delta_s": 1.0, "state": "R"}}
+    figures = node(gpu(0), gpu(1), gpu(2, errors=("Xid 79",)))
+    judgement = judge(on(0, stack=IN_CODE, **parts), on(1, stack=IN_CODE, **parts), node=figures)
+    assert judgement.verdict.cause != "gpu-fault"
+
+
 def test_an_old_error_of_a_job_that_computes() -> None:
     scarred = gpu(0, errors=("2 corrected errors",))
     computing = rank(0, (), evidence={"gpu": 0}, facts={"cpu_delta_s": 0.9})
@@ -75,6 +108,17 @@ def test_two_ranks_on_one_gpu() -> None:
     assert told(judgement)[:2] == ("duplicate-gpu", "likely")
     assert {rank for rank, _, _ in blamed(judgement)} == {0, 1}
     assert "bound to GPU 0 of node-a" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("settings", [{"NCCL_HOSTID": "h0"}, {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}])
+def test_ranks_that_share_a_gpu_on_purpose(settings: dict[str, str]) -> None:
+    ranks = []
+    for number in (0, 1):
+        made = in_first_collective(number, 0)
+        assert made.reading is not None
+        identity = replace(made.reading.identity, environment=settings)
+        ranks.append(replace(made, reading=replace(made.reading, identity=identity)))
+    assert judge(*ranks, node=node(gpu(0, **SPINNING))).verdict.cause != "duplicate-gpu"
 
 
 def test_nccl_says_so_itself() -> None:

@@ -164,7 +164,10 @@ CASES = [
     # some have not come
     *(
         Expected(f"absent-{world}-{rank}", _absent(world, rank), "undetermined", (rank,), 20, UNKNOWN, "never enqueued")
-        for world, rank in ((2, 1), (3, 0), (4, 3), (8, 5), (16, 0), (64, 63))
+        for world, rank in ((3, 0), (4, 3), (8, 5), (16, 0), (64, 63))
+    ),
+    Expected(
+        "absent-of-two-given-up", _absent(2, 1, expired=True), "undetermined", (1,), 20, UNKNOWN, "never enqueued"
     ),
     Expected("absent-two-of-eight", _absent(8, 2, 6), "undetermined", (2, 6), 20, UNKNOWN, "ranks 0-1, 3-5 and 7 wait"),
     Expected("absent-timed", _absent(4, 1, timed=True), "undetermined", (1,), 20, UNKNOWN, "(train.py:24)"),
@@ -327,6 +330,29 @@ CASES = [
         "no dump of rank 2",
     ),
     # not known to be a fault
+    *(
+        Expected(
+            f"one-of-two-is-ahead-{more}",
+            _absent(2, 1, more=more),
+            "undetermined",
+            (),
+            None,
+            UNKNOWN,
+            "Rank 0 is ahead and waits for rank 1",
+            status=Status.WAITING,
+        )
+        for more in (1, 3)
+    ),
+    Expected(
+        "one-of-two-is-a-turn-ahead",
+        lambda: _one_ahead(2),
+        "undetermined",
+        (),
+        None,
+        UNKNOWN,
+        "is ahead",
+        status=Status.WAITING,
+    ),
     Expected(
         "one-is-ahead", lambda: _one_ahead(4), "undetermined", (), None, UNKNOWN, "is ahead", status=Status.WAITING
     ),
@@ -367,6 +393,13 @@ def test_nothing_is_wrong_where_nothing_is(name: str, as_json: bool) -> None:
     found = judged(HEALTHY[name](), as_json=as_json)
     assert found.judgement is None
     assert found.sentences[0].startswith("nothing is wrong in these dumps")
+
+
+def test_one_of_two_that_is_ahead_is_no_hang_in_json_either() -> None:
+    """JSON has no frames, by which a call that is new to a rank would be told."""
+    found = judged(_one_ahead(2), as_json=True).judgement
+    assert found is not None
+    assert (found.status, found.verdict.hang, found.verdict.culprits) == (Status.WAITING, None, ())
 
 
 def test_a_dump_that_is_older_than_the_others_is_no_fault() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Status
 from hangwatch.queues import Assessment, assess
 from hangwatch.recorder import QueueReader
 from tests.dumps import Job, Op, alike, as_json_text, loop
@@ -86,14 +86,20 @@ def judged(job: Job) -> Assessment:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_the_guilty_rank_is_named_and_no_other(seed: int) -> None:
-    case = played(seed)
+@pytest.mark.parametrize("expired", [True, False])
+def test_the_guilty_rank_is_named_and_no_other(seed: int, expired: bool) -> None:
+    case = played(seed, expired=expired)
     found = judged(case.job).judgement
     if not case.hung:
         assert found is None
         return
     assert found is not None
     named = [culprit.rank for culprit in found.verdict.culprits]
+    if case.fault == "absent" and case.job.world == 2 and not expired and not named:
+        # One of two ranks is ahead and torch has given nothing up: a healthy job looks like that too.
+        assert found.status is Status.WAITING
+        assert f"waits for rank {case.guilty}" in found.verdict.summary
+        return
     assert named == ([] if case.guilty is None else [case.guilty]), found.verdict.summary
     assert case.guilty not in found.verdict.victims
     if case.fault == "wire":

@@ -23,8 +23,8 @@ IDS = [
     "duplicate-gpu", "exit-non-daemon-thread", "exit-child-process", "exit-queue-feeder",
     "exit-atexit-handler", "exit-destructor", "exit-orphan-holds-pipe", "exit-destroy-asymmetric",
     "exit-launcher-order", "output-pipe-full", "undetermined", "uneven-forecast", "sampler-full-copy",
-    "set-epoch-missing", "sampler-world-mismatch", "gpu-memory-imbalance", "straggler", "data-bound",
-    "nccl-environment",
+    "set-epoch-missing", "sampler-world-mismatch", "gpu-leftover-process", "gpu-memory-imbalance", "straggler",
+    "data-bound", "nccl-environment",
 ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class GroupsHook:
     def __init__(self, context: Context, becoming_rank: Callable[[], None]) -> None:
         self._context = context
         self._becoming_rank = becoming_rank
+        self.before_init: Callable[[Any], None] = lambda backend: None  # told the backend before torch makes it
         self._patches = Patches()
         self._installed = False
         self.reset()
@@ -150,6 +151,7 @@ class GroupsHook:
 
     def _entering(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._becoming_rank()
+        self.before_init(kwargs.get("backend", args[0] if args else None))
         given = {name: kwargs.get(name, args[at] if len(args) > at else None) for name, at in POSITIONS.items()}
         self._identify({name: value for name, value in given.items() if type(value) is int and value >= 0})
         self._begin_group([], "0")

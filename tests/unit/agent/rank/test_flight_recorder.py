@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hangwatch.model import Collective, Frame, GroupHead, Identity, Reading
+from hangwatch_agent.board import recorded
 from hangwatch_agent.board.collectives import LAST
 from hangwatch_agent.rank import collectives_answer, flight_recorder, torch_handlers
 from hangwatch_agent.rank.flight_recorder import Recorder
@@ -158,7 +159,7 @@ def test_the_last_calls_of_each_group_and_all_that_are_not_completed(group: Grou
 
 
 def test_names_of_ops_are_those_of_torch_distributed(group: Group) -> None:
-    assert flight_recorder.collective(entry(1, "nccl:_all_gather_base"), {"0": group}).op == "all_gather_into_tensor"
+    assert recorded.collective(entry(1, "nccl:_all_gather_base"), {"0": group}).op == "all_gather_into_tensor"
 
 
 def test_frames_are_not_asked_for_where_torch_would_import_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +246,7 @@ def test_a_call_bears_the_name_that_python_has_for_its_thread(group: Group) -> N
     by_name = {"0": group}
     ours = entry(1) | {"thread_id": str(threading.get_ident()), "thread_name": "pt_main_thread"}
     autograds = entry(2) | {"thread_name": "pt_autograd_0"}
-    calls = [flight_recorder.collective(each, by_name) for each in (ours, autograds, entry(3))]
+    calls = [recorded.collective(each, by_name) for each in (ours, autograds, entry(3))]
     assert [(call.thread_name, call.thread_id) for call in calls] == [
         (threading.current_thread().name, threading.get_ident()),
         ("", None),

@@ -1,0 +1,142 @@
+"""The calls of torch's flight recorder as records, joined with what only the board knows."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hangwatch.model import Collective, Collectives, Frame, GroupHead, Reading
+from hangwatch.ranks.flight_recorder import completed_through
+from hangwatch_agent.board.collectives import NOT_RECORDED, from_board, last_calls
+
+if TYPE_CHECKING:
+    from hangwatch_agent.rank.groups import Group
+
+
+AUTOGRAD = "pt_autograd"  # threads of autograd's own, which issue on behalf of the thread that called backward
+
+
+OPS = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "all_to_all_single": "all_to_all",
+    "allreduce_coalesced": "all_reduce",
+    "all_reduce_barrier": "barrier",
+}
+
+
+NOT_USERS = ("hangwatch_agent",)
+
+
+def collective(entry: dict[str, Any], by_name: dict[str, Group]) -> Collective:
+    """An entry of the flight recorder as a record, without what only the board knows (step, peer, tag)."""
+    name = str(entry["process_group"][0])
+    group = by_name.get(name)
+    number = int(entry["collective_seq_id"])
+    op = str(entry.get("profiling_name", "")).rpartition(":")[2]
+    frames = [
+        Frame(str(frame["filename"]), int(frame["line"]), str(frame["name"]))
+        for frame in entry.get("frames") or ()
+        if not any(ours in str(frame["filename"]) for ours in NOT_USERS)
+    ]
+    thread_id, thread_name = _thread(entry)
+    return Collective(
+        group=name,
+        seq=group.collective_number(number) if group else number,
+        op=OPS.get(op, op),
+        sizes=tuple(tuple(int(n) for n in size) for size in entry.get("input_sizes") or ()),
+        dtypes=tuple(dict.fromkeys(str(dtype) for dtype in entry.get("input_dtypes") or ())),
+        retired=_completed(entry),
+        thread_id=thread_id,
+        thread_name=thread_name,
+        frames=tuple(frames),
+        at=entry["time_created_ns"] / 1e9,
+        output_sizes=tuple(tuple(int(n) for n in size) for size in entry.get("output_sizes") or ()),
+        started=True if entry.get("state") == "started" or entry.get("time_discovered_started_ns") else None,
+    )
+
+
+def _completed(entry: dict[str, Any]) -> bool | None:
+    """Whether a call is over. NCCL's entries tell it by the events on the device: one that its watchdog gave up is
+    retired too. gloo's have no such events, and are retired when they are over.
+    """
+    if entry.get("state") == "completed":
+        return True
+    if str(entry.get("profiling_name", "")).startswith("nccl:") and "state" in entry:
+        return False
+    return bool(entry["retired"]) if "retired" in entry else None
+
+
+def _thread(entry: dict[str, Any]) -> tuple[int | None, str]:
+    """The thread that issued a call, under the name that Python has for it: the recorder has the system's ("python").
+
+    Autograd's own threads issue for a thread that waits in backward meanwhile, and that is not recorded: no thread
+    then, for it would look like a second one that communicates.
+    """
+    text, name = str(entry.get("thread_id") or ""), str(entry.get("thread_name") or "")
+    if name.startswith(AUTOGRAD):
+        return None, ""
+    ident = int(text) if text.isdigit() else None
+    known = next((each.name for each in threading.enumerate() if ident is not None and each.ident == ident), None)
+    return ident, known or name
+
+
+def is_counted(entry: Mapping[str, Any]) -> bool:
+    """NCCL records sends and receives too, under the number of the collective before them; the board knows them all."""
+    return not entry.get("is_p2p")
+
+
+def from_dump(reading: Reading, entries: Iterable[dict[str, Any]]) -> Collectives:
+    """What a dump of the rank's recorder has, with what only the board knows.
+
+    The board of a rank that does not answer may be behind its recorder. Raises KeyError, TypeError or ValueError where
+    the entries are none.
+    """
+    recorded = [collective(entry, {}) for entry in entries if is_counted(entry)]
+    last: dict[str, int] = {}
+    for call in recorded:
+        last[call.group] = max(last.get(call.group, -1), call.seq)
+    heads = tuple(replace(head, issued=max(head.issued, last.get(head.name, -1))) for head in reading.heads)
+    return joined(replace(reading, heads=heads), recorded)
+
+
+def joined(reading: Reading, recorded: Sequence[Collective]) -> Collectives:
+    """The calls of a recorder, oldest first, with what the board adds; the board alone where there are none."""
+    if not recorded:
+        return from_board(reading)
+    on_board = {(call.group, call.seq): call for call in reading.calls if call.op not in NOT_RECORDED}
+    calls = [_joined(each, on_board) for each in recorded]
+    calls += [call for call in reading.calls if call.op in NOT_RECORDED]
+    calls.sort(key=lambda call: call.at or 0.0)
+    return Collectives(_caught_up(reading.heads, recorded), last_calls(calls), reading.open_calls, "flight-recorder")
+
+
+def _caught_up(heads: Iterable[GroupHead], recorded: Iterable[Collective]) -> tuple[GroupHead, ...]:
+    """The recorder's status, from which the heads on the board are made, may be one behind its entries."""
+    calls: dict[str, list[tuple[int, bool]]] = defaultdict(list)
+    for call in recorded:
+        if call.op not in NOT_RECORDED:
+            calls[call.group].append((call.seq, call.retired is not False))
+    through = {name: completed_through(own) for name, own in calls.items()}
+    return tuple(
+        replace(head, completed=max(head.completed, min(through.get(head.name, -1), head.issued))) for head in heads
+    )
+
+
+def _joined(recorded: Collective, on_board: dict[tuple[str, int], Collective]) -> Collective:
+    """The recorder knows frames and completion; the board the user's name of the op, the other end, and the step."""
+    seen = on_board.get((recorded.group, recorded.seq))
+    if seen is None:
+        return recorded
+    return replace(
+        recorded,
+        op=seen.op,
+        peer=seen.peer,
+        thread_id=seen.thread_id,
+        thread_name=seen.thread_name,
+        frames=recorded.frames or seen.frames,
+        step=seen.step,
+    )

@@ -1,0 +1,135 @@
+"""Plays one case under `hangwatch run` and says what came of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hangwatch.commands.trial import Trial
+from hangwatch.model import GpuFacts, Incident
+from hangwatch.report import files
+
+from .cases import Case
+from .results import Result
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+# Several ranks on one GPU, by sockets over loopback: nothing that needs a second GPU, a peer or another network.
+RECIPE = {
+    "CUDA_VISIBLE_DEVICES": "0", "NCCL_NET": "Socket", "NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
+    "NCCL_CUMEM_ENABLE": "0", "NCCL_MAX_NCHANNELS": "1",
+}  # fmt: skip
+RECIPES = {"hostid": {"GPU_RECIPE": "hostid"}, "multirank": {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}}
+STALL_AFTER = "10"
+SETTLED_S = 5.0  # after the first verdict, for what sharpens it
+TOLD = ("torch's dump", "NCCL's RAS service")
+
+
+@dataclass
+class Player:
+    """Runs train.py with so many ranks. `gpus` keeps what NVML said in the last incident."""
+
+    ranks: int = 4
+    rehearse: bool = False
+    recipe: str = "hostid"
+    gpus: tuple[GpuFacts, ...] = ()
+    waits: dict[str, float] = field(default_factory=dict)  # native function that a host waits in, and the CPU it uses
+    output: str = field(default="", repr=False)
+
+    def command(self, case: Case, *more: str) -> list[str]:
+        device = ["--device", "cpu"] if self.rehearse else []
+        train = [str(HERE / "rank.py"), str(HERE / "train.py"), "--fault", case.fault, *case.arguments, *more, *device]
+        return [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *(f"--nproc-per-node={self.ranks}", *train),
+        ]
+
+    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "agent"), os.environ.get("PYTHONPATH", "")]))
+        recipe = {} if self.rehearse else RECIPE | RECIPES[self.recipe]
+        return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **recipe, **extra}
+
+    def play(self, case: Case) -> Result:
+        """Run a case until its verdict, or its end."""
+        with tempfile.TemporaryDirectory() as folder, (Path(folder) / "output").open("w+b") as output:
+            reports, options = Path(folder) / "reports", ("--stall-after", STALL_AFTER)
+            environment = self.environment(case.environment)
+            with Trial(self.command(case), reports, options, output, environment) as trial:
+                incident = trial.incident(case.end_s)
+                if incident is not None:
+                    self._settle(trial, case)
+                    incident = files.read(trial.reports()[0])
+                code = trial.exit_code
+            output.seek(0)
+            self.output = output.read().decode("utf-8", "replace")
+            kept = sorted(path.name for path in reports.glob("torch-dumps-*/rank_*"))
+        return self._result(case, incident, code, kept)
+
+    def _settle(self, trial: Trial, case: Case) -> None:
+        until = time.monotonic() + (case.end_s if case.until_the_end else SETTLED_S)
+        while time.monotonic() < until and trial.exit_code is None:
+            time.sleep(0.2)
+
+    def _result(self, case: Case, incident: Incident | None, code: int | None, kept: list[str]) -> Result:
+        if incident is None:
+            well = code == 0
+            note = "" if well else f"exit code {code}: {_last_line(self.output)}" if code else "it did not end"
+            return Result(case.title, case.causes, case.healthy and well, note=note)
+        self.gpus = next((node.gpus for node in incident.nodes if node.gpus), self.gpus)
+        self._note_waits(incident)
+        verdict = incident.verdict
+        culprits = tuple(sorted({who.rank for who in verdict.culprits if who.rank is not None}))
+        any_of_two = case.majority and self.ranks == 2
+        right = verdict.cause in case.causes and (any_of_two or case.culprits in (None, culprits))
+        notes = [f"{note.source}: {note.detail or 'answered'}" for note in incident.capture if note.source in TOLD]
+        notes += [f"kept: {', '.join(kept)}"] if kept else []
+        return Result(
+            case.title,
+            case.causes,
+            right,
+            verdict.cause,
+            str(verdict.certainty),
+            str(verdict.hang or ""),
+            culprits,
+            incident.detected_after_s,
+            "" if right else verdict.summary,
+            tuple(_short(note) for note in dict.fromkeys(notes)),
+        )
+
+    def _note_waits(self, incident: Incident) -> None:
+        for rank in incident.ranks:
+            main = next((stack.frames for stack in rank.stacks if stack.main), ())
+            found = next((frame.function for frame in main if frame.native and "ynchronize" in frame.function), None)
+            used = rank.process.cpu_delta_s if rank.process is not None else None
+            if found is not None and used is not None:
+                self.waits[found] = max(used, self.waits.get(found, 0.0))
+
+    def speed(self, steps: int, *, watched: bool, timed: bool) -> float | None:
+        """Steps per second of a healthy run."""
+        command = self.command(Case("none"), "--steps", str(steps))
+        run = [sys.executable, "-m", "hangwatch", "run", "--"] if watched else []
+        environment = self.environment({"TORCH_NCCL_ENABLE_TIMING": "1"} if timed else {})
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [*run, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+            )
+        found = re.search(r"steps/s ([\d.]+)", done.stdout)
+        return float(found[1]) if found else None
+
+
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1][:160] if lines else "no output"
+
+
+def _short(note: str) -> str:
+    """Without the paths of a temporary folder and of a run."""
+    return re.sub(r"\S*/(torch-dumps-)[^/\s]+", r"\1RUN", note)[:200]

@@ -1,0 +1,127 @@
+"""`make gpu` where there is no GPU: what it says, what it would play, and the page that it would write."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hangwatch.catalogue import BY_ID
+from scripts.gpu import __main__ as run
+from scripts.gpu import machine, results
+from scripts.gpu.cases import CASES
+from scripts.gpu.page import page
+from scripts.gpu.play import RECIPE, Player
+from scripts.gpu.results import Result, Results
+
+SCRIPTS = Path(run.__file__).parent
+
+
+def torch(*, cuda: str | None = "13.0", gpu: bool = True, nccl: bool = True) -> Any:
+    return SimpleNamespace(
+        __version__="2.13.0",
+        version=SimpleNamespace(cuda=cuda),
+        cuda=SimpleNamespace(is_available=lambda: gpu),
+        distributed=SimpleNamespace(is_nccl_available=lambda: nccl),
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [({"cuda": None}, "built without CUDA"), ({"gpu": False}, "finds no GPU"), ({"nccl": False}, "built without NCCL")],
+)
+def test_what_is_missing_is_said_in_one_sentence(
+    parts: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(machine, "_torch", lambda: torch(**parts))
+    assert run.main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("hangwatch: nothing was run on a GPU: ")
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_python_without_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert machine.lacks(rehearse=False).startswith(f"torch is not installed for {sys.executable}")
+
+
+def test_nothing_is_missing_where_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_torch", torch)
+    assert machine.lacks(rehearse=False) == ""
+
+
+def test_a_rehearsal_is_never_taken_for_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--rehearse"]) == 2
+    assert "is no result" in capsys.readouterr().err
+
+
+def test_every_case_is_one_that_the_program_has_and_expects_a_cause_of_the_catalogue() -> None:
+    faults = {node.name for node in ast.walk(ast.parse((SCRIPTS / "train.py").read_text())) if hasattr(node, "name")}
+    for case in CASES:
+        assert set(case.causes) <= BY_ID.keys()
+        assert case.fault in ("none", "uneven-steps", "skipped-backward", "loader-worker-blocked") or (
+            f"do_{case.fault.replace('-', '_')}" in faults
+        )
+    assert len({case.title for case in CASES}) == len(CASES)
+    assert sum(case.healthy for case in CASES) >= 4
+
+
+def test_ranks_share_one_gpu_by_sockets_over_loopback() -> None:
+    player = Player(ranks=3)
+    environment, command = (
+        player.environment({"TORCH_NCCL_ENABLE_TIMING": "1"}),
+        player.command(CASES[1], "--steps", "9"),
+    )
+    assert RECIPE.items() <= environment.items()
+    assert environment["GPU_RECIPE"] == "hostid"
+    assert environment["TORCH_NCCL_ENABLE_TIMING"] == "1"
+    assert "--nproc-per-node=3" in command
+    assert command[-2:] == ["--steps", "9"]
+    assert Player(recipe="multirank").environment({})["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+    assert "NCCL_NET" not in Player(rehearse=True).environment({})
+
+
+RESULTS = Results(
+    {"GPU": "NVIDIA H200", "torch": "2.13.0"},
+    {
+        "uneven-steps": Result("uneven-steps", ("uneven-steps",), True, "uneven-steps", "proven", "proven", (1,), 3.2),
+        "none": Result("none", (), False, "device-stall", "likely", note="a | b", notes=("torch's dump: kept",)),
+    },
+    {"plain": [100.0, 102.0], "watched": [99.0, 98.0]},
+    {"utilisation": "100 %"},
+)
+
+
+def test_results_come_back_as_they_were_kept(tmp_path: Path) -> None:
+    RESULTS.save(tmp_path / "gpu.json")
+    assert results.load(tmp_path / "gpu.json") == RESULTS
+    assert results.load(tmp_path / "missing.json") == Results()
+
+
+def test_the_page_tells_misses_too() -> None:
+    text = page(RESULTS)
+    assert "1 of 2 are right." in text
+    assert "| uneven-steps | uneven-steps | uneven-steps (proven) | proven | 1 | 3.2 s | yes |" in text
+    assert "**no**: a / b" in text
+    assert "- none: torch's dump: kept" in text
+    assert "| watched | 98.5 | 98.0-99.0 | +2.5 % |" in text
+
+
+def test_before_the_first_run_the_page_says_so() -> None:
+    assert "It has not run yet" in page(Results())
+
+
+def test_only_what_is_missing_or_asked_for_is_played() -> None:
+    known = replace(RESULTS)
+    names = [case.title for case in run.chosen(run.arguments(["--missing"]), known)]
+    assert "uneven-steps" not in names
+    assert "early-exit" in names
+    assert [case.fault for case in run.chosen(run.arguments(["--only", "stuck-kernel"]), known)] == ["stuck-kernel"] * 2
+    assert not any(case.gpu_only for case in run.chosen(run.arguments(["--rehearse"]), known))
