@@ -36,6 +36,11 @@ class Settings:
         "after a hang's report: leave the job, end it, or end its ranks so that their launcher may restart them",
         choices=("report", "abort", "abort-attempt"),
     )
+    on_forecast: str = _knob(
+        "warn",
+        "where the ranks' plans show that the job will hang: say so, or also end the job",
+        choices=("warn", "abort"),
+    )
     stall_after: float = _knob(
         120.0,
         "without proof: how long a rank may stand still (first step, evaluation, checkpoint: 5 times this);"

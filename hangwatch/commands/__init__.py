@@ -46,20 +46,20 @@ def _run(own: list[str], command: list[str]) -> int:
     try:
         found = parser(own[0] if own and own[0] in SUBCOMMANDS else None)
         arguments, strangers = found.parse_known_args(own)
-        if strangers and own[0] != "run":
+        if strangers and own[0] not in ("run", "doctor"):
             found.error(f"unrecognized arguments: {' '.join(strangers)}")
     except SystemExit as exit:  # --help, --version, and usage errors, which argparse has printed
         return exit.code if isinstance(exit.code, int) else USAGE
     if strangers:
-        raise HangwatchError(f"put the command behind --: hangwatch run [options] -- {' '.join(strangers)}")
+        raise HangwatchError(f"put the command behind --: hangwatch {own[0]} [options] -- {' '.join(strangers)}")
     arguments.command = command
     code: int = arguments.run(arguments)
     return code
 
 
 def _cut(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and the command behind `--` that `hangwatch run` starts."""
-    if argv[:1] != ["run"] or "--" not in argv:
+    """Our own arguments, and the command behind `--` that `hangwatch run` and `hangwatch doctor` start."""
+    if argv[:1] not in (["run"], ["doctor"]) or "--" not in argv:
         return argv, []
     dashes = argv.index("--")
     return argv[:dashes], argv[dashes + 1 :]

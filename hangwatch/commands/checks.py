@@ -40,6 +40,11 @@ def all_of_them(settings: Settings, environment: Mapping[str, str] = os.environ)
     """Every check, in the order in which a user should mend what fails."""
     yield python()
     yield from torch(environment)
+    yield from of_this_machine(settings)
+
+
+def of_this_machine(settings: Settings) -> Iterator[Check]:
+    """Without Python and torch, which each rank of a job has for itself."""
     yield from stacks()
     yield run_dir(settings)
     yield shared_memory()

@@ -18,6 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="after the report: leave the job, end it, or end its ranks so that their launcher may restart them",
     )
     parser.add_argument(
+        "--on-forecast",
+        choices=("warn", "abort"),
+        help="where the ranks' plans show that the job will hang: say so, or also end the job",
+    )
+    parser.add_argument(
         "--stall-after", type=float, metavar="SECONDS", help="patience where nothing can be proven (120)"
     )
     parser.add_argument("--dashboard", metavar="URL", help="a dashboard that hears of this job")
@@ -32,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings.load(
         report_dir=arguments.report_dir,
         on_hang=arguments.on_hang,
+        on_forecast=arguments.on_forecast,
         stall_after=arguments.stall_after,
         dashboard=arguments.dashboard,
         job=arguments.job,

@@ -12,18 +12,22 @@ from collections.abc import Sequence
 
 from hangwatch.model import HealthWarning, Reading
 
-from . import environment, loaders
+from . import environment, loaders, plans
 from .devices import device_warnings
 from .leftovers import leftover_processes
 from .pace import PaceWatch
 
-__all__ = ["HealthWatch", "device_warnings", "leftover_processes", "warnings"]
+FORECASTS = frozenset({"uneven-forecast", "plans-differ"})
+"""Warnings that tell of a hang to come: what `--on-forecast abort` heeds."""
+
+__all__ = ["FORECASTS", "HealthWatch", "device_warnings", "leftover_processes", "warnings"]
 
 RULES = (
     loaders.uneven_forecast,
     loaders.sampler_world_mismatch,
     loaders.sampler_full_copy,
     loaders.set_epoch_missing,
+    plans.plans_differ,
     environment.differing,
     environment.hurting,
 )

@@ -8,6 +8,7 @@ from hangwatch.model import HealthWarning, LoaderFacts, Reading, StepName
 from hangwatch.words import plural, step
 from hangwatch.words import ranks as named
 
+from .plans import draws_all, waits_in_each_step
 from .telling import Ranks, purely_data_parallel, warning, world
 
 LEAST_SAMPLES = 16  # fewer may come twice in the same order by chance
@@ -26,7 +27,7 @@ def uneven_forecast(ranks: Ranks) -> HealthWarning | None:
     lengths = {rank: loader.length for rank, loader in loaders.items() if loader.length is not None}
     if len(lengths) < len(loaders) or len(set(lengths.values())) < 2:
         return None
-    if not _will_be_drawn_whole(loaders) or not all(_waits_for_others(ranks[rank]) for rank in loaders):
+    if not _will_be_drawn_whole(loaders) or not all(_waits(ranks[rank], loaders[rank]) for rank in loaders):
         return None
     least, most = min(lengths.values()), max(lengths.values())
     short = [rank for rank, length in lengths.items() if length == least]
@@ -35,7 +36,7 @@ def uneven_forecast(ranks: Ranks) -> HealthWarning | None:
         f"The loader of {named(short)} has {plural(least, 'batch')}, that of rank {other} {most:,}: the job will hang"
         f" at {_step_of(ranks[first], loaders[first], least)}, unless the loop ends before"
     )
-    evidence = [f"rank {rank}: {plural(length, 'batch')}" for rank, length in sorted(lengths.items())[:16]]
+    evidence = [_made_of(rank, loaders[rank]) for rank in sorted(lengths)[:16]]
     return warning("uneven-forecast", summary, ranks, about=short, evidence=evidence)
 
 
@@ -129,6 +130,23 @@ def _will_be_drawn_whole(loaders: dict[int, LoaderFacts]) -> bool:
         and len({loader.drawn_per_epoch for loader in each}) == 1
         and all(all(x.exhausted_per_epoch) for x in each)
     )
+
+
+def _made_of(rank: int, loader: LoaderFacts) -> str:
+    parts = [
+        "" if loader.sampler_length is None else f"{loader.sampler_length:,} samples from {loader.sampler}",
+        "" if loader.batch_size is None else f"batch size {loader.batch_size}",
+        "" if loader.drop_last is None else f"drop_last={loader.drop_last}",
+    ]
+    told = ", ".join(part for part in parts if part)
+    return f"rank {rank}: {plural(loader.length or 0, 'batch')}{f' ({told})' if told else ''}"
+
+
+def _waits(reading: Reading, loader: LoaderFacts) -> bool:
+    """Its steps wait for other ranks: as they have done, or before the first, as model and source say."""
+    if len(reading.steps) < 2:
+        return waits_in_each_step(reading) and draws_all(loader.where) and not _joins(reading)
+    return _waits_for_others(reading)
 
 
 def _waits_for_others(reading: Reading) -> bool:

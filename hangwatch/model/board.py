@@ -26,6 +26,7 @@ class Identity:
     python_version: str = ""
     environment: dict[str, str] = field(default_factory=dict)  # the distributed settings only; redacted
     attached_by: str = "run"  # "run" or "attach"
+    plan: dict[str, str] = field(default_factory=dict)  # what its model will make of each step; ranks compare it
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class LoaderFacts:
     sampler_rank: int | None = None
     sampler_length: int | None = None
     shuffle: bool | None = None
+    drop_last: bool | None = None
+    sampler_seed: int | None = None
     start_method: str = ""
     timeout_s: float = 0.0
     sampler_indices_hash: str = ""

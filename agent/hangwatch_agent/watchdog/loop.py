@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hangwatch import words
-from hangwatch.health import device_warnings, leftover_processes
+from hangwatch.health import FORECASTS, device_warnings, leftover_processes
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     CaptureNote,
@@ -345,6 +345,13 @@ class Watchdog:
             if self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
                 self.incidents.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
                 self._tell_news()
+                self._heed(warning)
+
+    def _heed(self, warning: HealthWarning) -> None:
+        """Do what --on-forecast asks for."""
+        if warning.kind in FORECASTS and self.settings.on_forecast == "abort" and not self.ending.happened:
+            self.incidents.say(f"hangwatch: what to do: {warning.fix}")
+            self.ending.before_it_hangs(self.rank_states, self.launched)
 
     def _exchange(self, dashboard: DashboardExchange, now: float) -> None:
         dashboard.offer(self.rank_states, now)

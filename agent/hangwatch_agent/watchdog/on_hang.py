@@ -43,15 +43,32 @@ class OnHang:
         """End what the incident tells of. False where it comes down by itself."""
         if incident.status is Status.FAILED or self._settings.on_hang == "report":
             return False
+        culprits = [each.pid for each in incident.verdict.culprits if each.pid is not None]
+        self._start(self._end, rank_states, launched, culprits)
+        return True
+
+    def before_it_hangs(self, rank_states: Sequence[RankState], launched: Sequence[Launched]) -> None:
+        """End the whole job because of a forecast (`--on-forecast abort`)."""
+        self._start(self._end_for_forecast, rank_states, launched, ())
+
+    def _start(
+        self,
+        end: Callable[[Sequence[RankState], Sequence[int]], None],
+        rank_states: Sequence[RankState],
+        launched: Sequence[Launched],
+        culprits: Sequence[int],
+    ) -> None:
         self.happened, self._later_attempt, self.at = True, False, self._clock()
         self._boards |= {each.path for each in rank_states}
         self._pids = {each.pid for each in rank_states} | {each.pid for each in launched}
-        culprits = [each.pid for each in incident.verdict.culprits if each.pid is not None]
         self._thread = threading.Thread(
-            target=self._end, args=(tuple(rank_states), culprits), name="hangwatch-abort", daemon=True
+            target=end, args=(tuple(rank_states), culprits), name="hangwatch-abort", daemon=True
         )
         self._thread.start()
-        return True
+
+    def _end_for_forecast(self, rank_states: Sequence[RankState], culprits: Sequence[int]) -> None:
+        abort.end_job(rank_states, culprits, self._settings.abort_grace, self._root)
+        self._say("hangwatch: ended the job before it hangs, as --on-forecast abort asks")
 
     def remaining(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:
         """The ranks that we have not ended: those of a later attempt, once there is one."""

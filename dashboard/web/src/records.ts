@@ -31,6 +31,7 @@ export interface Identity {
   python_version: string;
   environment: Record<string, string>;
   attached_by: string;
+  plan: Record<string, string>;
 }
 
 export interface LoaderFacts {
@@ -53,6 +54,8 @@ export interface LoaderFacts {
   sampler_rank: number | null;
   sampler_length: number | null;
   shuffle: boolean | null;
+  drop_last: boolean | null;
+  sampler_seed: number | null;
   start_method: string;
   timeout_s: number;
   sampler_indices_hash: string;

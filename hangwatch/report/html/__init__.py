@@ -37,7 +37,8 @@ def _document(incident: Incident) -> Html:
             _footer(incident),
         )
     )
-    return tag("html", tag("head", *_head(incident)), tag("body", body), lang="en")
+    title = f"{incident.job.name or incident.job.id or 'job'}: {words.headline(incident)}"
+    return tag("html", tag("head", *head(title)), tag("body", body), lang="en")
 
 
 def _parts(incident: Incident) -> tuple[Html, ...]:
@@ -58,7 +59,8 @@ def _parts(incident: Incident) -> tuple[Html, ...]:
     )
 
 
-def _head(incident: Incident) -> tuple[Html, ...]:
+def head(title: str) -> tuple[Html, ...]:
+    """The head of a page of ours: its style, and that nothing else is loaded."""
     digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return (
@@ -67,7 +69,7 @@ def _head(incident: Incident) -> tuple[Html, ...]:
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="referrer" content="no-referrer">'),
         Html('<meta name="color-scheme" content="light dark">'),
-        tag("title", f"{incident.job.name or incident.job.id or 'job'}: {words.headline(incident)}"),
+        tag("title", title),
         Html(f"<style>{_style()}</style>"),
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.module_hook import AbsentFromCopies, ModuleHook, private_ids
+from hangwatch_agent.rank.hooks.plan import of_model
 from hangwatch_agent.rank.hooks.untraced import is_traced, replacing
 from hangwatch_agent.rank.patch import Patches
 from hangwatch_agent.rank.steps import BY_FORWARD
@@ -38,6 +39,7 @@ class ForwardHook:
     def reset(self) -> None:
         """Count from nothing: this process has a new board."""
         self._forwards = self._timed_step = 0
+        self._planned = False
         self._stepping = 0  # id of the model whose training forwards are the steps, where there is no loader
 
     def install(self) -> None:
@@ -87,6 +89,8 @@ class ForwardHook:
         def _pre_forward(module: Any, *inputs: Any, **kwargs: Any) -> Any:
             if not compiling():
                 enter(module)
+                if not self._planned:
+                    self._plan(module)
             return original(module, *inputs, **kwargs)
 
         return _pre_forward
@@ -147,6 +151,15 @@ class ForwardHook:
         self._stepping = self._stepping or id(module)
         if self._stepping == id(module):
             self._steps.offer(BY_FORWARD, now)
+
+    def _plan(self, module: Any) -> None:
+        """Once, at the first forward: before the first step can wait for another rank."""
+        self._planned = True
+        try:
+            self._context.identity["plan"] = of_model(module)
+            self._board.write("identity", self._context.identity)
+        except Exception as error:
+            self._context.guard.swallow(error)
 
     def _settle(self, module: Any, grad: bool) -> None:
         # A model in eval mode with gradients on may be validation without no_grad, or training with frozen layers.

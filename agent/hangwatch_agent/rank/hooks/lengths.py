@@ -1,8 +1,9 @@
 """How long loaders, samplers and datasets are, without running a line of the user's.
 
 A user's `__len__` may draw random numbers, count, or take seconds: only torch's own classes and Python's containers are
-asked, by exact type. For others there is the answer that the program got when it asked len(loader) itself, and the
-number that torch's samplers have asked of the dataset for their own iteration, which lies in their frames.
+asked, by exact type. Of others the source may say it (`user_lengths`); else there is the answer that the program got
+when it asked len(loader) itself, and the number that torch's samplers have asked of the dataset for their own
+iteration, which lies in their frames.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import sys
 from types import GeneratorType
 from typing import Any
+
+from hangwatch_agent.rank.hooks.user_lengths import promised
 
 _BUILT_IN = (list, tuple, range, dict, set, frozenset, str, bytes)
 _SAMPLERS = "torch.utils.data.sampler"
@@ -32,10 +35,19 @@ def is_torchs(thing: Any, module: str, name: str) -> bool:
 
 
 def length(thing: Any) -> int | None:
-    """How many items a dataset or a sampler gives; None where only code of the user's could tell."""
+    """How many items a dataset or a sampler gives; None where only running code of the user's could tell."""
+    known = _without_source(thing)
+    return promised(thing, _without_source) if known is None and _is_users(thing) else known
+
+
+def _without_source(thing: Any) -> int | None:
     if type(thing) in _BUILT_IN:
         return len(thing)
     return _of_tensor(thing) if is_torchs(thing, "torch", "Tensor") else _of_sampler(thing, _of_dataset(thing))
+
+
+def _is_users(thing: Any) -> bool:
+    return not type(thing).__module__.startswith("torch.")
 
 
 def _of_tensor(tensor: Any) -> int | None:

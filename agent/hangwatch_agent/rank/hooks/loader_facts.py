@@ -167,6 +167,8 @@ def describe(loader: Any, iterator: Any, asked: int | None = None) -> dict[str, 
         "sampler_rank": integer(own(sampler, "rank")),
         "sampler_length": samples,
         "shuffle": _shuffle(sampler),
+        "drop_last": _drop_last(loader),
+        "sampler_seed": integer(own(sampler, "seed")),
         "start_method": _start_method(loader),
         "timeout_s": float(own(loader, "timeout", own(iterator, "_timeout", 0)) or 0),
     }
@@ -208,6 +210,11 @@ def _shuffle(sampler: Any) -> bool | None:
     if isinstance(shuffle, bool):
         return shuffle
     return {"RandomSampler": True, "SequentialSampler": False}.get(type(sampler).__name__)
+
+
+def _drop_last(loader: Any) -> bool | None:
+    found = own(loader, "drop_last")
+    return found if isinstance(found, bool) else None
 
 
 def _start_method(loader: Any) -> str:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
@@ -217,3 +219,25 @@ def test_torch_compile_of_an_optimizer_step(watched: Watched, optimizer_hook: Op
     weight.grad = torch.ones(1)
     step()
     assert weight.item() == 0.5
+
+
+@pytest.fixture
+def lone_group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_the_plan_of_a_model_is_told_at_its_first_forward(
+    watched: Watched, hook: ForwardHook, lone_group: None
+) -> None:
+    model = DistributedDataParallel(nn.Linear(2, 3), find_unused_parameters=True)
+    assert watched.reading.identity.plan == {}
+    model(torch.ones(1, 2))
+    plan = watched.reading.identity.plan
+    assert (plan["model"], plan["wraps"], plan["find_unused_parameters"]) == (
+        "DistributedDataParallel",
+        "Linear",
+        "True",
+    )
+    assert plan["parameters"].startswith("2, ")

@@ -111,8 +111,8 @@ def test_what_a_loader_is_made_of(watched: Watched, hook: LoaderHook) -> None:
     sampler: DistributedSampler[int] = DistributedSampler(data, num_replicas=2, rank=1, shuffle=True)
     next(iter(DataLoader(data, batch_size=2, sampler=sampler)))
     facts = watched.loader
-    # The dataset's own __len__ is never called by us: it is the user's code.
-    assert (facts.dataset, facts.dataset_length, facts.batch_size, facts.length) == ("Numbers", None, 2, 3)
+    # The dataset's own __len__ is never called by us: it is the user's code, and its source says `return self.size`.
+    assert (facts.dataset, facts.dataset_length, facts.batch_size, facts.length) == ("Numbers", 10, 2, 3)
     assert (facts.sampler, facts.sampler_replicas, facts.sampler_rank) == ("DistributedSampler", 2, 1)
     assert (facts.sampler_length, facts.shuffle, facts.num_workers) == (5, True, 0)
 

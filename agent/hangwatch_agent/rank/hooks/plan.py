@@ -1,0 +1,36 @@
+"""What a DistributedDataParallel model will make of each step, in words that ranks can compare."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from hangwatch_agent.rank.hooks.lengths import own
+
+KIND = "DistributedDataParallel"
+FLAGS = ("find_unused_parameters", "static_graph", "gradient_as_bucket_view")
+MOST_PARAMETERS = 20_000
+
+
+def of_model(ddp: Any) -> dict[str, str]:
+    """Read once, at the model's first forward. No code of the user's is run for it."""
+    found = {"model": KIND, "wraps": type(own(ddp, "_modules", {}).get("module")).__name__}
+    found |= {name: str(value) for name in FLAGS if isinstance(value := own(ddp, name), bool)}
+    count, digest = 0, 0
+    for name, parameter in islice(_parameters(ddp, ""), MOST_PARAMETERS):
+        said = f"{name} {tuple(parameter.shape)} {parameter.dtype} {parameter.requires_grad}"
+        digest = zlib.crc32(said.encode(), digest)
+        count += 1
+    return found | {"parameters": f"{count}, {digest:08x}"}
+
+
+def _parameters(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """As torch's named_parameters gives them, which a model may have replaced."""
+    for name, parameter in own(module, "_parameters", {}).items():
+        if parameter is not None:
+            yield f"{prefix}{name}", parameter
+    for name, child in own(module, "_modules", {}).items():
+        if child is not None:
+            yield from _parameters(child, f"{prefix}{name}.")
