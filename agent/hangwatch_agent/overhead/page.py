@@ -12,9 +12,10 @@ multiplications that fill up the step; it knows nothing of hangwatch. The first 
 pair gives plain over watched for the same number of steps: 1.0 is no cost. The table shows the median of the pairs;
 every single run is in [overhead.json](overhead.json).
 
-Measured on {date}: {system}, {cores} cores, Python {python}. Other programs ran beside it: the load of the machine was
-{quietest:.1f} to {busiest:.1f}, so that ratios by the clock scatter by several hundredths from pair to pair. Processor
-time is disturbed less, but a busy neighbour on the core slows it too. Rerun it on a quiet machine of yours:
+Measured on {date}: {system}, {cores} cores, Python {python}.
+The load of the machine was {quietest:.1f} to {busiest:.1f}: where that is more than its cores, other programs took
+them, ratios by the clock scatter by tenths and say little, and processor time, which a busy neighbour slows too, is
+good to some hundredths at best. Such a table is no proof that a goal is met or missed. Measure on a quiet machine:
 `python -m hangwatch_agent.overhead.run`.
 
 | alone | step | ranks | workers | clock | processor | added to a step | pairs |
@@ -36,11 +37,26 @@ ranks than cores a multiple of it; `workers` are loader workers of each rank. `c
 """
 
 
+PEER = """
+## Beside a peer
+
+The same measured with {name} {version} in the place of hangwatch (`{watcher}`), in the state in which it starts:
+
+| alone | step | ranks | workers | clock | processor | added to a step | pairs |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
 def page(measured: dict[str, Any]) -> str:
-    """The page for people."""
-    rows = [_row(each) for each in measured["results"]]
+    """The page for people. `peers`, where there are any, are documents of other watchers with `name` and `version`."""
     loads = [load for each in measured["results"] for load in each["load"]]
-    return PAGE.format(**measured, rows="\n".join(rows), quietest=min(loads), busiest=max(loads))
+    own = PAGE.format(**measured, rows=_rows(measured), quietest=min(loads), busiest=max(loads))
+    return own + "".join(PEER.format(**peer, rows=_rows(peer)) for peer in measured.get("peers", ()))
+
+
+def _rows(measured: dict[str, Any]) -> str:
+    return "\n".join(_row(each) for each in measured["results"])
 
 
 def _row(each: dict[str, Any]) -> str:
