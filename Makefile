@@ -13,7 +13,7 @@ NPM    := cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm --no-audit --no-fund -
 export COVERAGE_ROOT := $(CURDIR)
 
 # Tests that need not be alone on the machine run beside each other; jobs and browsers would wait for one another.
-SHARED := tests/unit tests/integration/dashboard
+SHARED := tests/unit tests/integration/dashboard tests/integration/doctor
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
 
 # Options of `hangwatch demo`, `hangwatch bench` and `make gpu`, and the Python that has a CUDA build of torch.

@@ -1,31 +1,60 @@
-"""Writes the page's types of the records, dashboard/web/src/records.ts. A test holds it to hangwatch/model/."""
+"""Writes the page's types and titles into dashboard/web/src. A test holds them to their sources."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import types
 import typing
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hangwatch import model as records
-from hangwatch.wire import codec
+from hangwatch.catalogue import CATALOGUE
+from hangwatch_dashboard import answers
 
-TARGET = Path(__file__).parent.parent / "dashboard" / "web" / "src" / "records.ts"
+FOLDER = Path(__file__).parent.parent / "dashboard" / "web" / "src"
 _SCALARS = {str: "string", int: "number", float: "number", bool: "boolean", types.NoneType: "null"}
 
 
-def typescript() -> str:
+def record_types() -> str:
     """Every record as an interface and every enumeration as a union, in the order of the module."""
-    kinds = [
+    return f"// Written by scripts/generate_types.py from hangwatch/model/. Edit there.\n\n{_types(records)}\n"
+
+
+def answer_types() -> str:
+    """The same of what the dashboard answers."""
+    text = _types(answers)
+    known = sorted(kind.__name__ for kind in _kinds(records) if kind.__name__ in _words(text))
+    first = "// Written by scripts/generate_types.py from hangwatch_dashboard/answers.py. Edit there."
+    return f'{first}\n\nimport type {{ {", ".join(known)} }} from "./records";\n\n{text}\n'
+
+
+def titles() -> str:
+    """What people call the causes and warnings, by id."""
+    lines = "\n".join(f"  {json.dumps(cause.id)}: {json.dumps(cause.title)}," for cause in CATALOGUE)
+    first = "// Written by scripts/generate_types.py from the catalogue of causes. Edit there."
+    return f"{first}\n\nexport const TITLES: Readonly<Record<string, string>> = {{\n{lines}\n}};\n"
+
+
+def _types(module: ModuleType) -> str:
+    return "\n\n".join(_union(kind) if issubclass(kind, StrEnum) else _interface(kind) for kind in _kinds(module))
+
+
+def _kinds(module: ModuleType) -> list[type]:
+    return [
         kind
-        for kind in vars(records).values()
-        if inspect.isclass(kind) and kind.__module__.startswith(f"{records.__name__}.")
+        for kind in vars(module).values()
+        if inspect.isclass(kind) and f"{kind.__module__}.".startswith(f"{module.__name__}.")
     ]
-    parts = "\n\n".join(_union(kind) if issubclass(kind, StrEnum) else _interface(kind) for kind in kinds)
-    return f"// Written by scripts/generate_types.py from hangwatch/model/. Edit there.\n\n{parts}\n"
+
+
+def _words(text: str) -> set[str]:
+    return set("".join(letter if letter.isalnum() else " " for letter in text).split())
 
 
 def _union(kind: type[StrEnum]) -> str:
@@ -34,7 +63,7 @@ def _union(kind: type[StrEnum]) -> str:
 
 
 def _interface(kind: type) -> str:
-    hints = codec.hints(kind)
+    hints = typing.get_type_hints(kind, vars(records) | vars(answers))
     fields = "\n".join(f"  {entry.name}: {_type(hints[entry.name])};" for entry in dataclasses.fields(kind))
     return f"export interface {kind.__name__} {{\n{fields}\n}}"
 
@@ -44,16 +73,20 @@ def _type(kind: Any) -> str:
     if origin in (types.UnionType, typing.Union):
         return " | ".join(_type(argument) for argument in arguments)
     if origin is tuple:
-        one = _type(arguments[0])
-        return f"({one})[]" if " | " in one else f"{one}[]"
+        item = _type(arguments[0])
+        return f"({item})[]" if " | " in item else f"{item}[]"
     if origin is dict:
         return f"Record<string, {_type(arguments[1])}>"
     return _SCALARS.get(kind) or kind.__name__
 
 
+FILES: dict[str, Callable[[], str]] = {"records.ts": record_types, "answers.ts": answer_types, "titles.ts": titles}
+
+
 def main() -> None:
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    TARGET.write_text(typescript(), encoding="utf-8")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in FILES.items():
+        (FOLDER / name).write_text(text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 import hangwatch
 from hangwatch_dashboard.bodies import BodyError
@@ -21,9 +21,9 @@ from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.guard import Gate, Guard, refusal
 from hangwatch_dashboard.judge import Diagnose
 from hangwatch_dashboard.notify import Notifier
+from hangwatch_dashboard.openapi import completed
 from hangwatch_dashboard.page import Page
-from hangwatch_dashboard.routes import captures, events, incidents, ingest, jobs, system
-from hangwatch_dashboard.schema import record_schemas
+from hangwatch_dashboard.routes import captures, events, groups, incidents, ingest, jobs, system
 from hangwatch_dashboard.service import Service
 from hangwatch_dashboard.store.writer import StoreBusyError
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class Application(FastAPI):
-    """FastAPI, with a way in for batches that spares them its layers."""
+    """FastAPI, with a way in for batches that spares them its layers, and with HEAD for whatever has GET."""
 
     direct: ingest.Direct
 
@@ -39,8 +39,20 @@ class Application(FastAPI):
         if ingest.is_batch(scope):
             scope["app"] = self
             await self.direct(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "HEAD":
+            await super().__call__({**scope, "method": "GET", events.HEAD: True}, receive, _without_body(send))
         else:
             await super().__call__(scope, receive, send)
+
+
+def _without_body(send: Send) -> Send:
+    """`send` for an answer of which only the head goes out."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" or not message.get("more_body", False):
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+    return sending
 
 
 def create_app(
@@ -92,7 +104,7 @@ def create_app(
 
 def _add_routes(app: FastAPI, config: Config) -> None:
     api = APIRouter(prefix="/api/v1")
-    for part in (ingest, captures, jobs, incidents, events, system):
+    for part in (ingest, captures, jobs, incidents, groups, events, system):
         api.include_router(part.router)
     app.include_router(api)
     app.include_router(system.root)
@@ -107,10 +119,7 @@ def _add_routes(app: FastAPI, config: Config) -> None:
     described = app.openapi
 
     def openapi() -> dict[str, Any]:
-        document = described()
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas.update(record_schemas("#/components/schemas/{model}"))
-        return document
+        return completed(described()) if app.openapi_schema is None else app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 

@@ -6,6 +6,7 @@ a test holds the two to the same answers.
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -15,6 +16,9 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 T = TypeVar("T")
+
+BODY_S = 15.0  # until all of a body must be here
+PAUSE_S = 5.0  # between two pieces of it
 
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -76,9 +80,13 @@ async def read_packed(headers: Mapping[str, str], receive: Receive, limit: int) 
     return gunzip(raw, limit), raw
 
 
+def kind_of(headers: Mapping[str, str]) -> str:
+    """The media type of a body, without parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def _check_headers(headers: Mapping[str, str], limit: int) -> None:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if kind_of(headers) != "application/json":
         # Not only tidiness: a form of a strange page can send text/plain to loopback, but not this.
         raise BodyError(415, "Content-Type must be application/json")
     length = headers.get("content-length", "")
@@ -87,9 +95,19 @@ def _check_headers(headers: Mapping[str, str], limit: int) -> None:
 
 
 async def _read_limited(receive: Receive, limit: int) -> bytes:
+    """The whole body. Raises BodyError for one that is too large, cut off, or sent too slowly."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read_pieces(receive, limit)
+    except TimeoutError:
+        raise BodyError(408, "the body did not arrive in time") from None
+
+
+async def _read_pieces(receive: Receive, limit: int) -> bytes:
     pieces, size, more = [], 0, True
     while more:
-        message = await receive()
+        async with asyncio.timeout(PAUSE_S):
+            message = await receive()
         if message["type"] == "http.disconnect":  # a watchdog that ends in the middle of a body is no trouble of ours
             raise BodyError(400, "cut off")
         piece = message.get("body", b"")

@@ -54,5 +54,6 @@ def job_summary(packed: bytes) -> dict[str, Any]:
 
 
 def upgraded_summary(found: dict[str, Any]) -> dict[str, Any]:
-    """An IncidentSummary with both answers in it."""
+    """An IncidentSummary with both answers and its place in it."""
+    found = {"place": "", "group": "", "judged_by": ""} | found
     return found if "hang" in found else found | versions.answers(found.get("certainty"), found.get("status"))

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hangwatch_dashboard.auth import COOKIE, SAFE, Role, from_another_page, host_is_ours, role_of
-from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.bodies import BodyError, kind_of
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.limits import Rate
 
@@ -50,8 +50,8 @@ class Gate:
         if not host_is_ours(config, headers.get("host", "")):
             raise BodyError(421, "this dashboard answers to loopback names only")
         role = role_of(config, headers, _cookie(headers), now)
-        if scope["method"] not in SAFE and from_another_page(headers):
-            raise BodyError(403, "requests from other pages are refused")
+        if scope["method"] not in SAFE:
+            _check_change(scope["method"], headers)
         if path.startswith(INGEST):
             self._check(role, (Role.INGEST,), client, now)
         else:
@@ -109,12 +109,22 @@ class Guard:
 
 def refusal(error: BodyError) -> JSONResponse:
     """The answer to a request that is not taken."""
-    headers = {"connection": "close"} if error.status == 413 else {}
+    headers = {"connection": "close"} if error.status in (408, 413) else {}
     if error.status in (429, 503):
         headers["retry-after"] = "1"
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
     return JSONResponse({"error": str(error)}, error.status, headers)
+
+
+def _check_change(method: str, headers: Mapping[str, str]) -> None:
+    """Refuses what a page elsewhere could make a browser send. Raises BodyError."""
+    if from_another_page(headers):
+        raise BodyError(403, "requests from other pages are refused")
+    if (
+        method != "DELETE" and kind_of(headers) != "application/json"
+    ):  # also without a body: forms have none to speak of
+        raise BodyError(415, "Content-Type must be application/json")
 
 
 def _cookie(headers: Mapping[str, str]) -> str:

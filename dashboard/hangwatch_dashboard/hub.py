@@ -5,38 +5,40 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Set
 from typing import Any
 
 PING_S = 2.0
 MOST_WAITING = 512  # events; a reader that far behind is cut off
-REPLACEABLE = ("ranks", "collectives", "jobs", "job")
+REPLACEABLE = ("ranks", "collectives", "job")  # not "jobs", which has only the jobs that changed
+
+Event = tuple[str, str, str]  # name, data in JSON, key of the job or ""
 
 
 class Reader:
     """One open stream. Of events that replace each other only the newest waits; all others wait in order."""
 
-    def __init__(self, job: str) -> None:
-        self.job = job
-        self._waiting: deque[tuple[str, str]] = deque()
+    def __init__(self, jobs: Set[str]) -> None:
+        self.jobs = frozenset(jobs)
+        self._waiting: deque[Event] = deque()
         self._ready = asyncio.Event()
         self.closed = False
         self.loop = asyncio.get_running_loop()
 
-    def put(self, event: str, data: str) -> None:
-        """Queues an event, `data` being JSON already."""
-        if event in REPLACEABLE and event != "jobs":  # a "jobs" event has only the jobs that changed
-            self._waiting = deque(item for item in self._waiting if item[0] != event)
+    def put(self, event: str, data: str, job: str = "") -> None:
+        """Queues an event of a job, or of all, `data` being JSON already."""
+        if event in REPLACEABLE:
+            self._waiting = deque(item for item in self._waiting if (item[0], item[2]) != (event, job))
         if len(self._waiting) >= MOST_WAITING:
             self.closed = True
-        self._waiting.append((event, data))
+        self._waiting.append((event, data, job))
         self._ready.set()
 
     def close(self) -> None:
         self.closed = True
         self._ready.set()
 
-    async def take(self, timeout: float) -> tuple[str, str] | None:
+    async def take(self, timeout: float) -> Event | None:
         """The next event, or None if none comes in time."""
         if not self._waiting:
             self._ready.clear()
@@ -60,7 +62,7 @@ class Hub:
 
     def wanted(self, job: str) -> bool:
         """Whether anybody watches a job."""
-        return any(reader.job == job for reader in list(self.readers))
+        return any(job in reader.jobs for reader in list(self.readers))
 
     def publish(self, event: str, data: Any, job: str = "") -> None:
         """Sends an event to all readers, or to those of `job`."""
@@ -70,19 +72,19 @@ class Hub:
     def publish_text(self, event: str, text: str, job: str = "") -> None:
         """`publish`, for what is JSON already."""
         for reader in self.readers:
-            if not job or reader.job == job:
-                reader.put(event, text)
+            if not job or job in reader.jobs:
+                reader.put(event, text, job)
 
-    async def stream(self, job: str, first: Iterable[tuple[str, Any]], ping: Any) -> AsyncIterator[bytes]:
+    async def stream(self, jobs: Set[str], first: Iterable[tuple[str, Any, str]], ping: Any) -> AsyncIterator[bytes]:
         """The bytes of one stream: `first` events, then whatever is published; `ping()` gives the data of a ping."""
-        reader = Reader(job)
-        for event, data in first:
-            reader.put(event, dumped(data))
+        reader = Reader(jobs)
+        for event, data, job in first:
+            reader.put(event, dumped(data), job)
         self.readers.add(reader)
         try:
             while not reader.closed:
                 item = await reader.take(PING_S)
-                yield framed(*(item or ("ping", dumped(ping()))))
+                yield framed(*(item or ("ping", dumped(ping()), "")))
         finally:
             self.readers.discard(reader)
 
@@ -102,5 +104,6 @@ def dumped(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
-def framed(event: str, data: str) -> bytes:
-    return f"event: {event}\ndata: {data}\n\n".encode()
+def framed(event: str, data: str, job: str = "") -> bytes:
+    """An event of the stream. Its id is the job's key: tabs that share a stream need not parse what others want."""
+    return f"event: {event}\nid: {job}\ndata: {data}\n\n".encode()

@@ -18,8 +18,9 @@ from hangwatch_dashboard import documents, judge
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.metrics import Meters
 from hangwatch_dashboard.notice import QUICK_S
-from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow
+from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, Wanted
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.views import incident_summary
@@ -33,8 +34,8 @@ SAME_S = 120.0  # two incidents of one job that opened so near are one
 class Incidents:
     """Keeps what is judged. An incident is acknowledged, shown and told only after it is in the store."""
 
-    def __init__(self, store: Store, hub: Hub, clock: Callable[[], float]) -> None:
-        self._store, self._hub, self._clock = store, hub, clock
+    def __init__(self, store: Store, hub: Hub, clock: Callable[[], float], meters: Meters) -> None:
+        self._store, self._hub, self._clock, self._meters = store, hub, clock, meters
         self._still: dict[str, dict[int, Progress]] = {}  # by job: who stood where when its incident opened
 
     async def judged(self, job: LiveJob, capture: CaptureRow, judged: judge.Judged) -> None:
@@ -98,7 +99,7 @@ class Incidents:
 
     async def _told_before(self, job: LiveJob, found: Incident) -> bool:
         """Whether this is an old incident out of a spool, of a hang that is known already."""
-        page = await self._store.ask(self._store.find_incidents, job.key)
+        page = await self._store.ask(self._store.lists.incidents, Wanted(run=job.key))
         return any(row.id != found.id and abs(row.opened_at - found.opened_at) < SAME_S for row in page.rows)
 
     async def keep(
@@ -132,6 +133,7 @@ class Incidents:
         job.facts_revision += 1
         if change == "opened":
             self._still[job.key] = _still(job)
+            self._meters.incident(summary["cause"], str(head.status))
         self._hub.publish("incident", {"change": change, "incident": summary})
 
     async def close_if_moving(self, job: LiveJob, now: float) -> None:
@@ -168,6 +170,18 @@ class Incidents:
             await self.close(job, now)
             if job.judgement is not None:
                 await self.note(job, None)  # there was no incident
+        elif job.incident and job.ended_badly:
+            await self._end_with_its_job(job, now)
+
+    async def _end_with_its_job(self, job: LiveJob, now: float) -> None:
+        """Closes the open incident, whose verdict stays: nobody waits in a job that has ended."""
+        known, by_node = await self._open(job)
+        if known is None:
+            return
+        changes = {"closed_at": now, "updated_at": now}
+        document = await run_in_threadpool(_changed, judge.packed(known), changes)
+        head = replace(judge.head_of(known), closed_at=now, updated_at=now)
+        await self.keep(job, head, document, change="updated", by_node=by_node)
 
     async def close(self, job: LiveJob, now: float) -> None:
         """Closes the open incident as recovered."""

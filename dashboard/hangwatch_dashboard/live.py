@@ -48,6 +48,7 @@ class LiveNode:
     clock: ClockEstimate
     facts: NodeFacts | None = None
     stored: int = -1  # the last sequence number that is in the store
+    listened_since: float = 0.0  # when this process began to listen, of a node that it knows from the store only
 
     @property
     def host(self) -> str:
@@ -62,16 +63,21 @@ class LiveNode:
         return 0.0 if self.closed else max(0.0, now - self.received_at)
 
     def is_silent(self, now: float) -> bool:
-        """Whether so much has been missed that its silence is evidence."""
-        return self.silent_s(now) > SILENT_AFTER_S
+        """Whether so much has been missed that its silence is evidence, while this process listened."""
+        return min(self.silent_s(now), now - self.listened_since) > SILENT_AFTER_S
 
     def can_answer(self, now: float) -> bool:
         """Whether it may be asked for its evidence, and waited for."""
         return not self.closed and not self.is_silent(now)
 
     def still_s(self, beat: RankBeat, now: float) -> float:
-        """For how long a rank has stood still by now, also where its node has fallen silent."""
-        return beat.still_s + max(0.0, now - self.received_at)
+        """For how long a rank has stood still by now, also where its node has fallen silent; by its end, after it."""
+        return beat.still_s if self.closed else beat.still_s + max(0.0, now - self.received_at)
+
+    @property
+    def taken_at(self) -> float:
+        """When its last batch was made, by our clock; long before it came where a spool is sent again."""
+        return self.batch.taken_at - self.clock.offset
 
 
 @dataclass
@@ -223,18 +229,34 @@ class LiveJob:
             return False
         return not (self.last_incident or {}).get("judged_by")
 
+    @property
+    def closed_at(self) -> float | None:
+        """When the last node said goodbye; None while one has not."""
+        return self.last_seen_at if self.over else None
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether the job is over, and a node left with an exit code other than 0."""
+        return self.over and any(node.batch.exit_code for node in self.all_nodes)
+
     def note(self, now: float) -> None:
         """Adds this moment to the history."""
+        if self.over:
+            return
         ranked = self.ranked()
         self.history.note(now, [beat for _, beat in ranked])
-        self._steps.append((now, min((beat.progress.step for _, beat in unhurried(ranked)), default=-1)))
+        slowest = min((beat.progress.step for _, beat in unhurried(ranked)), default=-1)
+        at = next((node.taken_at for node, beat in ranked if beat.progress.step == slowest), now)
+        if not self._steps or at > self._steps[-1][0]:
+            self._steps.append((at, slowest))
 
     def steps_per_s(self, now: float) -> float:
-        """Over the last ten seconds."""
-        recent = [(at, step) for at, step in self._steps if now - at <= RATE_WINDOW_S]
-        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+        """Over ten seconds of the nodes' own time: batches out of a spool come faster than they were made."""
+        if self.over or now - self.last_seen_at > RATE_WINDOW_S or not self._steps:
             return 0.0
-        return max(0.0, (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]))
+        last_at, last = self._steps[-1]
+        first_at, first = next(entry for entry in self._steps if last_at - entry[0] <= RATE_WINDOW_S)
+        return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else 0.0
 
     def state(self, now: float) -> str:
         """One of the states of docs/api.md."""

@@ -1,99 +1,149 @@
-"""Prometheus' text format, and the service's own counters. Bounded: at most so many jobs and ranks get a line."""
+"""What Prometheus is told: the service's own counters, and the running jobs. At most so many jobs and ranks have lines.
+
+A job's label is `run`: Prometheus itself puts the name of its scrape configuration into `job`.
+"""
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+import hangwatch
 from hangwatch.model import RankBeat, Status
 from hangwatch_dashboard.live import LiveJob, LiveNode
 
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a gauge beside every counter, which nobody asks for
 MOST_JOBS = 50
 MOST_RANKS = 64  # of one job; of larger jobs the slowest and the most waiting
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class Meters:
-    """What the service counts of itself."""
+    """What the service counts of itself, and the page that Prometheus reads."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.counts: Counter[str] = Counter()
-        self._buckets = [0] * (len(BOUNDS) + 1)
-        self._sum = 0.0
+    def __init__(self, store: str = "sqlite") -> None:
+        self._registry = CollectorRegistry()
+        own = self._registry
+        self._ingest = Counter("hangwatch_ingest", "Requests of nodes, by outcome", ["outcome"], registry=own)
+        self._seconds = Histogram(
+            "hangwatch_ingest_seconds", "Time to take a batch, until it is in the store", buckets=BOUNDS, registry=own
+        )
+        self._incidents = Counter(
+            "hangwatch_incidents", "Incidents that this process opened, by cause", ["cause", "status"], registry=own
+        )
+        self._notifications = Counter(
+            "hangwatch_notifications",
+            "Messages to people: sent, failed (tried again), given up",
+            ["outcome"],
+            registry=own,
+        )
+        for outcome in ("sent", "failed", "given_up"):
+            self._notifications.labels(outcome)  # 0 from the start: an alert needs a rate
+        for outcome in ("413", "422", "429", "503"):
+            self._ingest.labels(outcome)
+        build = Info("hangwatch_build", "The version that runs, and the kind of its database", registry=own)
+        build.info({"version": hangwatch.__version__, "store": store})
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
 
-    def count(self, name: str, by: int = 1) -> None:
-        with self._lock:
-            self.counts[name] += by
+    def count(self, outcome: str) -> None:
+        """One request of a node."""
+        self._ingest.labels(outcome).inc()
 
     def took(self, seconds: float) -> None:
         """One batch was taken, in so many seconds."""
-        with self._lock:
-            self._buckets[bisect_left(BOUNDS, seconds)] += 1
-            self._sum += seconds
+        self._seconds.observe(seconds)
 
-    def lines(self) -> Iterable[str]:
-        yield from _family("hangwatch_ingest_total", "counter", "Requests of nodes, by outcome")
-        for name, number in sorted(self.counts.items()):
-            yield _line("hangwatch_ingest_total", {"outcome": name}, number)
-        yield from _family("hangwatch_ingest_seconds", "histogram", "Time to take a batch, until it is in the store")
-        so_far = 0
-        for bound, number in zip((*BOUNDS, "+Inf"), self._buckets, strict=True):
-            so_far += number
-            yield _line("hangwatch_ingest_seconds_bucket", {"le": str(bound)}, so_far)
-        yield _line("hangwatch_ingest_seconds_sum", {}, self._sum)
-        yield _line("hangwatch_ingest_seconds_count", {}, so_far)
+    def incident(self, cause: str, status: str) -> None:
+        """An incident was opened."""
+        self._incidents.labels(cause or "unknown", status).inc()
 
+    def notification(self, outcome: str) -> None:
+        """A message was sent, failed, or given up."""
+        self._notifications.labels(outcome).inc()
 
-def render(meters: Meters, jobs: Iterable[LiveJob], streams: int, now: float) -> str:
-    """The whole page."""
-    alive = sorted((job for job in jobs if not job.over), key=lambda job: -job.last_seen_at)[:MOST_JOBS]
-    lines = [*meters.lines(), *_family("hangwatch_streams", "gauge", "Open live streams")]
-    lines += [_line("hangwatch_streams", {}, streams), *_jobs(alive, now), *_ranks(alive, now)]
-    return "\n".join(lines) + "\n"
+    def page(self, jobs: Iterable[LiveJob], streams: int, now: float) -> str:
+        """Prometheus text."""
+        live = CollectorRegistry()
+        live.register(_Live(jobs, streams, now))
+        return (generate_latest(self._registry) + generate_latest(live)).decode()
 
 
-def _jobs(jobs: list[LiveJob], now: float) -> Iterable[str]:
-    values: dict[str, tuple[str, Callable[[LiveJob], float]]] = {
-        "hangwatch_job_steps_per_second": ("Steps a second, of the slowest rank", lambda job: job.steps_per_s(now)),
-        "hangwatch_job_ranks": ("Ranks heard of", lambda job: len(job.ranked())),
-        "hangwatch_job_stalled": ("1 while an incident is open", lambda job: int(bool(job.incident))),
-        "hangwatch_job_waiting": (
-            "1 while a rank is awaited that still works",
-            lambda job: int(job.state(now) == str(Status.WAITING)),
-        ),
-        "hangwatch_job_batches_dropped": (
-            "Batches that the nodes had to give up",
-            lambda job: sum(node.batch.dropped for node in job.all_nodes),
-        ),
-        "hangwatch_job_nodes_silent_seconds": (
-            "Since the quietest node was heard of",
-            lambda job: max((node.silent_s(now) for node in job.all_nodes), default=0.0),
-        ),
-    }
-    for name, (text, value) in values.items():
-        yield from _family(name, "gauge", text)
-        for job in jobs:
-            yield _line(name, _labels(job), value(job))
+class _Live(Collector):
+    """The running jobs at one moment."""
 
+    def __init__(self, jobs: Iterable[LiveJob], streams: int, now: float) -> None:
+        running = [job for job in jobs if not job.over]
+        self._jobs = sorted(running, key=lambda job: -job.last_seen_at)[:MOST_JOBS]
+        self._count, self._streams, self._now = len(running), streams, now
 
-def _ranks(jobs: list[LiveJob], now: float) -> Iterable[str]:
-    chosen = [(job, node, beat) for job in jobs for node, beat in _chosen(job)]
-    values: dict[str, tuple[str, str, Callable[[RankBeat], float]]] = {
-        "hangwatch_rank_step": ("counter", "Step counter", lambda beat: max(beat.progress.step, 0)),
-        "hangwatch_rank_data_seconds": ("counter", "Waiting for the loader", lambda beat: beat.times.data_s),
-        "hangwatch_rank_step_seconds": ("counter", "Sum of step times", lambda beat: beat.times.total_s),
-        "hangwatch_rank_collectives": ("counter", "Collectives issued", lambda beat: beat.progress.calls),
-    }
-    for name, (kind, text, value) in values.items():
-        yield from _family(f"{name}_total", kind, text)
-        for job, _, beat in chosen:
-            yield _line(f"{name}_total", {**_labels(job), "rank": str(beat.rank)}, value(beat))
-    yield from _family("hangwatch_rank_still_seconds", "gauge", "Since the rank last moved")
-    for job, node, beat in chosen:
-        yield _line("hangwatch_rank_still_seconds", {**_labels(job), "rank": str(beat.rank)}, node.still_s(beat, now))
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("hangwatch_streams", "Open live streams", value=self._streams)
+        yield GaugeMetricFamily("hangwatch_jobs", "Running jobs, of which the first 50 have lines", value=self._count)
+        yield from self._of_jobs()
+        yield from self._of_ranks()
+
+    def _of_jobs(self) -> Iterator[Metric]:
+        now = self._now
+        values: dict[str, tuple[str, Callable[[LiveJob], float]]] = {
+            "hangwatch_job_steps_per_second": ("Steps a second, of the slowest rank", lambda job: job.steps_per_s(now)),
+            "hangwatch_job_ranks": ("Ranks heard of", lambda job: len(job.ranked())),
+            "hangwatch_job_stalled": ("1 while an incident is open", lambda job: int(bool(job.incident))),
+            "hangwatch_job_waiting": (
+                "1 while a rank is awaited that still works",
+                lambda job: int(job.state(now) == str(Status.WAITING)),
+            ),
+            "hangwatch_job_nodes_silent": (
+                "Nodes of which nothing was heard for some seconds",
+                lambda job: sum(node.is_silent(now) for node in job.all_nodes),
+            ),
+            "hangwatch_job_nodes_silent_seconds": (
+                "Since the quietest node was heard of",
+                lambda job: max((node.silent_s(now) for node in job.all_nodes), default=0.0),
+            ),
+        }
+        for name, (text, value) in values.items():
+            gauge = GaugeMetricFamily(name, text, labels=["run"])
+            for job in self._jobs:
+                gauge.add_metric([job.key], value(job))
+            yield gauge
+        dropped = CounterMetricFamily("hangwatch_job_batches_dropped", "Batches that nodes gave up", labels=["run"])
+        for job in self._jobs:
+            dropped.add_metric([job.key], sum(node.batch.dropped for node in job.all_nodes))
+        yield dropped
+
+    def _of_ranks(self) -> Iterator[Metric]:
+        chosen = [(job.key, node, beat) for job in self._jobs for node, beat in _chosen(job)]
+        values: dict[str, tuple[str, Callable[[RankBeat], float]]] = {
+            "hangwatch_rank_step": ("Step counter", lambda beat: max(beat.progress.step, 0)),
+            "hangwatch_rank_data_seconds": ("Waiting for the loader", lambda beat: beat.times.data_s),
+            "hangwatch_rank_step_seconds": ("Sum of step times", lambda beat: beat.times.total_s),
+            "hangwatch_rank_collectives": ("Collectives issued", lambda beat: beat.progress.calls),
+        }
+        for name, (text, value) in values.items():
+            counter = CounterMetricFamily(name, text, labels=["run", "rank"])
+            for run, _, beat in chosen:
+                counter.add_metric([run, str(beat.rank)], value(beat))
+            yield counter
+        still = GaugeMetricFamily("hangwatch_rank_still_seconds", "Since the rank last moved", labels=["run", "rank"])
+        for run, node, beat in chosen:
+            still.add_metric([run, str(beat.rank)], node.still_s(beat, self._now))
+        yield still
 
 
 def _chosen(job: LiveJob) -> list[tuple[LiveNode, RankBeat]]:
@@ -102,20 +152,3 @@ def _chosen(job: LiveJob) -> list[tuple[LiveNode, RankBeat]]:
         return ranked
     behind = sorted(ranked, key=lambda pair: (pair[1].progress.step, -pair[1].still_s))
     return sorted(behind[:MOST_RANKS], key=lambda pair: pair[1].rank)
-
-
-def _labels(job: LiveJob) -> dict[str, str]:
-    return {"job": job.key}  # the key and not the name: a rank must not be able to choose the labels
-
-
-def _family(name: str, kind: str, text: str) -> tuple[str, str]:
-    return f"# HELP {name} {text}", f"# TYPE {name} {kind}"
-
-
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from hangwatch.model import Incident
+from hangwatch.model import Incident, Status
 from hangwatch.report import words
 from hangwatch.wire import codec
 from hangwatch_dashboard import documents
 from hangwatch_dashboard.config import ConfigError
+from hangwatch_dashboard.metrics import Meters
 from hangwatch_dashboard.store.rows import IncidentRow, MessageRow
 from hangwatch_dashboard.store.store import Store
 
@@ -26,6 +27,10 @@ SENDING_S = 120.0  # a message is ours for so long; then another process may try
 MOST_ATTEMPTS = 8
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 3600.0
 LONGEST = 1500  # characters of a hostile sentence
+
+# What apprise calls them, and services show as colours and signs.
+FAILURE, WARNING, SUCCESS = "failure", "warning", "success"
+_KINDS = {Status.RECOVERED: SUCCESS, Status.LINGERING: WARNING, Status.WAITING: WARNING}
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +41,7 @@ class Message:
 
     title: str
     body: str
+    kind: str = FAILURE
 
 
 class Notifier(Protocol):
@@ -54,7 +60,8 @@ def message_of(incident: Incident, url: str) -> Message:
         f"who: {_plain(words.culprits(verdict.culprits))}" if verdict.culprits else "",
         f"more: {url}/incidents/{incident.id}",
     ]
-    return Message(f"{name}: {words.headline(incident)}", "\n".join(filter(None, parts)))
+    kind = _KINDS.get(incident.status, FAILURE)
+    return Message(f"{name}: {words.headline(incident)}", "\n".join(filter(None, parts)), kind)
 
 
 def _plain(text: str, most: int = LONGEST) -> str:
@@ -77,7 +84,8 @@ def apprise_notifier(urls: Sequence[str]) -> Notifier:
             )
 
     def send(message: Message) -> bool:
-        return bool(everybody.notify(body=message.body, title=message.title, body_format=apprise.NotifyFormat.TEXT))
+        kind, form = apprise.NotifyType(message.kind), apprise.NotifyFormat.TEXT
+        return bool(everybody.notify(body=message.body, title=message.title, notify_type=kind, body_format=form))
 
     return send
 
@@ -85,8 +93,9 @@ def apprise_notifier(urls: Sequence[str]) -> Notifier:
 class Messenger:
     """Takes messages out of the store and sends them, one after the other."""
 
-    def __init__(self, store: Store, notifier: Notifier, url: str, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, notifier: Notifier, url: str, clock: Callable[[], float], meters: Meters) -> None:
         self._store, self._notifier, self._url, self._clock = store, notifier, url, clock
+        self._meters = meters
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="hangwatch-notify")
 
     async def run(self) -> None:
@@ -110,9 +119,12 @@ class Messenger:
             return False
         found = await self._store.ask(self._store.incident, row.incident)
         sent = found is None or await self._try(found)
+        if found is not None:
+            self._meters.notification("sent" if sent else "failed")
         if sent or row.attempts + 1 >= MOST_ATTEMPTS:
             if not sent:
                 log.error("giving up on telling people of incident %s", row.incident)
+                self._meters.notification("given_up")
             await asyncio.wrap_future(self._store.message_sent(row, self._clock()))
         else:
             pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**row.attempts)

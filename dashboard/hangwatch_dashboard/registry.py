@@ -136,7 +136,9 @@ class Registry:
     async def load_recent(self, now: float) -> None:
         """Loads the runs that were alive shortly before the dashboard started."""
         for row in await self._store.ask(self._store.runs_seen_since, now - RECENT_S, self._limits.jobs // 2):
-            await self.load(row.key)
+            job = await self.load(row.key)
+            for node in job.all_nodes if job is not None else ():
+                node.listened_since = now
 
     def from_rows(self, row: RunRow, rows: list[NodeRow]) -> LiveJob:
         """A live job as the store has it."""
@@ -186,7 +188,8 @@ def new_run(batch: NodeBatch, hello: NodeHello, now: float) -> RunRow:
     """A run that begins now, with a key that stands in addresses: "resnet-3fa9c1d2"."""
     name = clean(hello.job.name or batch.job, 200)
     digest = hashlib.sha256(f"{batch.job}\0{batch.node}\0{batch.boot}\0{now}".encode()).hexdigest()[:8]
-    return RunRow(f"{slug(name)}-{digest}", batch.job, name, now, now, "starting", changed_at=now)
+    command = clean(hello.job.command, 2000)
+    return RunRow(f"{slug(name)}-{digest}", batch.job, name, now, now, "starting", changed_at=now, command=command)
 
 
 def slug(name: str) -> str:

@@ -14,6 +14,7 @@ import uvicorn
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config, ConfigError
 from hangwatch_dashboard.notify import apprise_notifier
+from hangwatch_dashboard.protocol import Protocol, allow_many_connections
 from hangwatch_dashboard.store.engine import StoreError, connect, lock_file, migrate, url_of
 
 GRACE_S = 5
@@ -44,6 +45,7 @@ def serve(config: Config) -> None:
     if config.notify:
         apprise_notifier(config.notify)
     prepare(config)
+    allow_many_connections()
     app = create_app(config)
     app.state.config = config
     server = Server(
@@ -53,6 +55,7 @@ def serve(config: Config) -> None:
             port=config.port,
             ssl_certfile=config.certificate or None,
             ssl_keyfile=config.key or None,
+            http=Protocol,
             log_config=None,
             log_level="warning",
             access_log=False,

@@ -17,12 +17,14 @@ from hangwatch_dashboard.judge import Diagnose
 from hangwatch_dashboard.limits import Rate
 from hangwatch_dashboard.metrics import Meters
 from hangwatch_dashboard.notify import Messenger, Notifier, apprise_notifier
-from hangwatch_dashboard.registry import Registry
+from hangwatch_dashboard.registry import RECENT_S, Registry
 from hangwatch_dashboard.replica import Replica
+from hangwatch_dashboard.shares import Shares
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.watch import Watch
 
 DAY_S = 86_400.0
+LARGE_BODIES, LARGE_BODIES_EACH = 8, 4  # captures and incidents that are read at once; of one client
 STALE_CAPTURE_S = 120.0
 RETENTION_S = 3600.0  # how often old things are deleted
 
@@ -48,20 +50,20 @@ class Service:
         if notifier is None and config.notify:
             notifier = apprise_notifier(config.notify)
         self.store = Store(config.database or default_database(), process=secrets.token_hex(6))
-        self.meters = Meters()
+        self.meters = Meters("postgresql" if self.store.is_postgresql else "sqlite")
         self.hub = Hub(config.limits.streams)
         self.registry = Registry(self.store, config.limits)
         self.captures = Captures(self.store, self.hub, clock, diagnose)
-        self.incidents = Incidents(self.store, self.hub, clock)
+        self.incidents = Incidents(self.store, self.hub, clock, self.meters)
         self.captures.judged = self.incidents.judged
         self.ingest = Ingest(
             self.store, self.registry, self.captures, self.incidents, config.limits, self.meters, clock
         )
         self.watch = Watch(self.store, self.registry, self.captures, self.incidents, self.hub, clock)
         self.replica = Replica(self.store, self.registry, self.captures, self.hub, clock)
-        self.messenger = Messenger(self.store, notifier, config.url, clock) if notifier else None
+        self.messenger = Messenger(self.store, notifier, config.url, clock, self.meters) if notifier else None
         # Large bodies wait for each other: a hundred at once would be gigabytes.
-        self.large_bodies = asyncio.Semaphore(8)
+        self.large_bodies = Shares(LARGE_BODIES, LARGE_BODIES_EACH)
         self.capture_rate = Rate(config.limits.captures_per_minute / 60, burst=5)
         self.sign_in_rate = Rate(0.5, burst=10)
         self._tasks: list[asyncio.Task[None]] = []
@@ -70,6 +72,7 @@ class Service:
         """Loads what was alive, and begins to watch."""
         now = self.clock()
         await asyncio.wrap_future(self.store.fail_captures(now - STALE_CAPTURE_S, now))
+        await asyncio.wrap_future(self.store.silence_runs(now - RECENT_S))
         await self.registry.load_recent(now)
         work = [self.watch.run(), self._forget()]
         if self.store.is_postgresql:
@@ -94,6 +97,7 @@ class Service:
             try:
                 incidents = now - self.config.keep_incidents_days * DAY_S
                 await asyncio.wrap_future(self.store.forget(kept, incidents, now - DAY_S))
+                await asyncio.wrap_future(self.store.silence_runs(now - RECENT_S))
             except Exception:
                 log.exception("deleting what is old failed")
             await asyncio.sleep(RETENTION_S)

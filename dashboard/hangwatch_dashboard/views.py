@@ -8,9 +8,11 @@ from typing import Any
 from hangwatch.model import Incident, Phase
 from hangwatch.wire import members
 from hangwatch.wire.codec import encode
+from hangwatch_dashboard import documents
 from hangwatch_dashboard.history import PHASE_INDEX
 from hangwatch_dashboard.live import LiveCapture, LiveJob, LiveNode, members_of
-from hangwatch_dashboard.store.rows import CaptureRow
+from hangwatch_dashboard.store.lists import group_of, place_of
+from hangwatch_dashboard.store.rows import CaptureRow, ListedGroup, ListedIncident, Review, RunRow
 from hangwatch_dashboard.store.text import clean
 
 Document = dict[str, Any]
@@ -31,6 +33,7 @@ def job_summary(job: LiveJob, now: float) -> Document:
         "command": described.command,
         "started_at": job.started_at,
         "last_seen_at": job.last_seen_at,
+        "closed_at": job.closed_at,
         "nodes": len(job.nodes),
         "nodes_expected": described.nodes_expected,
         "nodes_silent": sum(node.is_silent(now) for node in job.all_nodes),
@@ -211,4 +214,54 @@ def incident_summary(incident: Incident, run: str, judged_by: str = "") -> Docum
         "culprits": sorted({who.rank for who in verdict.culprits if who.rank is not None})[:1000],
         "host": next((who.host for who in verdict.culprits if who.host), ""),
         "judged_by": judged_by,
+        **_site(incident),
     }
+
+
+def _site(incident: Incident) -> Document:
+    """The line at which the first culprit stands, and the name of all incidents of this cause there."""
+    where = next((who.where for who in incident.verdict.culprits if who.where is not None), None)
+    file, line = (where.file, where.line) if where is not None else ("", 0)
+    name = clean(incident.job.name or incident.job.id, 200)
+    group = group_of(clean(incident.verdict.cause, 80), name, file, line)
+    return {"place": clean(place_of(file, line), 300), "group": group}
+
+
+def listed_incident(row: ListedIncident) -> Document:
+    """ListedIncident."""
+    own = {"place": row.place, "group": row.group}
+    return documents.summary(row.summary) | own | {"review": review_view(row.review)}
+
+
+def incident_group(row: ListedGroup) -> Document:
+    """IncidentGroup."""
+    return {
+        "group": row.group,
+        "count": row.count,
+        "jobs": row.jobs,
+        "first_at": row.first_at,
+        "last_at": row.last_at,
+        "last": listed_incident(row.last),
+        "review": review_view(row.review),
+    }
+
+
+def review_view(review: Review) -> Document:
+    """IncidentReview."""
+    return {"state": review.state, "note": review.note, "at": review.at}
+
+
+def _of_row(row: RunRow) -> Document:
+    """What is known of a run whose first summary was not stored any more: the dashboard was ended in that second."""
+    known = ("key", "id", "name", "command", "started_at", "last_seen_at", "state")
+    none = {"world_size": None, "launcher": "", "nodes": 0, "nodes_expected": None, "nodes_silent": 0, "ranks": 0}
+    steps = {"steps_per_s": 0.0, "step": -1, "step_max": -1, "incident": None, "warnings": 0, "dropped": 0}
+    return {name: getattr(row, name) for name in known} | none | steps
+
+
+def stored_job(row: RunRow) -> Document:
+    """JobSummary of a run that is not in memory: as it was last stored, and as still now."""
+    found = _of_row(row) | (documents.job_summary(row.summary) if row.summary is not None else {})
+    state = found.get("state_text") or ""
+    said = state if state.startswith(row.state) else row.state
+    return found | {"state": row.state, "state_text": said, "steps_per_s": 0.0, "closed_at": row.closed_at}

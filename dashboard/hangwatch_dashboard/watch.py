@@ -27,6 +27,7 @@ STALL_S, RESTED_S = 1.0, 10.0
 FORGET_S = 600.0  # a job that is over stays in memory so long
 
 T = TypeVar("T")
+Look = tuple[str, frozenset[str]]  # a job's state, and its silent nodes
 MANY_RANKS = 512
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class Watch:
         self._incidents, self._hub, self._clock = incidents, hub, clock
         self._schedules: dict[str, Schedule] = {}
         self._leases: dict[str, float] = {}
-        self._shown: dict[str, tuple[int, int, str]] = {}
+        self._shown: dict[str, tuple[int, int, Look | None]] = {}
         self._stored: dict[str, tuple[float, str]] = {}
         self._collectives: dict[str, Any] = {}
         self._ranks_at: dict[str, float] = {}
@@ -116,12 +117,12 @@ class Watch:
         return self._leases[job.key] > now
 
     async def _show(self, job: LiveJob, now: float) -> None:
-        state = job.state(now)
-        revision, facts, shown_state = self._shown.get(job.key, (-1, -1, ""))
-        changed = facts != job.facts_revision or state != shown_state
+        look = (job.state(now), frozenset(node.name for node in job.all_nodes if node.is_silent(now)))
+        revision, facts, shown = self._shown.get(job.key, (-1, -1, None))
+        changed = facts != job.facts_revision or look != shown
         due = job.revision != revision and now - self._ranks_at.get(job.key, 0.0) >= RANKS_S
         if changed or due:
-            self._shown[job.key] = (job.revision, job.facts_revision, state)
+            self._shown[job.key] = (job.revision, job.facts_revision, look)
             self._ranks_at[job.key] = now
             if self._hub.readers:
                 events = await _aside(job, self._events, job, now, changed)
@@ -155,7 +156,7 @@ class Watch:
             job.key,
             state=state,
             last_seen_at=job.last_seen_at,
-            closed_at=job.last_seen_at if job.over else None,
+            closed_at=job.closed_at,
             summary=summary,
         )
 

@@ -43,11 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(own: list[str], command: list[str]) -> int:
+    if not own:
+        parser().print_help()
+        return 0
     try:
-        found = parser(own[0] if own and own[0] in SUBCOMMANDS else None)
+        found = parser(own[0] if own[0] in SUBCOMMANDS else None)
         arguments, strangers = found.parse_known_args(own)
-        if strangers and own[0] not in ("run", "doctor"):
-            found.error(f"unrecognized arguments: {' '.join(strangers)}")
+        if strangers and (own[0] not in ("run", "doctor") or strangers[0].startswith("-")):
+            # The subcommand's own usage: the main parser would list the subcommands, which were no question.
+            arguments.parser.error(f"unrecognized arguments: {' '.join(strangers)}")
     except SystemExit as exit:  # --help, --version, and usage errors, which argparse has printed
         return exit.code if isinstance(exit.code, int) else USAGE
     if strangers:
@@ -75,7 +79,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
         if module is not None:
             added = subparsers.add_parser(name, help=module.HELP, description=module.HELP)
             module.add_arguments(added)
-            added.set_defaults(run=module.run)
+            added.set_defaults(run=module.run, parser=added)
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import http.client
 import importlib.util
@@ -18,7 +19,7 @@ from typing import IO
 
 from hangwatch.commands.trial import Trial
 from hangwatch.errors import HangwatchError
-from hangwatch.gallery import CASES, Case, cases, command
+from hangwatch.gallery import CASES, HERE, Case, cases, command
 
 HELP = "run a training job that hangs, and see what hangwatch says of it"
 PATIENCE = 4.0  # --stall-after, so that causes without proof are told soon as well
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--list", action="store_true", help="list the causes and their scripts")
     parser.add_argument("--ranks", type=int, metavar="N", help="world size")
-    parser.add_argument("--culprit", type=int, metavar="RANK", help="the rank that shall be at fault")
+    parser.add_argument("--culprit", type=int, metavar="RANK", help="which rank to make hang")
     parser.add_argument("--healthy", action="store_true", help="run the look-alike that does not hang")
     parser.add_argument("--no-wait", action="store_true", help="end the job and the dashboard after the verdict")
     parser.add_argument("--no-dashboard", action="store_true", help="do without the dashboard")
@@ -56,9 +57,20 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    for case in CASES:
-        print(f"{case.cause:28} {case.name:24} {case.script:36} {case.ranks} ranks, {case.launcher}")
+    from hangwatch.report.titles import title
+
+    for cause in dict.fromkeys(case.cause for case in CASES):
+        print(f"{cause}: {title(cause)}" if title(cause) != cause else cause)
+        said = (f"    {sentence(case)} ({case.script}, {case.ranks} ranks, {case.launcher})" for case in cases(cause))
+        print("\n".join(dict.fromkeys(said)))
     return 0
+
+
+def sentence(case: Case) -> str:
+    """What a script does: the first sentence of its docstring."""
+    text = ast.get_docstring(ast.parse((HERE / case.script).read_text(encoding="utf-8"))) or ""
+    first = " ".join(text.split("\n\n")[0].split())
+    return first if first.endswith(".") else f"{first}."
 
 
 def _chosen(cause: str) -> Case:

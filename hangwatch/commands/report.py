@@ -17,6 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--html", metavar="OUT", help="write it as one HTML file; - is standard output")
     form.add_argument("--json", metavar="OUT", help="write it as JSON; - is standard output")
     form.add_argument("--diff", action="store_true", help="print how the ranks' recorded calls differ, side by side")
+    form.add_argument("--summary", metavar="OUT", help="write it as JSON without the evidence of each rank; - as above")
+    form.add_argument(
+        "--markdown", metavar="OUT", nargs="?", const="-", help="write the verdict as Markdown for an issue or a chat"
+    )
     form.add_argument("--speedscope", metavar="OUT", help="write the merged stacks for speedscope.app")
 
 
@@ -37,6 +41,15 @@ def run(arguments: argparse.Namespace) -> int:
         from hangwatch.report import diff
 
         sys.stdout.write(diff.render(incident))
+    elif arguments.summary:
+        from hangwatch.report import summary
+        from hangwatch.wire import codec
+
+        put(arguments.summary, codec.dumps(summary.of(incident), indent=1) + "\n")
+    elif arguments.markdown:
+        from hangwatch.report import markdown
+
+        put(arguments.markdown, markdown.render(incident, report=path.name))
     elif arguments.speedscope:
         from hangwatch.report import speedscope
 

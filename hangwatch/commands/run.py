@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-hang",
         choices=("report", "abort", "abort-attempt"),
-        help="after the report: leave the job, end it, or end its ranks so that their launcher may restart them",
+        help="what to do after the report: `report` leaves the job as it is (default), `abort` ends the whole job"
+        " (exit code 75), `abort-attempt` ends its ranks only, so that their launcher may restart them",
     )
     parser.add_argument(
         "--on-forecast",
@@ -23,9 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the ranks' plans show that the job will hang: say so, or also end the job",
     )
     parser.add_argument(
-        "--stall-after", type=float, metavar="SECONDS", help="patience where nothing can be proven (120)"
+        "--stall-after",
+        type=float,
+        metavar="SECONDS",
+        help="seconds without progress before an unproven hang is reported (120)",
     )
-    parser.add_argument("--dashboard", metavar="URL", help="a dashboard that hears of this job")
+    parser.add_argument("--dashboard", metavar="URL", help="URL of the dashboard to report to")
     parser.add_argument("--job", metavar="NAME", help="the job's name, the same on all nodes")
 
 

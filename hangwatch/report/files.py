@@ -127,11 +127,19 @@ def read(path: Path | str) -> Incident:
     Raises ReportError.
     """
     path = Path(path)
+    if path.suffix == ".html":
+        raise ReportError(_not_the_page(path))
     try:
         text = path.read_bytes()
     except OSError as error:
         raise ReportError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
     return parse(text, str(path))
+
+
+def _not_the_page(path: Path) -> str:
+    beside = path.with_suffix(".json")
+    said = f"{path} is the report as a page; the report itself is {beside.name} beside it"
+    return f"{said}: {beside}" if beside.exists() else f"{said}, which is not there"
 
 
 def parse(text: bytes, source: str) -> Incident:

@@ -15,6 +15,7 @@ import hangwatch_dashboard
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage, Status, Verdict
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
+from hangwatch_dashboard.service import Service
 from tests import needs
 from tests.browser.fleet import Fleet
 from tests.examples import uneven_steps_judgement
@@ -45,6 +46,11 @@ class Served:
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         until(lambda: self._server.started)
+
+    @property
+    def service(self) -> Service:
+        found: Service = self._app.state.service
+        return found
 
     def stop(self) -> None:
         self._app.state.service.hub.close_soon()

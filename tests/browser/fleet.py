@@ -52,7 +52,9 @@ class Fleet:
     started_at: float = field(default_factory=time.time)
     hung_at: float | None = None
     absent: tuple[int, ...] = ()  # ranks that never came
+    still: float = 0.0  # seconds that all ranks stand still in a job that is not blocked for all that is known
     closing: bool = False
+    exit_code: int = 0  # that of every node when it says goodbye
     answered: list[str] = field(default_factory=list)
     texts: dict[int, dict[str, str]] = field(default_factory=dict)  # a rank's strings, for hostile ones
 
@@ -81,7 +83,7 @@ class Fleet:
         self._sequence += 1
         if self.hung_at is None:
             self.step += advance
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=60)
+        connection = self.connection()
         try:
             for index, node in enumerate(self.nodes):
                 reply = self._post(connection, "batch", self._batch(index, node))
@@ -90,6 +92,9 @@ class Fleet:
                         self._answer(connection, index, node, command["request"])
         finally:
             connection.close()
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self._host, self._port, timeout=60)
 
     def live(self, every_s: float = 1.0) -> None:
         """Sends batches until `stop()`."""
@@ -157,7 +162,7 @@ class Fleet:
             warnings=self.snapshot.warnings if self.snapshot and self.hung_at else (),
             divergences=self.snapshot.divergences if self.snapshot and self.hung_at else (),
             closing=self.closing,
-            exit_code=0 if self.closing else None,
+            exit_code=self.exit_code if self.closing else None,
         )
 
     def _facts(self, index: int) -> NodeFacts | None:
@@ -177,7 +182,7 @@ class Fleet:
         hung, blamed = self.hung_at is not None, rank == self.culprit
         behind = (3 if rank == self.slow else 0) + (1 if hung and blamed else 0)
         step = max(self.step - behind, -1)
-        still = now - self.hung_at if self.hung_at is not None else 0.1 * (rank % 3)
+        still = now - self.hung_at if self.hung_at is not None else self.still or 0.1 * (rank % 3)
         phase = (Phase.BETWEEN if blamed else Phase.BACKWARD) if hung else CYCLE[(rank * 7 + self.step) % len(CYCLE)]
         issued = 2 * step + (1 if hung and blamed else 2)
         what = f"{'barrier' if blamed else 'all_reduce'} {2 * step + 1} of group 0" if hung else ""

@@ -94,13 +94,25 @@ def test_hostile_strings_stay_text(open_file: Open) -> None:
     expect(page.locator(".excerpt .here")).to_contain_text("</script><script>")
 
 
-def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [1440, 400])
+def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path, width: int) -> None:
     path = tmp_path / "incident.html"
     path.write_text(html.page(examples.uneven_steps()), encoding="utf-8")
-    context = browser.new_context(java_script_enabled=False)
+    context = browser.new_context(java_script_enabled=False, viewport={"width": width, "height": 900})
     page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
     page.goto(path.as_uri())
-    assert "Rank 3 ran out of data" in page.inner_text("body")
+    for text in ("Rank 3 ran out of data", "Who waits for whom", "Ruled out"):
+        assert text in page.inner_text("body")
+    # AND it is laid out: labels beside what they name or above it, and nothing wider than the screen
+    label, value = (page.locator(".verdict dl").first.locator(part).first.bounding_box() for part in ("dt", "dd"))
+    assert label is not None
+    assert value is not None
+    beside = label["x"] + label["width"] <= value["x"] + 1 and abs(label["y"] - value["y"]) < 12
+    assert beside if width > 1000 else beside or label["y"] + label["height"] <= value["y"] + 1
+    assert page.locator("html").evaluate("element => element.scrollWidth") <= width
+    assert said == [], "the page's policy allows the style"
     context.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
@@ -17,9 +17,21 @@ JobKey = Annotated[str, Path(pattern=KEY)]
 RecordId = Annotated[str, Path(pattern=ID)]
 
 
+Search = Annotated[str, Query(max_length=200, description="text that must occur, in any case")]
+Cause = Annotated[str, Query(max_length=80, description="id of a cause of the catalogue")]
+Moment = Annotated[float | None, Query(ge=0, le=1e11, description="seconds since 1970")]
+Limit = Annotated[int, Query(ge=1, le=500)]
+Offset = Annotated[int, Query(ge=0, le=1_000_000)]
+
+
 def service_of(request: Request) -> Service:
     """The service behind a request."""
     return cast(Service, request.app.state.service)
+
+
+def client_of(request: Request) -> str:
+    """The address that a request comes from."""
+    return request.client.host if request.client else "?"
 
 
 TheService = Annotated[Service, Depends(service_of)]

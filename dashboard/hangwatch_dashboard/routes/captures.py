@@ -8,7 +8,9 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
 from hangwatch_dashboard import documents, views
+from hangwatch_dashboard.answers import Capture, CaptureList
 from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.openapi import answers, file
 from hangwatch_dashboard.routes import JobKey, RecordId, TheJob, TheService
 from hangwatch_dashboard.routes.downloads import download, speedscope
 from hangwatch_dashboard.store.rows import CaptureRow
@@ -16,7 +18,7 @@ from hangwatch_dashboard.store.rows import CaptureRow
 router = APIRouter(tags=["captures"])
 
 
-@router.get("/jobs/{job}/captures")
+@router.get("/jobs/{job}/captures", responses=answers(CaptureList))
 async def captures(service: TheService, job: JobKey) -> dict[str, Any]:
     """The captures of a job, newest first."""
     rows = await service.store.ask(service.store.captures_of, job)
@@ -24,7 +26,7 @@ async def captures(service: TheService, job: JobKey) -> dict[str, Any]:
     return {"captures": [views.capture_view(row, live.capture if live else None) for row in rows]}
 
 
-@router.post("/jobs/{job}/captures", status_code=202)
+@router.post("/jobs/{job}/captures", status_code=202, responses=answers(Capture, 202))
 async def capture(service: TheService, found: TheJob) -> dict[str, Any]:
     """Asks all nodes of a job for their evidence."""
     service.capture_rate.check(found.key, service.clock())
@@ -34,7 +36,7 @@ async def capture(service: TheService, found: TheJob) -> dict[str, Any]:
     return views.capture_view(row, found.capture)
 
 
-@router.get("/captures/{id}.speedscope.json")
+@router.get("/captures/{id}.speedscope.json", responses=file("application/json"))
 async def capture_speedscope(service: TheService, id: RecordId) -> Any:
     """The stacks of a capture, for speedscope."""
     row = await _row(service, id)
@@ -43,7 +45,7 @@ async def capture_speedscope(service: TheService, id: RecordId) -> Any:
     return download(f"{id}.speedscope.json", await run_in_threadpool(speedscope, row.document))
 
 
-@router.get("/captures/{id}")
+@router.get("/captures/{id}", responses=answers(Capture))
 async def one_capture(service: TheService, id: RecordId) -> dict[str, Any]:
     """A capture with its document."""
     row = await _row(service, id)

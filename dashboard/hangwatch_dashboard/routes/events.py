@@ -5,45 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import StringConstraints
 from starlette.responses import StreamingResponse
 
 import hangwatch
 from hangwatch_dashboard import views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.openapi import file
 from hangwatch_dashboard.routes import KEY, TheService
 from hangwatch_dashboard.service import Service
 
 router = APIRouter(tags=["events"])
 
 STALE_AFTER_S = 5
+MOST_JOBS = 16  # that one stream tells of in full: the tabs of a browser share a stream
+HEAD = "hangwatch.head"  # in the scope of a HEAD request, which the routes see as GET
+
+Jobs = Annotated[tuple[Annotated[str, StringConstraints(pattern=f"^$|{KEY}")], ...], Query(max_length=MOST_JOBS)]
 
 
-@router.get("/events", response_class=StreamingResponse)
-async def events(service: TheService, job: Annotated[str, Query(pattern=f"^$|{KEY}")] = "") -> StreamingResponse:
-    """Server-sent events: of all jobs in short, and of one job in full."""
-    found = await service.registry.load(job) if job else None
-    if job and found is None:
-        raise BodyError(404, "there is no such job")
+@router.get("/events", response_class=StreamingResponse, responses=file("text/event-stream"))
+async def events(request: Request, service: TheService, job: Jobs = ()) -> Response:
+    """Server-sent events: of all jobs in short, and of the named jobs in full. The id of an event is its job's key."""
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    if request.scope.get(HEAD):
+        return Response(media_type="text/event-stream", headers=headers)
     if service.hub.full:
         raise BodyError(429, "too many open streams")
-    stream = service.hub.stream(job, first_events(service, found), lambda: {"server_time": service.clock()})
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    wanted = {key for key in job if key}
+    loaded = [found for key in sorted(wanted) if (found := await service.registry.load(key)) is not None]
+    if len(wanted) == 1 and not loaded:
+        raise BodyError(404, "there is no such job")
+    first = first_events(service, loaded)
+    stream = service.hub.stream({each.key for each in loaded}, first, lambda: {"server_time": service.clock()})
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-def first_events(service: Service, job: LiveJob | None) -> Iterator[tuple[str, Any]]:
-    """The whole state, so that a reader that comes back needs no replay."""
+def first_events(service: Service, wanted: list[LiveJob]) -> Iterator[tuple[str, Any, str]]:
+    """The whole state, so that a reader that comes back needs no replay: event, data, key of the job or ""."""
     now = service.clock()
-    yield (
-        "hello",
-        {"server_time": now, "version": hangwatch.__version__, "stale_after_s": STALE_AFTER_S},
-    )
-    yield "jobs", {"jobs": [views.job_summary(each, now) for each in service.registry.jobs.values()]}
-    if job is not None:
-        yield "job", views.job_detail(job, now)
-        yield "ranks", views.rank_columns(job, now)
-        yield "collectives", views.group_columns(job, now)
+    hello = {"server_time": now, "version": hangwatch.__version__, "stale_after_s": STALE_AFTER_S}
+    yield "hello", hello, ""
+    yield "jobs", {"jobs": [views.job_summary(each, now) for each in service.registry.jobs.values()]}, ""
+    for job in wanted:
+        yield "job", views.job_detail(job, now), job.key
+        yield "ranks", views.rank_columns(job, now), job.key
+        yield "collectives", views.group_columns(job, now), job.key
         if job.capture is not None:
-            yield "capture", views.capture_view(job.capture.row, job.capture)
+            yield "capture", views.capture_view(job.capture.row, job.capture), job.key

@@ -7,51 +7,73 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse
 
-from hangwatch_dashboard import documents
+from hangwatch.model import Incident
+from hangwatch_dashboard import documents, views
+from hangwatch_dashboard.answers import IncidentList, ListedIncident
 from hangwatch_dashboard.bodies import BodyError
-from hangwatch_dashboard.routes import KEY, RecordId, TheService
+from hangwatch_dashboard.openapi import answers, file
+from hangwatch_dashboard.routes import KEY, Cause, Limit, Moment, Offset, RecordId, Search, TheService
 from hangwatch_dashboard.routes.downloads import download, html, speedscope
-from hangwatch_dashboard.store.rows import IncidentRow
+from hangwatch_dashboard.store.rows import IncidentRow, Wanted
 
 router = APIRouter(prefix="/incidents", tags=["incidents"])
 
+GROUP = "^([0-9a-f]{16})?$"
+IncidentStatus = Annotated[str, Query(pattern="^(hung|lingering|failed|recovered)?$")]
 
-@router.get("")
+
+@router.get("", responses=answers(IncidentList))
 async def incidents(
     service: TheService,
     job: Annotated[str, Query(pattern=f"^$|{KEY}")] = "",
-    status: Annotated[str, Query(pattern="^(hung|lingering|failed|recovered)?$")] = "",
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    status: IncidentStatus = "",
+    cause: Cause = "",
+    group: Annotated[str, Query(pattern=GROUP)] = "",
+    search: Search = "",
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> dict[str, Any]:
     """Incidents of all jobs or of one, newest first."""
-    page = await service.store.ask(service.store.find_incidents, job, status, limit, offset)
-    return {"incidents": [documents.summary(row.summary) for row in page.rows], "total": page.total}
+    wanted = Wanted(job, status, cause, group, search.replace("\0", ""), since, until)
+    page = await service.store.ask(service.store.lists.incidents, wanted, limit, offset)
+    return {"incidents": [views.listed_incident(row) for row in page.rows], "total": page.total}
 
 
-@router.get("/{id}.html")
+@router.get("/{id}.html", response_class=HTMLResponse)
 async def incident_html(service: TheService, id: RecordId) -> Response:
     """The self-contained page, as a download."""
     row = await _row(service, id)
     return download(f"incident-{id}.html", await run_in_threadpool(html, row.document))
 
 
-@router.get("/{id}.speedscope.json")
+@router.get("/{id}.speedscope.json", responses=file("application/json"))
 async def incident_speedscope(service: TheService, id: RecordId) -> Response:
     """The stacks, for speedscope."""
     row = await _row(service, id)
     return download(f"incident-{id}.speedscope.json", await run_in_threadpool(speedscope, row.document))
 
 
-@router.get("/{id}.json")
+@router.get("/{id}.json", responses=file("application/json"))
 async def incident_json(service: TheService, id: RecordId) -> Response:
     """The report, as a download that `hangwatch report` and `hangwatch analyze` read."""
     row = await _row(service, id)
     return download(f"incident-{id}.json", await run_in_threadpool(documents.text, row.document))
 
 
-@router.get("/{id}")
+@router.get("/{id}/summary", responses=answers(ListedIncident))
+async def incident_summary(service: TheService, id: RecordId) -> dict[str, Any]:
+    """The incident without its evidence, with its job and what people noted of it."""
+    found = await service.store.ask(service.store.lists.incident, id)
+    if found is None:
+        raise BodyError(404, "there is no such incident")
+    return views.listed_incident(found)
+
+
+@router.get("/{id}", responses=answers(Incident))
 async def incident(service: TheService, id: RecordId) -> Response:
     """The report."""
     row = await _row(service, id)

@@ -13,9 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from hangwatch.model import NodeBatch, NodeCapture, NodeIncident, NodeReply
 from hangwatch.wire import codec
+from hangwatch_dashboard.answers import Taken, TakenIncident
 from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_packed
 from hangwatch_dashboard.guard import Gate, refusal
-from hangwatch_dashboard.routes import service_of
+from hangwatch_dashboard.openapi import answers
+from hangwatch_dashboard.routes import client_of, service_of
 from hangwatch_dashboard.service import Service
 from hangwatch_dashboard.store.writer import StoreBusyError
 
@@ -33,7 +35,7 @@ def _body(name: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-@router.post("/batch", openapi_extra=_body("NodeBatch"))
+@router.post("/batch", responses=answers(NodeReply), openapi_extra=_body("NodeBatch"))
 async def batch(request: Request) -> Response:
     """One node's ranks at one moment. The answer means that it is in the store."""
     answer = await take_batch(service_of(request), request.headers, request.receive)
@@ -53,23 +55,23 @@ def _dumped(reply: NodeReply) -> str:
     return f'{{"accepted":{reply.accepted},"server_time":{reply.server_time!r},"commands":[]}}'
 
 
-@router.post("/capture", openapi_extra=_body("NodeCapture"))
+@router.post("/capture", responses=answers(Taken), openapi_extra=_body("NodeCapture"))
 async def capture(request: Request) -> dict[str, Any]:
     """One node's part of a capture."""
     service = service_of(request)
     limits = service.config.limits
-    async with service.large_bodies:
+    async with service.large_bodies.place(client_of(request)):
         body, packed = await read_packed(request.headers, request.receive, limits.capture_bytes)
         await service.ingest.capture(CAPTURE.read(body), packed or zlib.compress(body, 1))
     return {"accepted": True}
 
 
-@router.post("/incident", openapi_extra=_body("NodeIncident"))
+@router.post("/incident", responses=answers(TakenIncident), openapi_extra=_body("NodeIncident"))
 async def incident(request: Request) -> dict[str, Any]:
     """An incident that a node's watchdog has judged by itself."""
     service = service_of(request)
     limits = service.config.limits
-    async with service.large_bodies:
+    async with service.large_bodies.place(client_of(request)):
         body = await read_body(request, limits.capture_bytes)
         kept = await service.ingest.incident(INCIDENT.read(body))
     return {"accepted": True, "incident": kept or None}

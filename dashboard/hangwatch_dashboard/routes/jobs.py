@@ -8,11 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 
 from hangwatch.wire import members
-from hangwatch_dashboard import documents, views
+from hangwatch_dashboard import views
+from hangwatch_dashboard.answers import GroupColumns, History, JobDetail, JobList, RankColumns, RankDetail
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
 from hangwatch_dashboard.live import LiveJob
-from hangwatch_dashboard.routes import JobKey, TheJob, TheService
+from hangwatch_dashboard.openapi import answers
+from hangwatch_dashboard.routes import Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService
+from hangwatch_dashboard.store.rows import Wanted
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -20,40 +23,41 @@ STATES = "^(starting|running|waiting|hung|lingering|failed|finished|silent)?$"
 MOST_RANKS_OF_HISTORY = 256
 
 
-@router.get("")
+@router.get("", responses=answers(JobList))
 async def jobs(
     service: TheService,
-    search: Annotated[str, Query(max_length=200)] = "",
+    search: Search = "",
     state: Annotated[str, Query(pattern=STATES)] = "",
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    cause: Cause = "",
+    since: Moment = None,
+    until: Moment = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
 ) -> dict[str, Any]:
     """All jobs, running and finished, last seen first."""
-    page = await service.store.ask(service.store.find_runs, search.replace("\0", ""), state, limit, offset)
+    wanted = Wanted(state=state, cause=cause, text=search.replace("\0", ""), since=since, until=until)
+    page = await service.store.ask(service.store.lists.runs, wanted, limit, offset)
     now = service.clock()
     found = []
     for row in page.rows:
         live = service.registry.jobs.get(row.key)
-        if live is not None:
-            found.append(views.job_summary(live, now))
-        elif row.summary is not None:
-            found.append(documents.job_summary(row.summary) | {"state": row.state})
+        found.append(views.job_summary(live, now) if live is not None else views.stored_job(row))
     return {"jobs": found, "total": page.total}
 
 
-@router.get("/{job}")
+@router.get("/{job}", responses=answers(JobDetail))
 async def job(service: TheService, found: TheJob) -> dict[str, Any]:
     """One job with its nodes, judgement and warnings."""
     return views.job_detail(found, service.clock())
 
 
-@router.get("/{job}/ranks")
+@router.get("/{job}/ranks", responses=answers(RankColumns))
 async def ranks(service: TheService, found: TheJob) -> dict[str, Any]:
     """All ranks, column by column."""
     return views.rank_columns(found, service.clock())
 
 
-@router.get("/{job}/ranks/{rank}")
+@router.get("/{job}/ranks/{rank}", responses=answers(RankDetail))
 async def rank(found: TheJob, rank: Annotated[int, Path(ge=0, le=MOST_RANKS)]) -> dict[str, Any]:
     """One rank."""
     view = views.rank_detail(found, rank)
@@ -62,13 +66,13 @@ async def rank(found: TheJob, rank: Annotated[int, Path(ge=0, le=MOST_RANKS)]) -
     return view
 
 
-@router.get("/{job}/collectives")
+@router.get("/{job}/collectives", responses=answers(GroupColumns))
 async def collectives(service: TheService, found: TheJob) -> dict[str, Any]:
     """Who is where in every process group."""
     return views.group_columns(found, service.clock())
 
 
-@router.get("/{job}/history")
+@router.get("/{job}/history", responses=answers(History))
 async def history(
     service: TheService,
     found: TheJob,
@@ -77,7 +81,7 @@ async def history(
 ) -> dict[str, Any]:
     """The last minutes of some ranks."""
     wanted = _chosen(found, ranks)
-    columns = found.history.columns(service.clock() - seconds, wanted)
+    columns = found.history.columns((found.closed_at or service.clock()) - seconds, wanted)
     return {"job": found.key, "phases": views.PHASES, "rank": wanted, **columns}
 
 

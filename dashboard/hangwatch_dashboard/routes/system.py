@@ -7,20 +7,23 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 import hangwatch
-from hangwatch_dashboard import metrics
+from hangwatch_dashboard.answers import About, Health, Session
 from hangwatch_dashboard.auth import COOKIE, SESSION_S, Role, new_session, role_of_token
 from hangwatch_dashboard.bodies import BodyError, read_body
-from hangwatch_dashboard.routes import TheService
+from hangwatch_dashboard.openapi import answers, body, docs_page
+from hangwatch_dashboard.routes import TheService, client_of
 from hangwatch_dashboard.schema import record_schemas
 
 router = APIRouter(tags=["system"])
 root = APIRouter(tags=["system"])
 
+TOKEN = body({"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}})
 
-@router.get("/about")
+
+@router.get("/about", responses=answers(About))
 async def about(service: TheService) -> dict[str, Any]:
     """What is running here."""
     jobs = service.registry.jobs.values()
@@ -44,7 +47,13 @@ def _schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": record_schemas("#/$defs/{model}")}
 
 
-@router.get("/session")
+@router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+async def docs(request: Request) -> HTMLResponse:
+    """This API as a page."""
+    return HTMLResponse(docs_page(request.app.openapi()))
+
+
+@router.get("/session", responses=answers(Session))
 async def session(request: Request, service: TheService) -> dict[str, Any]:
     """Whether a token is needed, and whether this browser has shown one."""
     role = request.state.role
@@ -56,10 +65,10 @@ async def session(request: Request, service: TheService) -> dict[str, Any]:
     }
 
 
-@router.post("/session")
+@router.post("/session", responses=answers(Session), openapi_extra=TOKEN)
 async def sign_in(request: Request, service: TheService) -> Response:
     """Takes a token once and gives a cookie for it."""
-    service.sign_in_rate.check(request.client.host if request.client else "?", service.clock())
+    service.sign_in_rate.check(client_of(request), service.clock())
     body = await read_body(request, 4096)
     try:
         token = json.loads(body)["token"]
@@ -84,13 +93,13 @@ async def sign_out() -> Response:
     return answer
 
 
-@root.get("/healthz")
+@root.get("/healthz", responses=answers(Health))
 async def healthz() -> dict[str, str]:
     """Whether the process lives."""
     return {"status": "ok"}
 
 
-@root.get("/readyz")
+@root.get("/readyz", responses=answers(Health))
 async def readyz(service: TheService) -> dict[str, str]:
     """Whether it can keep what it is sent."""
     try:
@@ -105,5 +114,5 @@ async def readyz(service: TheService) -> dict[str, str]:
 @root.get("/metrics", response_class=PlainTextResponse)
 async def prometheus(service: TheService) -> PlainTextResponse:
     """Prometheus text."""
-    text = metrics.render(service.meters, service.registry.jobs.values(), len(service.hub.readers), service.clock())
+    text = service.meters.page(service.registry.jobs.values(), len(service.hub.readers), service.clock())
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -23,6 +23,7 @@ class RunRow:
     judgement: bytes | None = None
     judged_at: float | None = None
     open_incident: str | None = None
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,54 @@ class Page:
 
     rows: list[Any]
     total: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which of the stored runs or incidents a list shows. Times are seconds since 1970; empty fields do not filter."""
+
+    run: str = ""
+    state: str = ""  # of a run, or the status of an incident
+    cause: str = ""
+    group: str = ""
+    text: str = ""
+    since: float | None = None
+    until: float | None = None
+
+
+@dataclass(frozen=True)
+class ListedIncident:
+    """A line of a list of incidents: its summary, packed, with what the list knows beside it."""
+
+    id: str
+    opened_at: float
+    summary: bytes
+    cause: str
+    place: str
+    group: str
+    review: Review
+
+
+@dataclass(frozen=True)
+class ListedGroup:
+    """Incidents of one cause and line, as one line of a list."""
+
+    group: str
+    count: int
+    jobs: int
+    first_at: float
+    last_at: float
+    last: ListedIncident
+    review: Review
+
+
+@dataclass(frozen=True)
+class Review:
+    """What a person noted of a group of incidents. A group that is seen again after it was resolved is open again."""
+
+    state: str = "open"
+    note: str = ""
+    at: float | None = None
 
 
 def with_parts(rows: Sequence[NodeRow]) -> list[NodeRow]:

@@ -18,18 +18,19 @@ from sqlalchemy import Connection, Row, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hangwatch_dashboard.store import engine as engines
+from hangwatch_dashboard.store.lists import Lists, occurrence_of
 from hangwatch_dashboard.store.rows import (
     CaptureRow,
     IncidentRow,
     LastRun,
     MessageRow,
     NodeRow,
-    Page,
     PartRow,
+    Review,
     RunRow,
     with_parts,
 )
-from hangwatch_dashboard.store.tables import captures, incidents, messages, nodes, parts, runs
+from hangwatch_dashboard.store.tables import captures, incidents, messages, nodes, occurrences, parts, reviews, runs
 from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.store.writer import Writer
 
@@ -52,6 +53,7 @@ class Store:
         except BaseException:
             self._let_go()
             raise
+        self.lists = Lists(self.engine)
         self._insert: Any = postgresql.insert if self.is_postgresql else sqlite.insert
         self._node_upsert = self._make_node_upsert()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="hangwatch-read")
@@ -169,17 +171,10 @@ class Store:
         query = select(runs).where(runs.c.last_seen_at >= since).order_by(runs.c.last_seen_at.desc()).limit(limit)
         return self._all(RunRow, query)
 
-    def find_runs(self, search: str, state: str, limit: int, offset: int) -> Page:
-        query = select(runs)
-        if state:
-            query = query.where(runs.c.state == state)
-        if search:
-            pattern = f"%{_escaped(search.lower())}%"
-            found = [
-                sa.func.lower(column).like(pattern, escape="\\") for column in (runs.c.name, runs.c.id, runs.c.key)
-            ]
-            query = query.where(sa.or_(*found))
-        return self._page(RunRow, query, query.order_by(runs.c.last_seen_at.desc(), runs.c.key), limit, offset)
+    def silence_runs(self, before: float) -> Future[Any]:
+        """Runs of which nothing was heard since, and that did not say goodbye, are silent, whatever they were."""
+        unheard = sa.and_(runs.c.last_seen_at < before, runs.c.state.not_in(("finished", "failed", "silent")))
+        return self._submit(sa.update(runs).where(unheard).values(state="silent"))
 
     def take_judge(self, key: str, now: float, for_s: float) -> Future[bool]:
         """Whether this process judges the run until `now + for_s`: one of several does."""
@@ -196,7 +191,7 @@ class Store:
             own_incidents = select(incidents.c.id).where(incidents.c.run == key)
             connection.execute(sa.delete(parts).where(parts.c.capture.in_(own_captures)))
             connection.execute(sa.delete(messages).where(messages.c.incident.in_(own_incidents)))
-            for table in (captures, incidents, nodes):
+            for table in (captures, incidents, occurrences, nodes):
                 connection.execute(sa.delete(table).where(table.c.run == key))
             connection.execute(sa.delete(runs).where(runs.c.key == key))
             self._tell(connection, f"gone {key}")
@@ -277,6 +272,7 @@ class Store:
 
         def write(connection: Connection) -> None:
             connection.execute(self._upsert(incidents, vars(row)))
+            connection.execute(self._upsert(occurrences, occurrence_of(row)))
             if run:
                 connection.execute(sa.update(runs).where(runs.c.key == row.run).values(**run))
             if message:
@@ -289,15 +285,10 @@ class Store:
     def incident(self, id: str) -> IncidentRow | None:
         return self._first(IncidentRow, select(incidents).where(incidents.c.id == id))
 
-    def find_incidents(self, run: str = "", status: str = "", limit: int = 50, offset: int = 0) -> Page:
-        columns = [column for column in incidents.c if column.name != "document"]
-        query = select(*columns, sa.literal(b"").label("document"))
-        if run:
-            query = query.where(incidents.c.run == run)
-        if status:
-            query = query.where(incidents.c.status == status)
-        ordered = query.order_by(incidents.c.opened_at.desc(), incidents.c.id)
-        return self._page(IncidentRow, query, ordered, limit, offset)
+    def put_review(self, group: str, review: Review) -> Future[Any]:
+        """Notes what a person says of a group of incidents."""
+        values = {"grp": group, "state": review.state, "note": review.note, "at": review.at}
+        return self.writer.submit(lambda connection: connection.execute(self._upsert(reviews, values)))
 
     def incidents_since(self, since: float) -> list[IncidentRow]:
         """Incidents that have changed since a moment, without documents."""
@@ -308,6 +299,7 @@ class Store:
     def delete_incident(self, id: str) -> Future[Any]:
         def write(connection: Connection) -> bool:
             connection.execute(sa.delete(messages).where(messages.c.incident == id))
+            connection.execute(sa.delete(occurrences).where(occurrences.c.incident == id))
             found = connection.execute(sa.delete(incidents).where(incidents.c.id == id)).rowcount == 1
             self._tell(connection)
             return found
@@ -350,6 +342,8 @@ class Store:
             old_incidents = select(incidents.c.id).where(incidents.c.opened_at < incidents_before)
             connection.execute(sa.delete(messages).where(messages.c.incident.in_(old_incidents)))
             connection.execute(sa.delete(incidents).where(incidents.c.opened_at < incidents_before))
+            connection.execute(sa.delete(occurrences).where(occurrences.c.opened_at < incidents_before))
+            connection.execute(sa.delete(reviews).where(reviews.c.grp.not_in(select(occurrences.c.grp))))
             with_incidents = select(incidents.c.run)
             old = sa.and_(runs.c.last_seen_at < runs_before, runs.c.key.not_in(with_incidents))
             connection.execute(sa.delete(runs).where(old))
@@ -384,12 +378,6 @@ class Store:
         with self.engine.connect() as connection:
             return [_row(kind, row) for row in connection.execute(query)]
 
-    def _page(self, kind: type[T], query: Any, ordered: Any, limit: int, offset: int) -> Page:
-        with self.engine.connect() as connection:
-            total = connection.execute(select(sa.func.count()).select_from(query.subquery())).scalar_one()
-            rows = connection.execute(ordered.limit(limit).offset(offset))
-            return Page([_row(kind, row) for row in rows], total)
-
 
 def _row(kind: type[T], row: Row[Any]) -> T:
     return kind(**{entry.name: getattr(row, entry.name) for entry in fields(kind)})  # type: ignore[arg-type]
@@ -404,7 +392,3 @@ def _capture(row: Row[Any]) -> CaptureRow:
 
 def _message(row: MessageRow) -> tuple[Any, Any]:
     return messages.c.incident == row.incident, messages.c.kind == row.kind
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -27,6 +27,7 @@ runs = Table(
     Column("open_incident", String(64)),
     Column("judge", String(64)),  # the dashboard process that judges it, until:
     Column("judge_until", Float, nullable=False, server_default="0"),
+    Column("command", Text, nullable=False, server_default=""),
     Index("runs_by_id", "id"),
     Index("runs_by_last_seen", "last_seen_at"),
     Index("runs_by_changed", "changed_at"),
@@ -92,6 +93,33 @@ incidents = Table(
     Index("incidents_by_run", "run", "opened_at"),
     Index("incidents_by_opened", "opened_at"),
     Index("incidents_by_changed", "changed_at"),
+)
+
+# What lists of incidents are made of, apart from the documents: a page of a week's list reads no document.
+occurrences = Table(
+    "occurrences",
+    metadata,
+    Column("incident", String(64), primary_key=True),
+    Column("run", String(64), nullable=False),
+    Column("opened_at", Float, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("cause", String(80), nullable=False),
+    Column("place", Text, nullable=False),  # "train.py:88" of the first culprit, or ""
+    Column("grp", String(64), nullable=False),  # incidents of one cause and line have one group
+    Column("words", Text, nullable=False),  # to search in, in lower case
+    Index("occurrences_by_opened", "opened_at"),
+    Index("occurrences_by_group", "grp", "opened_at"),
+    Index("occurrences_by_cause", "cause", "opened_at"),
+    Index("occurrences_by_run", "run", "opened_at"),
+)
+
+reviews = Table(
+    "reviews",
+    metadata,
+    Column("grp", String(64), primary_key=True),
+    Column("state", String(16), nullable=False),  # "acknowledged" or "resolved"; "open" where there is no row
+    Column("note", Text, nullable=False),
+    Column("at", Float, nullable=False),
 )
 
 messages = Table(

@@ -8,6 +8,8 @@ import { session, signedIn, signOut } from "./session";
 import { health, heardAt, type Health } from "./stream";
 import { FetchedPage } from "./views/incident";
 import { JobPage } from "./views/job";
+import { HistoryPage } from "./views/history";
+import { IncidentsPage } from "./views/incidents";
 import { JobsPage } from "./views/jobs";
 import { Lost } from "./views/evidence_page";
 import { SignIn } from "./views/sign_in";
@@ -17,7 +19,7 @@ export function App() {
   useEffect(() => void signedIn(), []);
   const place = here.value;
   const locked = session.value?.required && !session.value.signed_in;
-  const streaming = place.page === "jobs" || place.page === "job";
+  const streaming = place.page === "jobs" || place.page === "job" || place.page === "incidents";
   return (
     <>
       <a class="skip" href="#main">Skip to the content</a>
@@ -39,6 +41,10 @@ function CurrentPage() {
   switch (place.page) {
     case "jobs":
       return <JobsPage />;
+    case "incidents":
+      return <IncidentsPage />;
+    case "history":
+      return <HistoryPage />;
     case "job":
       return <JobPage key={place.id} {...place} />;
     case "incident":

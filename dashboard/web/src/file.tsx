@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { ThemeButton, startTheme } from "./parts/theme";
 import type { Incident } from "./records";
+import { listenToKeys } from "./keys";
 import { here, listen } from "./router";
 import { IncidentPage } from "./views/incident";
 import { parseClean } from "./words";
@@ -24,5 +25,6 @@ function File({ incident }: { incident: Incident }) {
 
 startTheme();
 listen();
+listenToKeys();
 const incident = parseClean<Incident>(document.getElementById("incident")!.textContent!);
 render(<File incident={incident} />, document.getElementById("app")!);

@@ -6,21 +6,22 @@ export const VIEWS = ["overview", "diff", "collectives", "steps", "timeline", "s
 export type View = (typeof VIEWS)[number] | "ranks";
 
 export interface Place {
-  page: "jobs" | "job" | "incident" | "capture" | "lost";
+  page: "jobs" | "incidents" | "history" | "job" | "incident" | "capture" | "lost";
   id: string;
   view: View;
   rank: number | null;
 }
 
 const PAGES: Record<string, Place["page"]> = { jobs: "job", incidents: "incident", captures: "capture" };
+const LISTS: Record<string, Place["page"]> = { jobs: "jobs", incidents: "incidents", history: "history" };
 const FOLDERS = { job: "jobs", incident: "incidents", capture: "captures" } as const;
 
 /** "/jobs/KEY/ranks/3" as a place; `page` "lost" for what is none. */
 export function read(path: string): Place {
   const parts = path.split("/").filter(Boolean).map(decoded);
-  if (parts.length === 0 || (parts.length === 1 && parts[0] === "jobs")) return { page: "jobs", id: "", view: "overview", rank: null };
+  if (parts.length < 2) return { page: LISTS[parts[0] ?? "jobs"] ?? "lost", id: "", view: "overview", rank: null };
   const page = PAGES[parts[0]!];
-  if (!page || parts.length < 2) return { page: "lost", id: "", view: "overview", rank: null };
+  if (!page) return { page: "lost", id: "", view: "overview", rank: null };
   return { page, id: parts[1]!, ...readView(parts.slice(2)) };
 }
 
@@ -48,8 +49,20 @@ function decoded(part: string): string {
   }
 }
 
-const fromDisk = typeof location !== "undefined" && document.getElementById("incident") !== null;
+export const fromDisk = typeof location !== "undefined" && document.getElementById("incident") !== null;
 const path = signal(typeof location === "undefined" ? "/" : current());
+
+/** What follows the "?": the filters of a list, so that a filtered list has an address. */
+export const query = signal(typeof location === "undefined" ? "" : location.search);
+
+/** Changes filters in the address without a step in the browser's history. */
+export function refine(changes: Record<string, string>): void {
+  const next = new URLSearchParams(query.value);
+  for (const [name, value] of Object.entries(changes)) value ? next.set(name, value) : next.delete(name);
+  const text = next.toString();
+  query.value = text && `?${text}`;
+  history.replaceState(null, "", location.pathname + query.value);
+}
 
 function current(): string {
   return fromDisk ? location.hash.slice(1) : location.pathname;
@@ -67,23 +80,27 @@ export function address(target: string): string {
 export function go(target: string): void {
   if (fromDisk) {
     location.hash = target || "/";
-  } else if (target !== location.pathname) {
+  } else if (target !== location.pathname + location.search) {
     history.pushState(null, "", target);
-    path.value = target;
+    path.value = current();
+    query.value = location.search;
   }
   scrollTo({ top: 0 });
 }
 
 /** Follows the browser's own going back and forth, and clicks on links within the page. */
 export function listen(): void {
-  addEventListener(fromDisk ? "hashchange" : "popstate", () => (path.value = current()));
+  addEventListener(fromDisk ? "hashchange" : "popstate", () => {
+    path.value = current();
+    query.value = location.search;
+  });
   if (fromDisk) return;
   addEventListener("click", (event) => {
     const link = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!(link instanceof HTMLAnchorElement) || !plain(event) || link.target || link.hasAttribute("download")) return;
     if (link.origin !== location.origin || link.pathname.startsWith("/api/") || link.hash) return;
     event.preventDefault();
-    go(link.pathname);
+    go(link.pathname + link.search);
   });
 }
 

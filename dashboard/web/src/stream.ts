@@ -1,8 +1,9 @@
-// The line to the dashboard: server-sent events that come again by themselves, and that say when they are old.
+// The line to the dashboard, shared by all tabs where the browser can; it says when it is old.
 
 import { signal } from "@preact/signals";
-import { API } from "./api";
 import { signedIn } from "./session";
+import type { FromTab, ToTab } from "./shared";
+import { Source, STALE_S } from "./source";
 
 export type Health = "connecting" | "live" | "stale" | "lost";
 export const health = signal<Health>("connecting");
@@ -11,60 +12,62 @@ export const serverAhead = signal(0); // the dashboard's clock minus the reader'
 
 export type Handlers = Record<string, (data: string) => void>;
 
-const STALE_S = 5;
 const CHECK_MS = 500;
-const WAITS_S = [1, 1, 2, 4, 8];
+const HERE_MS = 20_000;
 
-/** One stream at a time; closing is the caller's. */
+/** The events of all jobs, and of `job` in full; closing is the caller's. */
 export function connect(job: string | null, handlers: Handlers): () => void {
-  let source: EventSource | null = null;
-  let failures = 0;
-  let retry = 0;
-  let closed = false;
-  const heard = (): void => {
+  const heard = (name: string, data: string): void => {
     heardAt.value = Date.now() / 1000;
     health.value = "live";
-    failures = 0;
+    if (name === "hello" || name === "ping") serverAhead.value = (JSON.parse(data) as { server_time: number }).server_time - heardAt.value;
+    handlers[name]?.(data);
   };
-  const open = (): void => {
-    source = new EventSource(`${API}/events${job === null ? "" : `?job=${encodeURIComponent(job)}`}`);
-    for (const name of ["hello", "ping"]) {
-      source.addEventListener(name, (event: MessageEvent<string>) => {
-        heard();
-        serverAhead.value = (JSON.parse(event.data) as { server_time: number }).server_time - heardAt.value;
-      });
-    }
-    for (const [name, handle] of Object.entries(handlers)) {
-      source.addEventListener(name, (event: MessageEvent<string>) => {
-        heard();
-        handle(event.data);
-      });
-    }
-    source.onerror = again;
-  };
-  // The browser's own reconnecting gives up on an answer such as 503; this does not.
-  const again = (): void => {
-    source?.close();
-    if (closed || retry) return;
+  const down = (failures: number): void => {
     if (health.value !== "stale") health.value = failures ? "lost" : "connecting";
-    const wait_s = WAITS_S[Math.min(failures, WAITS_S.length - 1)]!;
-    failures += 1;
-    retry = window.setTimeout(async () => {
-      retry = 0;
-      if (!closed && (await signedIn()) && !closed) open();
-    }, wait_s * 1000);
   };
   const watch = window.setInterval(() => {
-    const silent_s = Date.now() / 1000 - heardAt.value;
-    if (health.value === "live" && silent_s > STALE_S) health.value = "stale";
-    if (silent_s > 3 * STALE_S && source?.readyState === EventSource.OPEN) again();
+    if (health.value === "live" && Date.now() / 1000 - heardAt.value > STALE_S) health.value = "stale";
   }, CHECK_MS);
   health.value = "connecting";
-  open();
+  const leave = (typeof SharedWorker === "undefined" ? alone : together)(job, heard, down);
   return () => {
-    closed = true;
     clearInterval(watch);
-    clearTimeout(retry);
-    source?.close();
+    leave();
   };
 }
+
+type Line = (job: string | null, heard: (name: string, data: string) => void, down: (failures: number) => void) => () => void;
+
+const together: Line = (job, heard, down) => {
+  const port = new SharedWorker(new URL("./shared.ts", import.meta.url), { name: "hangwatch" }).port;
+  const say = (message: FromTab): void => port.postMessage(message);
+  port.onmessage = (message: MessageEvent<ToTab>) => {
+    const said = message.data;
+    if ("event" in said) heard(said.event, said.data);
+    else if ("down" in said) down(said.down);
+    else void signedIn();
+  };
+  const join = (): void => say({ want: job });
+  const part = (): void => say({ bye: true });
+  const here = window.setInterval(() => say({ here: true }), HERE_MS);
+  addEventListener("pagehide", part);
+  addEventListener("pageshow", again);
+  function again(event: PageTransitionEvent): void {
+    if (event.persisted) join(); // back out of the browser's cache of pages
+  }
+  join();
+  return () => {
+    clearInterval(here);
+    removeEventListener("pagehide", part);
+    removeEventListener("pageshow", again);
+    part();
+    port.close();
+  };
+};
+
+const alone: Line = (job, heard, down) => {
+  const source = new Source({ event: (name, _job, data) => heard(name, data), down, locked: () => void signedIn() });
+  source.want(job === null ? [] : [job]);
+  return () => source.close();
+};

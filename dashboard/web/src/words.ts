@@ -2,6 +2,8 @@
 
 import type { Certainty, Culprit, Frame, Incident, Stage, Status, Wait } from "./records";
 
+import { TITLES } from "./titles";
+
 const MOST_RUNS = 8;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu;
 
@@ -133,6 +135,11 @@ export function wait(edge: Omit<Wait, "rank">): string {
 /** cause proven, cause likely, cause not known */
 export function cause(sure: Certainty): string {
   return `cause ${sure === "undetermined" ? "not known" : sure}`;
+}
+
+/** What people call a cause: its title in the catalogue, its id where it has none. */
+export function title(id: string): string {
+  return TITLES[id] ?? id;
 }
 
 /** The title of `verdict.argument`, by how sure it is that the job is dead. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { groupCalls, mismatched } from "../src/model/calls";
-import { columnsOf, groupsOf, sayRanks, situations } from "../src/model/columns";
+import { columnsOf, groupsOf, sayRanks, situations, uneventful, without } from "../src/model/columns";
 import { isUser, site } from "../src/model/frames";
 import { at, layOut, userOnly } from "../src/model/icicle";
 import { kindOf, PHASES, sayPhase } from "../src/model/phases";
@@ -141,5 +141,26 @@ describe("frames", () => {
   it("has a look and words for every phase", () => {
     for (const phase of PHASES) expect(sayPhase(phase).length).toBeGreaterThan(3);
     expect(kindOf("something new")).toBe("start");
+  });
+});
+
+describe("who is at fault", () => {
+  it("is drawn apart from ranks that only wait in the same place", () => {
+    const edge: Wait = { ...wait(0, [], "data"), also: [1, 2, 3] };
+    const graph = waitGraph({ waits: [edge], victims: [0, 2, 3], culprits: [{ rank: 1, pid: 1, host: "", process: "loader-worker", where: null, excerpt: null }] });
+    expect(graph.nodes.map((node) => [node.ranks, node.atFault])).toEqual([[[0, 2, 3], false], [[1], true]]);
+  });
+});
+
+describe("a large job that hangs", () => {
+  const many = columns(128, { node: Array.from({ length: 128 }, (_, rank) => rank >> 3), nodes: Array.from({ length: 16 }, (_, node) => `node-${node}`) });
+  const filled = { ...many, phase: many.rank.map((rank) => (rank === 42 ? 1 : 0)), step: many.rank.map(() => 7) };
+  it("leaves out nodes on which nothing stands out", () => {
+    const calm = uneventful(filled, new Set([42]));
+    expect(calm.size).toBe(15);
+    expect(without({ ...filled, lag: many.rank }, calm).rank).toEqual([40, 41, 42, 43, 44, 45, 46, 47]);
+  });
+  it("shows all of them while nobody is at fault", () => {
+    expect(uneventful(filled, new Set()).size).toBe(0);
   });
 });

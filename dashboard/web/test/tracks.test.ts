@@ -24,6 +24,10 @@ describe("history", () => {
     expect(second!.segments).toEqual([{ from: 10, to: 13, phase: "data", step: 2, still: false }]);
     expect(first!.segments.map((segment) => [segment.from, segment.phase, segment.still])).toEqual([[10, "data", false], [11, "backward", true]]);
   });
+  it("shows the step that a rank hangs in as it grows", () => {
+    const hung = history({ ...moments, still_s: [[0, 0], [1, 0.5], [2.5, 0.5], [40, 0.5]] });
+    expect(curvesOfHistory(hung).stepTime).toEqual([[1, 1, 2.5, 40], [null, 1, 1, 1]]);
+  });
   it("becomes curves", () => {
     const curves = curvesOfHistory(history({ ...moments, step: [[3, 1], [3, 2], [3, 3], [4, 3]] }));
     expect(curves.lag).toEqual([[0, 0, 0, 0], [2, 1, 0, 1]]);
@@ -47,7 +51,7 @@ describe("an incident's ledgers", () => {
     const curves = curvesOfIncident(incident(ranks, { taken_at: 20 }));
     expect(curves.at).toEqual([10, 11, 11.5, 12, 20]);
     expect(curves.lag[1]).toEqual([0, 1, 0, 1, 1]);
-    expect(curves.stepTime[0]).toEqual([null, 1, 1, 1, 1]);
+    expect(curves.stepTime[0], "the step that it hangs in goes on").toEqual([null, 1, 1, 1, 3]);
   });
   it("give way to the phases that the watchdog remembered", () => {
     const phases = [{ at: 8, phase: "data" as const, step: 5 }, { at: 10, phase: "backward" as const, step: 6 }];

@@ -21,7 +21,7 @@ from hangwatch.report.html.markup import Html, join, section, tag
 
 def page(incident: Incident) -> str:
     """The interactive page where it is installed, the plain one elsewhere."""
-    return interactive.render(incident) or render(incident)
+    return interactive.render(incident, _style(), str(_plain(incident))) or render(incident)
 
 
 def render(incident: Incident) -> str:
@@ -30,15 +30,13 @@ def render(incident: Incident) -> str:
 
 
 def _document(incident: Incident) -> Html:
-    body = join(
-        (
-            _header(incident),
-            tag("main", *_parts(incident)),
-            _footer(incident),
-        )
-    )
     title = f"{incident.job.name or incident.job.id or 'job'}: {words.headline(incident)}"
-    return tag("html", tag("head", *head(title)), tag("body", body), lang="en")
+    return tag("html", tag("head", *head(title)), tag("body", _plain(incident)), lang="en")
+
+
+def _plain(incident: Incident) -> Html:
+    """Everything, without script."""
+    return join((_header(incident), tag("main", *_parts(incident)), _footer(incident)))
 
 
 def _parts(incident: Incident) -> tuple[Html, ...]:

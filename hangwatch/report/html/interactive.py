@@ -6,6 +6,8 @@ allowed by its hash in the page's own policy, and nothing is loaded from anywher
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
 from collections import Counter
 from dataclasses import replace
@@ -14,23 +16,31 @@ from pathlib import Path
 
 from hangwatch.model import Collective, Frame, Incident, RankReport
 from hangwatch.report import words
-from hangwatch.report.html import verdict
 from hangwatch.stacks.frames import user_frame
 from hangwatch.wire import codec
 
 TITLE = "<title>hangwatch incident</title>"
 PLACE = '{"hangwatch": "incident goes here"}'
 WITHOUT_SCRIPT = "<!--hangwatch: without script-->"
+STYLES = "style-src "  # of the page's policy
 
 MOST_CALLS = 48  # of a group, of each rank; the page lines up 40
 ALL_CALLS = 6000  # of all ranks together
 MOST_STEPS = 160
 
 
-def render(incident: Incident) -> str | None:
-    """The whole document, None where the page is not installed."""
+def render(incident: Incident, style: str, body: str) -> str | None:
+    """The whole document, None where the page is not installed. `style` and `body` are for browsers without script."""
     template = find_template()
-    return None if template is None else filled(template.read_text(encoding="utf-8"), incident)
+    if template is None:
+        return None
+    text = template.read_text(encoding="utf-8").replace(STYLES, f"{STYLES}{_hash(style)} ", 1)
+    return filled(text, incident, f"<style>{style}</style>{body}")
+
+
+def _hash(style: str) -> str:
+    """What the page's policy calls a style that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
 
 
 def find_template() -> Path | None:
@@ -43,14 +53,17 @@ def find_template() -> Path | None:
     return None
 
 
-def filled(template: str, incident: Incident) -> str:
-    """The page with the incident in it. Nothing in an incident can end the element: it holds no "<"."""
+def filled(template: str, incident: Incident, without_script: str = "") -> str:
+    """The page with the incident in it. Nothing in an incident can end the element: it holds no "<".
+
+    `without_script` is HTML for browsers that run no script.
+    """
     name = incident.job.name or incident.job.id or "job"
     title = f"<title>{escape(words.clean(f'{name}: {words.headline(incident)}'))}</title>"
     head, _, rest = template.partition(PLACE)
     middle, _, tail = rest.partition(WITHOUT_SCRIPT)
     data = codec.dumps(slim(incident)).replace("<", "\\u003c")
-    return "".join((head.replace(TITLE, title, 1), data, middle, str(verdict.banner(incident)), tail))
+    return "".join((head.replace(TITLE, title, 1), data, middle, without_script, tail))
 
 
 def slim(incident: Incident) -> Incident:

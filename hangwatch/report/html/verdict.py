@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hangwatch.model import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
-from hangwatch.report import words
+from hangwatch.report import titles, words
 from hangwatch.report.html.markup import Html, details, join, listing, tag
 
 MOST_LINES = 50  # of an excerpt
@@ -34,14 +34,14 @@ def _mood(incident: Incident) -> str:
 def _rows(incident: Incident) -> Iterator[Html]:
     verdict = incident.verdict
     if verdict.fix:
-        yield from _row("fix", tag("strong", verdict.fix))
+        yield from _row("Fix", tag("strong", verdict.fix))
     if verdict.culprits:
-        yield from _row("who", _who(incident))
+        yield from _row("Who", _who(incident))
     if verdict.evidence:
-        yield from _row("seen", tag("ul", *(tag("li", sentence) for sentence in verdict.evidence[:50])))
+        yield from _row("Evidence", tag("ul", *(tag("li", sentence) for sentence in verdict.evidence[:50])))
     if missing := words.missing_evidence(incident):
-        yield from _row("lacks", missing)
-    yield from _row("cause", _cause(incident))
+        yield from _row("Unavailable", missing)
+    yield from _row("Cause", _cause(incident))
 
 
 def _row(label: str, content: Html | str) -> tuple[Html, Html]:
@@ -76,10 +76,11 @@ def _cause(incident: Incident) -> Html:
         Certainty.LIKELY: "likely: the evidence fits this cause and no other in the catalogue",
         Certainty.UNDETERMINED: "not known: the evidence fits no single cause, so no rank is blamed",
     }[verdict.certainty]
-    name = tag("code", verdict.cause)
+    name = tag("span", titles.title(verdict.cause))
     # Only addresses of the web: a report may come from anybody.
     linked = tag("a", name, href=verdict.docs, rel="noreferrer") if verdict.docs.startswith("https://") else name
-    return tag("span", linked, f", {sure}")
+    beside = tag("code", verdict.cause) if titles.title(verdict.cause) != verdict.cause else None
+    return tag("span", linked, " ", beside, f", {sure}")
 
 
 def _argument(incident: Incident) -> Html | None:
@@ -96,7 +97,7 @@ def _alternatives(incident: Incident) -> Html | None:
     if not others:
         return None
     said = (tag("li", tag("code", other.cause), f": {other.why_not}") for other in others)
-    return details("What it is not, and why", tag("ul", *said), open_=len(others) < 3)
+    return details("Ruled out, and why", tag("ul", *said), open_=len(others) < 3)
 
 
 def warnings(incident: Incident) -> Html:

@@ -148,7 +148,7 @@ def test_health_and_metrics(dashboard: Dashboard) -> None:
     assert dashboard.client.get("/readyz").json() == {"status": "ok"}
     text = dashboard.client.get("/metrics").text
     key = dashboard.job["key"]
-    assert f'hangwatch_rank_step_total{{job="{key}",rank="1"}} 10' in text
+    assert f'hangwatch_rank_step_total{{rank="1",run="{key}"}} 10' in text
     assert "hangwatch_ingest_seconds_count 1" in text
 
 
@@ -157,6 +157,6 @@ def test_the_documented_paths_are_those_that_there_are(dashboard: Dashboard) -> 
     there = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     documented = {
         f"{method} {path.partition('?')[0]}"
-        for method, path in re.findall(r"\b(GET|POST|DELETE) (/[\w/{}.?=&-]+)", DOCS.read_text())
+        for method, path in re.findall(r"\b(GET|POST|PUT|DELETE) (/[\w/{}.?=&-]+)", DOCS.read_text())
     }
     assert there - {"GET /api/v1/openapi.json"} == documented

@@ -18,7 +18,7 @@ from tests.examples import lingering, uneven_steps, uneven_steps_judgement, unev
 from tests.integration.dashboard.conftest import Judge
 from tests.integration.dashboard.processes import Process, link_to, until
 from tests.integration.dashboard.test_judgement import Pair, answer, open_incident, pair, part_of
-from tests.nodes import Dashboard, FakeNode
+from tests.nodes import JSON, Dashboard, FakeNode
 from tests.unit.agent.readings import rank_state
 
 __all__ = ["pair"]
@@ -33,7 +33,7 @@ def metric(dashboard: Dashboard, name: str) -> list[float]:
 
 def looked_at(dashboard: Dashboard, node: FakeNode) -> None:
     """A person asks for evidence, and the node gives it."""
-    dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures")
+    dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures", headers=JSON)
     commands = dashboard.until(lambda: dashboard.send(node)["commands"])
     assert dashboard.post("capture", node.capture(part_of(node), commands[0]["request"])).status_code == 200
 
@@ -112,6 +112,14 @@ def test_a_job_that_fails_keeps_its_verdict(dashboard: Dashboard, code: int) -> 
     time.sleep(1.0)
     assert dashboard.job["judgement"]["verdict"]["cause"] == "uneven-steps"
     assert dashboard.get("/incidents")["incidents"][0]["status"] == "hung"
+    # AND the incident has ended with the job
+    (closed,) = dashboard.until(
+        lambda: [each for each in dashboard.get("/incidents")["incidents"] if each["closed_at"] is not None]
+    )
+    assert (closed["status"], closed["judged_by"]) == ("hung", "node-a")
+    job = dashboard.job
+    assert (job["open_incident"], job["closed_at"]) == (None, job["last_seen_at"])
+    assert dashboard.get(f"/incidents/{closed['id']}")["closed_at"] == closed["closed_at"]
 
 
 def test_a_watchdog_that_goes_without_an_exit_code_clears_nothing_while_ranks_hang(dashboard: Dashboard) -> None:
@@ -177,7 +185,8 @@ def test_a_healthy_job_is_not_stuck_on_what_was_judged_once(served: Process, tmp
     node = Moving(served.address, tmp_path / "spool")
     try:
         key = until(lambda: (one := served.get("/jobs")["jobs"][0])["ranks"] == 2 and one["key"])
-        request = urllib.request.Request(f"{served.address}/api/v1/jobs/{key}/captures", method="POST")
+        address = f"{served.address}/api/v1/jobs/{key}/captures"
+        request = urllib.request.Request(address, headers=JSON, method="POST")
         urllib.request.urlopen(request, timeout=60).close()
         until(lambda: served.get(f"/jobs/{key}")["capture"]["state"] == "done")
         job = until(lambda: (one := served.get(f"/jobs/{key}"))["judgement"] is None and one)

@@ -31,7 +31,7 @@ from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.merge import remainder
 from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
 from tests.integration.dashboard.conftest import SILENT_S, Clock, Judge
-from tests.nodes import Dashboard, FakeNode
+from tests.nodes import JSON, Dashboard, FakeNode
 
 Pair = tuple[FakeNode, FakeNode]
 
@@ -143,13 +143,13 @@ def test_a_surer_verdict_replaces_the_first_one_under_the_same_name(
     judge.says = verdict(Certainty.UNDETERMINED)
     first = open_incident(dashboard, pair)
     judge.says = sure
-    assert dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures").status_code == 202
+    assert dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures", headers=JSON).status_code == 202
     answer(dashboard, *pair)
     dashboard.until(lambda: dashboard.get("/incidents")["incidents"][0]["certainty"] == "proven")
     (found,) = dashboard.get("/incidents")["incidents"]
     assert (found["id"], found["cause"], found["opened_at"]) == (first["id"], "uneven-steps", first["opened_at"])
     judge.says = verdict(Certainty.UNDETERMINED)
-    dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures")
+    dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures", headers=JSON)
     answer(dashboard, *pair)
     dashboard.until(lambda: len(judge.seen) == 3)
     assert dashboard.get("/incidents")["incidents"][0]["certainty"] == "proven"
@@ -290,7 +290,7 @@ def test_a_capture_on_demand(dashboard: Dashboard, pair: Pair, judge: Judge) -> 
     judge.says = replace(uneven_steps_judgement(), status=Status.WAITING)
     for node in pair:
         dashboard.send(node)
-    made = dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures").json()
+    made = dashboard.client.post(f"/api/v1/jobs/{dashboard.job['key']}/captures", headers=JSON).json()
     assert (made["state"], made["nodes_asked"], made["nodes_answered"]) == ("asked", ["node-a", "node-b"], [])
     answer(dashboard, *pair)
     done = dashboard.until(lambda: (one := dashboard.get(f"/captures/{made['id']}"))["state"] == "done" and one)
@@ -337,9 +337,9 @@ def events_of(dashboard: Dashboard, job: str, act: Callable[[], None]) -> list[t
         from hangwatch_dashboard.routes.events import first_events
 
         found = await service.registry.load(job) if job else None
-        async for chunk in service.hub.stream(job, first_events(service, found), dict):
-            name, data = chunk.decode().rstrip("\n").split("\ndata: ", 1)
-            got.append((name.removeprefix("event: "), json.loads(data)))
+        async for chunk in service.hub.stream({job}, first_events(service, [found] if found else []), dict):
+            name, _, data = chunk.decode().rstrip("\n").split("\n", 2)
+            got.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
 
     task = portal.start_task_soon(read)
     dashboard.until(lambda: got)
@@ -370,6 +370,31 @@ def test_the_live_stream_tells_everything(dashboard: Dashboard, pair: Pair) -> N
     assert states[:4] == ["asked", "asked", "asked", "done"]
     last = [data for name, data in got if name == "job"][-1]
     assert (last["state"], last["judgement"]["status"]) == ("hung", "hung")
+
+
+def test_a_stream_is_told_when_a_silent_node_is_heard_of_again(dashboard: Dashboard, pair: Pair, clock: Clock) -> None:
+    for node in pair:
+        dashboard.send(node)
+    clock.ahead_s = 2 * SILENT_S
+    service, key = dashboard.service, dashboard.job["key"]
+    portal = dashboard.client.portal
+    assert portal is not None
+    silent: list[int] = []
+
+    async def read() -> None:
+        async for chunk in service.hub.stream({key}, [], dict):
+            name, _, data = chunk.decode().rstrip("\n").split("\n", 2)
+            if name == "event: job":
+                silent.append(json.loads(data.removeprefix("data: "))["nodes_silent"])
+
+    task = portal.start_task_soon(read)
+    dashboard.until(lambda: service.hub.readers)
+    dashboard.send(pair[0])  # as after a restart: one node is heard of before the other
+    dashboard.until(lambda: 1 in silent)
+    dashboard.send(pair[1])
+    dashboard.until(lambda: silent[-1] == 0)
+    portal.call(service.hub.close)
+    task.result(60)
 
 
 def void(_ignored: object) -> None:

@@ -144,6 +144,20 @@ def test_apprise_reaches_a_webhook() -> None:
         server.shutdown()
         server.server_close()
     assert "Rank 3 ran out of data" in got[0]["message"]
+    assert got[0]["type"] == "failure"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (Status.HUNG, "failure"),
+        (Status.FAILED, "failure"),
+        (Status.LINGERING, "warning"),
+        (Status.RECOVERED, "success"),
+    ],
+)
+def test_messages_are_of_the_kind_of_what_happened(status: Status, kind: str) -> None:
+    assert message_of(replace(uneven_steps(), status=status), "http://x").kind == kind
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

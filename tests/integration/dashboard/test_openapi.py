@@ -78,3 +78,30 @@ def test_every_record_of_the_link_is_described(described: Any) -> None:
     schemas = described.raw_schema["components"]["schemas"]
     assert {"NodeBatch", "NodeCapture", "NodeIncident", "Incident", "RankBeat", "Snapshot"} <= set(schemas)
     assert schemas["RankBeat"]["additionalProperties"] is False
+
+
+def test_errors_are_described_as_they_are(described: Any) -> None:
+    for path, methods in described.raw_schema["paths"].items():
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                if status >= "400":
+                    reference = answer["content"]["application/json"]["schema"]["$ref"]
+                    assert reference.endswith("/ApiFailure"), (path, status)
+    assert "HTTPValidationError" not in described.raw_schema["components"]["schemas"]
+
+
+def test_every_answer_has_a_type(described: Any) -> None:
+    for path, methods in described.raw_schema["paths"].items():
+        for method, operation in methods.items():
+            good = [answer for status, answer in operation["responses"].items() if status < "300" and status != "204"]
+            for answer in good:
+                for content in answer.get("content", {}).values():
+                    assert content["schema"] not in ({}, {"type": "object"}), (path, method)
+
+
+def test_security_is_described(described: Any) -> None:
+    document = described.raw_schema
+    assert set(document["components"]["securitySchemes"]) == {"ingest", "read", "admin", "session"}
+    assert document["paths"]["/api/v1/ingest/batch"]["post"]["security"] == [{"ingest": []}, {}]
+    assert {"admin": []} in document["paths"]["/api/v1/jobs/{job}"]["delete"]["security"]
+    assert document["paths"]["/healthz"]["get"]["security"] == []

@@ -14,7 +14,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from hangwatch_dashboard.store import engine as engines
-from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, NodeRow, PartRow, RunRow
+from hangwatch_dashboard.store.lists import group_of
+from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, NodeRow, PartRow, Review, RunRow, Wanted
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.tables import metadata
 from hangwatch_dashboard.store.text import clean, pack
@@ -140,7 +141,7 @@ def test_one_write_that_fails_fails_alone(store: Store) -> None:
     good.result(60), also_good.result(60)
     with pytest.raises(ZeroDivisionError):
         bad.result(60)
-    assert store.find_incidents().total == 2
+    assert store.lists.incidents(Wanted()).total == 2
 
 
 def test_a_database_that_has_gone_is_said_to_be_busy(store: Store) -> None:
@@ -168,9 +169,9 @@ def fill(store: Store) -> None:
 def test_runs_are_found(store: Store) -> None:
     join(store, run("a", 1.0))
     join(store, run("b", 2.0))
-    page = store.find_runs("NAM", "", 1, 0)
+    page = store.lists.runs(Wanted(text="NAM"), 1, 0)
     assert ([row.key for row in page.rows], page.total) == (["b"], 2)
-    assert store.find_runs("", "hung", 10, 0).total == 0
+    assert store.lists.runs(Wanted(state="hung"), 10, 0).total == 0
     assert [row.key for row in store.runs_seen_since(1.5, 10)] == ["b"]
 
 
@@ -212,8 +213,8 @@ def test_what_is_old_is_forgotten(store: Store) -> None:
     store.put_node(node(1)).result()
     store.put_capture(CaptureRow("c", "r", "why", 1.0, 1.0, "asked", ("n",))).result()
     store.forget(runs_before=50.0, incidents_before=50.0, batches_before=50.0).result()
-    assert {row.key for row in store.find_runs("", "", 10, 0).rows} == {"old-with-incident", "new"}
-    assert [row.id for row in store.find_incidents().rows] == ["kept"]
+    assert {row.key for row in store.lists.runs(Wanted(), 10, 0).rows} == {"old-with-incident", "new"}
+    assert [row.id for row in store.lists.incidents(Wanted()).rows] == ["kept"]
     assert store.nodes_of("r") == []
     assert store.capture("c") is None
 
@@ -266,3 +267,56 @@ def test_an_sqlite_file_has_one_dashboard(tmp_path: Path) -> None:
         Store(str(path), "p2")
     store.close()
     Store(str(path), "p2").close()
+
+
+def test_incidents_of_earlier_versions_are_listed_by_cause_and_line(database: str) -> None:
+    engine = engines.connect(engines.url_of(database))
+    engines.migrate(engine, "0002")
+    summary = {
+        "id": "i-1",
+        "cause": "uneven-steps",
+        "job_name": "Vision",
+        "summary": "Rank 3 ran out",
+        "host": "node-b",
+    }
+    where = {"file": "/home/mia/train.py", "line": 88, "function": "main", "native": False}
+    rows = [
+        {"id": "i-1", "summary": pack(summary), "document": pack({"verdict": {"culprits": [{"where": where}]}})},
+        {"id": "i-2", "summary": pack(summary | {"id": "i-2"}), "document": pack({"verdict": {"culprits": []}})},
+    ]
+    with engine.begin() as connection:
+        for row in rows:
+            connection.execute(
+                sa.text(
+                    "INSERT INTO incidents (id, run, job_name, opened_at, changed_at, status, summary, document)"
+                    " VALUES (:id, 'r', 'Vision', 5.0, 5.0, 'hung', :summary, :document)"
+                ),
+                row,
+            )
+    engine.dispose()
+    store = Store(database, "p1")
+    try:
+        found = {row.id: row for row in store.lists.incidents(Wanted(text="ran OUT")).rows}
+        assert (found["i-1"].place, found["i-1"].cause) == ("train.py:88", "uneven-steps")
+        assert found["i-1"].group == group_of("uneven-steps", "Vision", "/home/mia/train.py", 88)
+        assert found["i-2"].place == ""
+        assert store.lists.groups(Wanted(), "", 10, 0).total == 2
+    finally:
+        store.close()
+
+
+def test_what_was_noted_goes_with_the_last_incident(store: Store) -> None:
+    store.put_incident(incident("i", 10.0)).result()
+    (listed,) = store.lists.incidents(Wanted()).rows
+    store.put_review(listed.group, Review("resolved", "fixed", 20.0)).result()
+    assert store.lists.review(listed.group) == Review("resolved", "fixed", 20.0)
+    store.forget(0.0, 30.0, 0.0).result()
+    assert store.lists.review(listed.group) is None
+    assert store.lists.incidents(Wanted()).total == 0
+
+
+def test_runs_that_are_not_heard_of_are_silent(store: Store) -> None:
+    join(store, run("old", 10.0))
+    join(store, run("new", 60.0))
+    store.silence_runs(50.0).result()
+    assert {row.key: row.state for row in store.lists.runs(Wanted(), 10, 0).rows} == {"old": "silent", "new": "running"}

@@ -59,10 +59,44 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("hangwatch ")
 
 
-@pytest.mark.parametrize("argv", [[], ["nonsense"], ["report", "--nonsense"], ["report", "a", "b"]])
+@pytest.mark.parametrize("argv", [["nonsense"], ["report", "--nonsense"], ["report", "a", "b"]])
 def test_wrong_usage_is_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
     assert "usage: hangwatch" in capsys.readouterr().err
+
+
+def test_alone_it_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("usage: hangwatch")
+    assert "dashboard" in out
+
+
+@pytest.mark.parametrize("command", ["report", "run", "demo", "dashboard"])
+def test_a_wrong_option_shows_the_usage_of_its_subcommand(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--nonsense"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"usage: hangwatch {command} ")
+    assert "unrecognized arguments: --nonsense" in error
+
+
+def test_what_happens_on_a_hang_is_explained_where_it_is_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for part in ("`report` leaves the job as it is", "`abort` ends the whole job", "exit code 75"):
+        assert part in said
+
+
+def test_every_demo_has_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    scripts = [line for line in lines if line.startswith("    ")]
+    assert len(scripts) > 40
+    for line in scripts:
+        sentence, _, _ = line.strip().rpartition(" (")
+        assert sentence.endswith("."), line
+        assert len(sentence) > 20, line
+    assert "uneven-steps: Ranks ran out of data at different batches" in lines
 
 
 @pytest.mark.parametrize(

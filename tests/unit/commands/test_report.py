@@ -67,3 +67,27 @@ def test_a_spoiled_report_is_named(tmp_path: Path, capsys: Capture) -> None:
 def test_an_unwritable_place_is_named(report: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["report", str(report), "--html", str(tmp_path / "none" / "x.html")]) == 2
     assert "cannot write" in capsys.readouterr().err
+
+
+def test_the_page_given_by_mistake_names_the_report(report: Path, capsys: Capture) -> None:
+    page = report.with_suffix(".html")
+    assert main(["report", str(page)]) == 2
+    assert f"{report.name} beside it: {report}" in capsys.readouterr().err
+    report.unlink()
+    assert main(["report", str(page)]) == 2
+    assert "which is not there" in capsys.readouterr().err
+
+
+def test_as_markdown(report: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["report", str(report), "--markdown"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("**HUNG, proven")
+    assert main(["report", str(report), "--markdown", str(tmp_path / "out.md")]) == 0
+    assert (tmp_path / "out.md").read_text() == text
+
+
+def test_as_a_summary(report: Path, tmp_path: Path) -> None:
+    out = tmp_path / "small.json"
+    assert main(["report", str(report), "--summary", str(out)]) == 0
+    assert files.read(out).verdict == examples.uneven_steps().verdict
+    assert out.stat().st_size < report.stat().st_size / 3

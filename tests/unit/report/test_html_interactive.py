@@ -14,8 +14,8 @@ from hangwatch.report.html import interactive
 from hangwatch.wire import codec
 from tests import examples
 
-TEMPLATE = f"""<!doctype html><html><head>{interactive.TITLE}</head><body>
-<script id="incident" type="application/json">{interactive.PLACE}</script>
+TEMPLATE = f"""<!doctype html><html><head><meta content="{interactive.STYLES}'sha256-page'">{interactive.TITLE}</head>
+<body><script id="incident" type="application/json">{interactive.PLACE}</script>
 <noscript>{interactive.WITHOUT_SCRIPT}</noscript><script>run()</script></body></html>"""
 SOURCE = Path(__file__).parents[3] / "dashboard" / "web" / "incident.html"
 EVIL = f"</script><script>alert(1)</script><!-- {interactive.WITHOUT_SCRIPT} {interactive.PLACE} \ud800"
@@ -33,17 +33,25 @@ def test_the_page_that_is_built_has_the_places() -> None:
 
 
 def test_the_incident_stands_in_the_page() -> None:
-    text = interactive.filled(TEMPLATE, examples.uneven_steps())
+    text = interactive.filled(TEMPLATE, examples.uneven_steps(), "<p>without script</p>")
     assert embedded(text).verdict == examples.uneven_steps().verdict
     assert "<title>vision: HUNG, proven, 3.1 s after the last step; cause proven</title>" in text
-    # Without script the verdict is there all the same.
-    assert "Rank 3 ran out of data" in text.split("<noscript>")[1].split("</noscript>")[0]
+    assert "<noscript><p>without script</p></noscript>" in text
 
 
-def test_hostile_strings_do_not_leave_their_element() -> None:
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The template, as if the dashboard's page were installed."""
+    template = tmp_path / "incident.html"
+    template.write_text(TEMPLATE)
+    monkeypatch.setattr(interactive, "find_template", lambda: template)
+    return template
+
+
+def test_hostile_strings_do_not_leave_their_element(built: Path) -> None:
     made = examples.uneven_steps()
     evil = replace(made, job=replace(made.job, name=EVIL), verdict=replace(made.verdict, summary=EVIL))
-    text = interactive.filled(TEMPLATE, evil)
+    text = html.page(evil)
     assert text.count("<script") == TEMPLATE.count("<script")
     assert text.count("</script") == TEMPLATE.count("</script")
     assert embedded(text).job.name == EVIL
@@ -66,11 +74,17 @@ def test_eight_ranks_fit_into_two_megabytes() -> None:
     assert len(codec.dumps(interactive.slim(replace(made, ranks=ranks)))) < 1_500_000
 
 
-def test_without_the_page_the_plain_one_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_script_the_whole_report_is_there_with_its_style(built: Path) -> None:
+    text = html.page(examples.uneven_steps())
+    _, _, rest = text.partition("<noscript><style>")
+    style, _, body = rest.partition("</noscript>")[0].partition("</style>")
+    assert f"style-src {interactive._hash(style)} 'sha256-page'" in text, "the page's policy allows it"
+    for part in ("Rank 3 ran out of data", "Who waits for whom", "Collectives", "Processes"):
+        assert part in body
+    assert embedded(text).verdict == examples.uneven_steps().verdict
+
+
+def test_without_the_page_the_plain_one_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     made = examples.uneven_steps()
     monkeypatch.setattr(interactive, "find_template", lambda: None)
     assert html.page(made) == html.render(made)
-    template = tmp_path / "incident.html"
-    template.write_text(TEMPLATE)
-    monkeypatch.setattr(interactive, "find_template", lambda: template)
-    assert html.page(made) == interactive.filled(TEMPLATE, made)

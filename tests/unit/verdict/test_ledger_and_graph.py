@@ -24,7 +24,7 @@ IDS = [
     "exit-atexit-handler", "exit-destructor", "exit-orphan-holds-pipe", "exit-destroy-asymmetric",
     "exit-launcher-order", "output-pipe-full", "undetermined", "uneven-forecast", "sampler-full-copy",
     "set-epoch-missing", "sampler-world-mismatch", "gpu-leftover-process", "gpu-memory-imbalance", "straggler",
-    "data-bound", "nccl-environment",
+    "data-bound", "nccl-environment", "plans-differ",
 ]  # fmt: skip
 
 

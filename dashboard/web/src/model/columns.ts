@@ -132,3 +132,31 @@ export function sayRanks(text: string): string {
     return Array.from({ length: (last ?? first) - first + 1 }, (_, index) => first + index);
   }));
 }
+
+const COLLAPSED_FROM = 128;
+
+/** In a large job that is judged, the nodes on which nothing stands out: all their ranks are where most ranks are. */
+export function uneventful(columns: RankColumns, culprits: ReadonlySet<number>): ReadonlySet<number> {
+  if (columns.rank.length < COLLAPSED_FROM || culprits.size === 0) return new Set();
+  const where = (index: number): string => `${columns.phase[index]} ${columns.step[index]}`;
+  const counts = new Map<string, number>();
+  columns.rank.forEach((_, index) => counts.set(where(index), (counts.get(where(index)) ?? 0) + 1));
+  const usual = [...counts].reduce((most, entry) => (entry[1] > most[1] ? entry : most))[0];
+  const eventful = new Set<number>();
+  columns.rank.forEach((rank, index) => {
+    const odd = "XZTtD".includes(columns.process_state[rank] || "-");
+    if (where(index) !== usual || culprits.has(rank) || columns.exception[rank] || odd) eventful.add(columns.node[index]!);
+  });
+  const all = new Set(columns.node);
+  return eventful.size && eventful.size < all.size ? new Set([...all].filter((node) => !eventful.has(node))) : new Set();
+}
+
+/** The columns without the ranks of some nodes. */
+export function without(columns: RankColumns, nodes: ReadonlySet<number>): RankColumns {
+  const kept = columns.rank.flatMap((_, index) => (nodes.has(columns.node[index]!) ? [] : [index]));
+  const entries = Object.entries(columns).map(([name, column]) => [
+    name,
+    Array.isArray(column) && name !== "phases" && name !== "nodes" ? kept.map((index) => (column as unknown[])[index]) : column,
+  ]);
+  return Object.fromEntries(entries) as RankColumns;
+}

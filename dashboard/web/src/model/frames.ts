@@ -27,6 +27,6 @@ export function site(frames: readonly Frame[]): Frame | null {
   return frames.find(isUser) ?? frames.find((frame) => !frame.native && origin(frame.file) === "package") ?? frames.find((frame) => !frame.native) ?? frames[0] ?? null;
 }
 
-export function mainStack(rank: Pick<RankReport, "stacks">): ThreadStack | null {
-  return rank.stacks.find((stack) => stack.main) ?? null;
+export function mainStack(process: Pick<RankReport, "stacks"> | null): ThreadStack | null {
+  return process?.stacks.find((stack) => stack.main) ?? null;
 }

@@ -27,7 +27,7 @@ export interface GridLayout {
 
 const SIZES = [
   { most: 64, width: 52, height: 38, gap: 3 },
-  { most: 256, width: 34, height: 26, gap: 2 },
+  { most: 256, width: 42, height: 26, gap: 2 },
   { most: 2048, width: 16, height: 16, gap: 2 },
   { most: Infinity, width: 9, height: 9, gap: 1 },
 ];

@@ -91,8 +91,13 @@ export function curvesOfHistory(history: History): Curves {
     at: history.at,
     ranks: history.rank,
     lag: history.rank.map((_, lane) => history.step.map((row, moment) => (row[lane] === null ? null : fastest[moment]! - row[lane]!))),
-    stepTime: history.rank.map((_, lane) => history.step_s.map((row) => row[lane]! || null)),
+    stepTime: history.rank.map((_, lane) => history.step_s.map((row, moment) => growing(row[lane], history.still_s[moment]![lane]))),
   };
+}
+
+/** The time of the last step, or of the one that a rank stands still in where that is longer: in a hang it grows. */
+function growing(last_s: number | null | undefined, still_s: number | null | undefined): number | null {
+  return Math.max(last_s ?? 0, (still_s ?? 0) > STILL ? still_s! : 0) || null;
 }
 
 export function lanesOfIncident(incident: Incident): Lane[] {
@@ -139,6 +144,10 @@ export function curvesOfIncident(incident: Incident): Curves {
   const took = ledgers.map((steps) =>
     sampled(at, steps.slice(1).map((entry, index): [number, number] => [entry.at, entry.at - steps[index]!.at])),
   );
+  const end = at.length - 1;
+  ranks.forEach((rank, index) => {
+    if (took[index]!.length) took[index]![end] = growing(took[index]![end], rank.still_s);
+  });
   const lag = begun.map((row) => row.map((step, moment) => {
     const fastest = Math.max(...begun.map((other) => other[moment] ?? -1));
     return step === null ? null : fastest - step;

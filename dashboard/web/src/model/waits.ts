@@ -34,11 +34,15 @@ export function waitGraph(verdict: Pick<Verdict, "waits" | "victims" | "culprits
   const blamed = new Set(verdict.culprits.flatMap((culprit) => (culprit.rank === null ? [] : [culprit.rank])));
   const merged = new Map<string, { ranks: number[]; wait: Wait }>();
   for (const wait of verdict.waits) {
-    const ranks = waiting(wait, verdict);
-    const key = [blamed.has(wait.rank), wait.awaited.join(), wait.what, wait.where?.file, wait.where?.line].join("\u0000");
-    const known = merged.get(key);
-    if (known) known.ranks.push(...ranks);
-    else merged.set(key, { ranks: [...ranks], wait });
+    const all = waiting(wait, verdict);
+    for (const fault of [true, false]) {
+      const ranks = all.filter((rank) => blamed.has(rank) === fault); // who is at fault has a node of its own
+      if (!ranks.length) continue;
+      const key = [fault, wait.awaited.join(), wait.what, wait.where?.file, wait.where?.line].join("\u0000");
+      const known = merged.get(key);
+      if (known) known.ranks.push(...ranks);
+      else merged.set(key, { ranks, wait });
+    }
   }
   const kept = [...merged.values()].sort((a, b) => b.ranks.length - a.ranks.length).slice(0, MOST_NODES);
   const inNodes = new Set(kept.flatMap((entry) => entry.ranks));

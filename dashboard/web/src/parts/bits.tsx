@@ -1,6 +1,8 @@
 // Small things that several views use.
 
 import type { ComponentChildren } from "preact";
+import { useSignal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Frame } from "../records";
 import { briefMoment, moment, place, timeOfDay } from "../words";
 
@@ -30,6 +32,20 @@ export function Prose({ text }: { text: string }) {
   return <>{text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? <code key={index}>{part}</code> : part))}</>;
 }
 
+const LONG = 320;
+
+/** Text of which the first lines are shown where it is long, the rest when it is asked for. */
+export function Clamped({ children, most = LONG }: { children: string; most?: number }) {
+  const open = useSignal(false);
+  if (children.length <= most * 1.25) return <p class="clamped"><Prose text={children} /></p>;
+  return (
+    <p class="clamped">
+      <Prose text={open.value ? children : `${children.slice(0, most).trimEnd()} …`} />{" "}
+      <button type="button" class="link" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>{open.value ? "show less" : "show more"}</button>
+    </p>
+  );
+}
+
 /** A part of a view with its heading. */
 export function Part({ title, note, children, id }: { title: string; note?: ComponentChildren; children: ComponentChildren; id?: string }) {
   const heading = id ?? title.toLowerCase().replaceAll(/\W+/g, "-");
@@ -44,11 +60,22 @@ export function Part({ title, note, children, id }: { title: string; note?: Comp
   );
 }
 
-/** A table that scrolls by itself where the screen is narrow. */
+const WIDE = /matrix|split|calls|heads/; // what is compared across must stay side by side: these scroll
+
+/** A table. Where the screen is narrow its rows become cards, in which each value has its column's name before it. */
 export function Table({ label, children, class: name = "" }: { label: string; children: ComponentChildren; class?: string }) {
+  const table = useRef<HTMLTableElement>(null);
+  const cards = !WIDE.test(name);
+  useLayoutEffect(() => {
+    if (!cards || !table.current) return;
+    const names = [...table.current.querySelectorAll("thead th")].map((cell) => cell.textContent ?? "");
+    for (const row of table.current.querySelectorAll<HTMLTableRowElement>("tbody tr")) {
+      for (const [index, cell] of [...row.cells].entries()) if (cell.tagName === "TD") cell.dataset["label"] = names[index] ?? "";
+    }
+  });
   return (
     <div class="scroll" role="region" aria-label={label} tabIndex={0}>
-      <table class={name}>{children}</table>
+      <table ref={table} class={`${name} ${cards ? "cards" : ""}`}>{children}</table>
     </div>
   );
 }

@@ -130,7 +130,7 @@ function phaseCell(context: CanvasRenderingContext2D, layout: GridLayout, kind: 
   context.strokeStyle = color("cell-ink");
   context.lineWidth = height >= 24 ? 2 : width > 12 ? 1.6 : 1.1;
   context.lineCap = "round";
-  const x = width >= 30 ? width - size - (height >= 34 ? 8 : 5) : (width - size) / 2;
+  const x = width >= 30 ? width - size - (height >= 34 ? 7 : 4) : (width - size) / 2;
   markPath(context, KINDS[kind].mark, x, (height - size) / 2, size);
 }
 

@@ -1,15 +1,15 @@
 import { useSignal } from "@preact/signals";
 
 /** A button that puts `text` on the clipboard and says so. */
-export function Copy({ text, what }: { text: string; what: string }) {
+export function Copy({ text, what, says = "Copy" }: { text: string; what: string; says?: string }) {
   const done = useSignal("");
   const copy = async (): Promise<void> => {
     done.value = (await copied(text)) ? "Copied" : "Not allowed";
     setTimeout(() => (done.value = ""), 2000);
   };
   return (
-    <button type="button" class="copy" aria-label={`Copy ${what}`} onClick={() => void copy()}>
-      <span aria-live="polite">{done.value || "Copy"}</span>
+    <button type="button" class="copy" aria-label={says === "Copy" ? `Copy ${what}` : says} onClick={() => void copy()}>
+      <span aria-live="polite">{done.value || says}</span>
     </button>
   );
 }

@@ -1,13 +1,15 @@
 // The verdict. The sentence is what the reader came for; everything else on the page supports it.
 
 import type { ComponentChildren } from "preact";
+import { useSignal } from "@preact/signals";
 import { mainStack, isUser } from "../model/frames";
+import { markdown } from "../model/markdown";
 import { Copy } from "../parts/copy";
 import { StateIcon } from "../parts/icon";
-import { Prose, Site } from "../parts/bits";
-import type { Alternative, Certainty, Culprit, Frame, Incident, Status, Verdict } from "../records";
+import { Clamped, Prose, Site } from "../parts/bits";
+import type { Alternative, Certainty, Culprit, Frame, Incident, Job, Status, Verdict } from "../records";
 import { role, type Scene } from "../scene";
-import { argumentTitle, cause, culprit as sayCulprit, kindOf, NO_VERDICT, ranges, ranks } from "../words";
+import { argumentTitle, cause, culprit as sayCulprit, kindOf, NO_VERDICT, ranges, ranks, title } from "../words";
 import { Quoted } from "./excerpt";
 
 interface Props {
@@ -17,6 +19,13 @@ interface Props {
   after: ComponentChildren; // "3.1 s after the last step"
   when: ComponentChildren;
   brief: boolean;
+  copied?: { job: Pick<Job, "name" | "id">; link: string }; // what stands around the verdict where it is pasted
+}
+
+const LONG = 280;
+
+function say(after: ComponentChildren): string {
+  return typeof after === "string" && after ? `, ${after}` : "";
 }
 
 const SURE: Record<Certainty, string> = {
@@ -25,7 +34,7 @@ const SURE: Record<Certainty, string> = {
   undetermined: "the evidence fits no single cause, so no rank is blamed",
 };
 
-export function Banner({ scene, status, verdict, after, when, brief }: Props) {
+export function Banner({ scene, status, verdict, after, when, brief, copied }: Props) {
   return (
     <section class={`verdict ${status} ${brief ? "brief" : ""}`} aria-label="Verdict">
       <Who verdict={verdict} scene={scene} />
@@ -39,8 +48,14 @@ export function Banner({ scene, status, verdict, after, when, brief }: Props) {
           <span class="certainty" title={SURE[verdict.certainty]}>{cause(verdict.certainty)}</span>
           <span class="quiet">{when}</span>
         </p>
-        <h2 class="sentence">{verdict.summary || NO_VERDICT}</h2>
+        <h2 class={`sentence ${verdict.summary.length > LONG ? "long" : ""}`}>{verdict.summary || NO_VERDICT}</h2>
         {!brief && verdict.details.slice(0, 3).map((sentence) => <p class="detail" key={sentence}>{sentence}</p>)}
+        {!brief && copied && (
+          <p class="tools">
+            <Copy text={markdown(verdict, `${[status.toUpperCase(), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.certainty)}`, copied.job, copied.link)} what="the verdict as Markdown" says="Copy as Markdown" />
+            {copied.link && <Copy text={copied.link} what="the address of this verdict" says="Copy link" />}
+          </p>
+        )}
       </div>
       {!brief && <Rows verdict={verdict} scene={scene} />}
     </section>
@@ -79,56 +94,83 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
   const doc = scene.doc.value;
   const lost = doc ? lacks(doc) : [];
   const who = verdict.culprits.length > 0 && (
-    <Row label="who">
+    <Row label="Who" kind="who">
       <Culprits blamed={verdict.culprits} doc={doc} />
     </Row>
   );
   const reasons = (
     <>
       {verdict.fix && (
-        <Row label="fix">
+        <Row label="Fix" kind="fix">
           <p class="fix"><Prose text={verdict.fix} /></p>
           <Copy text={verdict.fix} what="the fix" />
         </Row>
       )}
-      <Row label="why">
+      <Row label="Cause" kind="why">
         <p class="sure">
+          <Cause verdict={verdict} />
           <strong>{cause(verdict.certainty)}</strong>: {SURE[verdict.certainty]}
         </p>
-        {verdict.evidence.length > 0 && <ul>{verdict.evidence.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>}
       </Row>
+      {verdict.evidence.length > 0 && (
+        <Row label="Evidence" kind="seen">
+          <Sentences of={verdict.evidence} />
+        </Row>
+      )}
       {verdict.hang && verdict.argument.length > 0 && (
-        <Row label={verdict.hang === "proven" ? "proof" : "hung"}>
+        <Row label={verdict.hang === "proven" ? "Proof" : "Hung"} kind="proof">
           <p class="sure"><strong>{argumentTitle(verdict.hang)}</strong></p>
-          <ul>{verdict.argument.map((sentence) => <li key={sentence}><Prose text={sentence} /></li>)}</ul>
+          <Sentences of={verdict.argument} />
         </Row>
       )}
       {lost.length > 0 && (
-        <Row label="lacks">
+        <Row label="Unavailable" kind="lacks">
           <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
         </Row>
       )}
     </>
   );
-  const rest = (
-    <>
-      {verdict.alternatives.length > 0 && (
-        <Row label="not">
-          <Alternatives others={verdict.alternatives} />
-        </Row>
-      )}
-      {/^https:\/\//.test(verdict.docs) && (
-        <Row label="more">
-          <a href={verdict.docs} rel="noreferrer noopener" target="_blank">{verdict.cause} in the handbook</a>
-        </Row>
-      )}
-    </>
+  const rest = verdict.alternatives.length > 0 && (
+    <Row label="Ruled out" kind="not">
+      <Alternatives others={verdict.alternatives} />
+    </Row>
   );
   return (
     <div class="reasons">
       <dl class="rows">{who ? <>{who}{rest}</> : reasons}</dl>
       <dl class="rows aside">{who ? reasons : rest}</dl>
     </div>
+  );
+}
+
+/** The cause's title, and its id for those who search for it. */
+function Cause({ verdict }: { verdict: Verdict }) {
+  const name = title(verdict.cause);
+  const link = /^https:\/\//.test(verdict.docs);
+  return (
+    <>
+      {link ? <a href={verdict.docs} rel="noreferrer noopener" target="_blank">{name}</a> : name}{" "}
+      {name !== verdict.cause && <code class="quiet">{verdict.cause}</code>}
+      <br />
+    </>
+  );
+}
+
+const MOST_SENTENCES = 6;
+
+/** Sentences, of which the first are shown where they are many. */
+function Sentences({ of: sentences }: { of: readonly string[] }) {
+  const open = useSignal(false);
+  const shown = open.value ? sentences : sentences.slice(0, MOST_SENTENCES);
+  return (
+    <>
+      <ul>{shown.map((sentence) => <li key={sentence}><Clamped>{sentence}</Clamped></li>)}</ul>
+      {sentences.length > MOST_SENTENCES && (
+        <button type="button" class="link" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+          {open.value ? "show less" : `show ${sentences.length - MOST_SENTENCES} more`}
+        </button>
+      )}
+    </>
   );
 }
 
@@ -149,9 +191,9 @@ function Culprits({ blamed, doc }: { blamed: Culprit[]; doc: Incident | null }) 
   );
 }
 
-function Row({ label, children }: { label: string; children: ComponentChildren }) {
+function Row({ label, kind, children }: { label: string; kind: string; children: ComponentChildren }) {
   return (
-    <div class={`row row-${label}`}>
+    <div class={`row row-${kind}`}>
       <dt>{label}</dt>
       <dd>{children}</dd>
     </div>
@@ -189,7 +231,8 @@ function Code({ culprit, doc, quoted }: { culprit: Culprit; doc: Incident | null
 /** The user's own frames outside `where` in the culprit's stack, outermost first. */
 function around(where: Frame, culprit: Culprit, doc: Incident): Frame[] {
   const rank = doc.ranks.find((rank) => rank.rank === culprit.rank);
-  const frames = rank && culprit.process === "rank" ? (mainStack(rank)?.frames ?? []) : [];
+  const other = [...(rank?.workers ?? []), ...(rank?.children ?? [])].find((process) => process.facts.pid === culprit.pid);
+  const frames = mainStack(culprit.process === "rank" ? (rank ?? null) : (other ?? null))?.frames ?? [];
   const place = frames.findIndex((frame) => frame.file === where.file && frame.line === where.line);
   return place < 0 ? [] : frames.slice(place + 1).filter(isUser).slice(0, 4).reverse();
 }
@@ -199,7 +242,7 @@ function Alternatives({ others }: { others: Alternative[] }) {
     <ul>
       {others.map((other) => (
         <li key={other.cause}>
-          <b>{other.cause}</b>: <Prose text={other.why_not} />
+          <b title={title(other.cause)}>{other.cause}</b>: <Prose text={other.why_not} />
         </li>
       ))}
     </ul>

@@ -1,6 +1,7 @@
 // The frame that job, incident and capture share: heading, verdict, the list of views, the view.
 
 import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
 import { Part } from "../parts/bits";
 import type { View } from "../router";
 import type { Scene } from "../scene";
@@ -28,8 +29,13 @@ const NAMES: Record<Exclude<View, "ranks">, string> = {
 };
 
 export function Views({ scene, view }: { scene: Scene; view: View }) {
+  const list = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const here = list.current?.querySelector<HTMLElement>("[aria-current]");
+    if (here) list.current!.scrollLeft = here.offsetLeft - list.current!.clientWidth / 2; // narrow screens show some of them
+  }, [view]);
   return (
-    <nav class="views" aria-label="Views">
+    <nav class="views" aria-label="Views" ref={list}>
       <ul>
         {Object.entries(NAMES).map(([name, says]) => (
           <li key={name}>

@@ -1,17 +1,25 @@
 // A line of the user's code with its surroundings.
 
+import { useEffect, useRef } from "preact/hooks";
 import type { Excerpt, Frame, Incident } from "../records";
+import { fromDisk } from "../router";
+import { baseName } from "../words";
 
 export function Quoted({ excerpt }: { excerpt: Excerpt }) {
+  const list = useRef<HTMLOListElement>(null);
+  const id = (number: number): string => `${encodeURIComponent(baseName(excerpt.file))}-L${number}`;
+  const named = useRef(fromDisk ? "" : location.hash.slice(1)).current;
+  // The line was not there yet when the browser looked for what the address names.
+  useEffect(() => list.current?.querySelector(".named")?.scrollIntoView({ block: "center" }), []);
   return (
     <>
-      <ol class="excerpt" aria-label={`Lines ${excerpt.first} to ${excerpt.first + excerpt.lines.length - 1}`}>
+      <ol class="excerpt" ref={list} aria-label={`Lines ${excerpt.first} to ${excerpt.first + excerpt.lines.length - 1}`}>
         {dedented(excerpt.lines).map((text, index) => {
           const number = excerpt.first + index;
           const here = number === excerpt.line;
           return (
-            <li key={number} class={here ? "here" : ""} aria-current={here ? "true" : undefined}>
-              <span class="line-number">{number}</span>
+            <li key={number} id={fromDisk ? undefined : id(number)} class={`${here ? "here" : ""} ${named === id(number) ? "named" : ""}`} aria-current={here ? "true" : undefined}>
+              {fromDisk ? <span class="line-number">{number}</span> : <a class="line-number" href={`#${id(number)}`} aria-label={`Link to line ${number}`}>{number}</a>}
               <code>{text}</code>
             </li>
           );

@@ -3,7 +3,7 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { RankColumns } from "../api";
-import { situations } from "../model/columns";
+import { situations, uneventful, without } from "../model/columns";
 import { cellAt, layGrid, neighbour, type GridLayout } from "../model/grid";
 import { KINDS, kindOf, sayPhase, type KindName } from "../model/phases";
 import { Table } from "../parts/bits";
@@ -16,6 +16,8 @@ import { duration, plural, ranges, ranks } from "../words";
 import { sayRanks } from "../model/columns";
 
 const MOST_SITUATIONS = 8;
+const MANY = 64;
+const NONE: ReadonlySet<number> = new Set();
 
 export function RankGrid({ scene }: { scene: Scene }) {
   const tint = useSignal<Tint>("phase");
@@ -24,8 +26,11 @@ export function RankGrid({ scene }: { scene: Scene }) {
   const { ref, width } = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const painter = useMemo(() => new CellPainter(), []);
-  const columns = scene.columns.value;
+  const whole = useSignal(false);
   const culprits = scene.culprits.value;
+  const every = scene.columns.value;
+  const calm = useMemo(() => (every && !whole.value ? uneventful(every, culprits) : NONE), [every, culprits, whole.value]);
+  const columns = every && calm.size ? without(every, calm) : every;
   const kept = useRef<{ layout: GridLayout; nodes: string[]; node: number[]; width: number } | null>(null);
   if (columns && width && !(kept.current && kept.current.width === width && alike(kept.current.nodes, columns.nodes) && alike(kept.current.node, columns.node))) {
     kept.current = { layout: layGrid(columns.nodes, columns.node, width - 8), nodes: columns.nodes, node: columns.node, width };
@@ -61,6 +66,7 @@ export function RankGrid({ scene }: { scene: Scene }) {
     <div class="grid">
       <div class="grid-head">
         <Legend tint={tint.value} columns={columns} />
+        {every!.rank.length > MANY && <GoTo ranks={every!.rank} open={(rank) => go(scene.link("ranks", rank).replace(/^#/, ""))} />}
         <fieldset class="choice">
           <legend class="offscreen">Colour by</legend>
           {(["phase", "lag"] as const).map((name) => (
@@ -91,12 +97,40 @@ export function RankGrid({ scene }: { scene: Scene }) {
       <p class="told" aria-live={cursor.value >= 0 ? "polite" : "off"}>
         {told >= 0 && told < columns.rank.length ? <Told columns={columns} index={told} named={culprits.has(columns.rank[told]!) ? role(scene) : ""} /> : hint(layout, columns)}
       </p>
+      {(calm.size > 0 || whole.value) && (
+        <p class="collapsed">
+          {calm.size > 0 && <>{plural(calm.size, "node")} with {plural(every!.rank.length - columns.rank.length, "rank")}, all in the same place, left out. </>}
+          <button type="button" class="link" onClick={() => (whole.value = !whole.value)}>{whole.value ? "Leave out nodes on which nothing stands out" : "Show all nodes"}</button>
+        </p>
+      )}
       {columns.absent && (
         <p class="absent">
           <strong>Never heard of:</strong> ranks {sayRanks(columns.absent)}.
         </p>
       )}
     </div>
+  );
+}
+
+/** A rank by its number, where there are too many to point at. */
+function GoTo({ ranks: known, open }: { ranks: readonly number[]; open: (rank: number) => void }) {
+  const text = useSignal("");
+  const missing = useSignal(false);
+  return (
+    <form
+      class="go-to"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const rank = Number(text.value);
+        missing.value = !/^\d+$/.test(text.value.trim()) || !known.includes(rank);
+        if (!missing.value) open(rank);
+      }}
+    >
+      <label>
+        Go to rank <input inputMode="numeric" size={6} value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+      </label>
+      <span role="status">{missing.value && "no such rank"}</span>
+    </form>
   );
 }
 

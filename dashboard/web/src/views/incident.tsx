@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { API, ask, type ApiError, type Capture } from "../api";
+import { API, ask, type ApiError, type Capture, type ListedIncident } from "../api";
 import { When } from "../parts/bits";
 import { setMood } from "../parts/paint";
 import { Download } from "../parts/download";
@@ -12,11 +12,13 @@ import { frozen } from "../scene";
 import { detected, NO_VERDICT, plural } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
+import { Review } from "./review";
 
 /** Fetches it, then shows it. */
 export function FetchedPage({ page, id, view, rank }: Place & { page: "incident" | "capture" }) {
   const incident = useSignal<Incident | null>(null);
   const job = useSignal<string | null>(null);
+  const known = useSignal<ListedIncident | null>(null);
   const error = useSignal("");
   useEffect(() => {
     incident.value = null;
@@ -25,6 +27,7 @@ export function FetchedPage({ page, id, view, rank }: Place & { page: "incident"
       (found) => {
         incident.value = found.document;
         job.value = found.job;
+        known.value = found.known;
         if (!found.document) error.value = "This capture has no evidence: no node has answered.";
       },
       (problem: ApiError) => (error.value = problem.status === 404 ? `There is no ${page} ${id}; it may have been deleted.` : problem.message),
@@ -32,23 +35,22 @@ export function FetchedPage({ page, id, view, rank }: Place & { page: "incident"
   }, [page, id]);
   if (error.value) return <Lost title="Nothing to show">{error.value}</Lost>;
   if (!incident.value) return <main class="page" id="main" aria-busy="true"><p class="nothing">Loading …</p></main>;
-  return <IncidentPage incident={incident.value} page={page} id={id} view={view} rank={rank} job={job.value} />;
+  return <IncidentPage incident={incident.value} page={page} id={id} view={view} rank={rank} job={job.value} known={known.value} />;
 }
 
-async function fetchDocument(page: "incident" | "capture", id: string): Promise<{ document: Incident | null; job: string | null }> {
+async function fetchDocument(page: "incident" | "capture", id: string): Promise<{ document: Incident | null; job: string | null; known: ListedIncident | null }> {
   if (page === "incident") {
     const path = encodeURIComponent(id);
-    const [document, list] = await Promise.all([ask<Incident>(`/incidents/${path}`), jobOf(id)]);
-    return { document, job: list };
+    const [document, known] = await Promise.all([ask<Incident>(`/incidents/${path}`), listed(id)]);
+    return { document, job: known?.job ?? null, known };
   }
   const capture = await ask<Capture>(`/captures/${encodeURIComponent(id)}`);
-  return { document: capture.document, job: capture.job };
+  return { document: capture.document, job: capture.job, known: null };
 }
 
-/** The key of an incident's job, for the way back; the document itself does not know it. */
-async function jobOf(id: string): Promise<string | null> {
-  const answer = await ask<{ incidents: { id: string; job: string }[] }>("/incidents?limit=200").catch(() => null);
-  return answer?.incidents.find((incident) => incident.id === id)?.job ?? null;
+/** The key of an incident's job, and what people noted; the document itself does not know them. */
+async function listed(id: string): Promise<ListedIncident | null> {
+  return ask<ListedIncident>(`/incidents/${encodeURIComponent(id)}/summary`).catch(() => null);
 }
 
 interface Props {
@@ -58,9 +60,10 @@ interface Props {
   view: Place["view"];
   rank: number | null;
   job: string | null;
+  known?: ListedIncident | null; // what the history has beside it
 }
 
-export function IncidentPage({ incident, page, id, view, rank, job }: Props) {
+export function IncidentPage({ incident, page, id, view, rank, job, known = null }: Props) {
   const base = `${API}/${page}s/${encodeURIComponent(id)}`;
   const scene = useMemo(() => frozen(incident, page, id, id ? `${base}.speedscope.json` : null), [incident, page, id]);
   const name = incident.job.name || incident.job.id;
@@ -76,7 +79,7 @@ export function IncidentPage({ incident, page, id, view, rank, job }: Props) {
           {incident.job.world_size !== null && <li>{plural(incident.job.world_size, "rank")}</li>}
           {incident.nodes.length > 0 && <li>{plural(incident.nodes.length, "node")}</li>}
           {incident.job.launcher && <li>{incident.job.launcher}</li>}
-          {incident.job.command && <li><code>{incident.job.command}</code></li>}
+          {incident.job.command && <li><code class="one-line" title={incident.job.command}>{incident.job.command}</code></li>}
         </ul>
         <div class="actions">
           {id && page === "incident" ? (
@@ -101,11 +104,23 @@ export function IncidentPage({ incident, page, id, view, rank, job }: Props) {
           after={detected(incident)}
           when={<When at={incident.opened_at} short />}
           brief={view !== "overview"}
+          copied={{ job: incident.job, link: id ? `${location.origin}/${page}s/${encodeURIComponent(id)}` : "" }}
         />
       )}
+      {known?.group && view === "overview" && <Seen known={known} />}
       <Views scene={scene} view={view} />
       <Body scene={scene} view={view} rank={rank} job={null} />
     </main>
+  );
+}
+
+/** How often this was seen, and what people say of it. */
+function Seen({ known }: { known: ListedIncident }) {
+  return (
+    <section class="seen" aria-label="Review">
+      <a href={`/incidents?search=${encodeURIComponent(known.place || known.job_name)}&cause=${encodeURIComponent(known.cause)}`}>All incidents of this cause{known.place && " and line"}</a>
+      <Review group={known.group} review={known.review} />
+    </section>
   );
 }
 

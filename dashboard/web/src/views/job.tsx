@@ -1,16 +1,19 @@
 // A job, live.
 
 import { useEffect, useMemo } from "preact/hooks";
-import type { Capture, IncidentSummary, JobDetail } from "../api";
+import type { Capture, IncidentSummary, JobDetail, RankColumns } from "../api";
 import { LiveJob } from "../live";
-import { Part, Table, When } from "../parts/bits";
+import { Clamped, Part, Table, When } from "../parts/bits";
 import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
 import { write, type Place } from "../router";
-import { cause, duration, plural, timeOfDay } from "../words";
+import { briefMoment, cause, duration, plural, ranks as sayRanks, timeOfDay, title } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
+
+const MOVES_S = 2; // a batch may come late
+const LONG_S = 5;
 
 export function JobPage({ id, view, rank }: Place) {
   const live = useMemo(() => new LiveJob(id), [id]);
@@ -26,12 +29,14 @@ export function JobPage({ id, view, rank }: Place) {
     <main class="page" id="main" aria-busy={detail === null}>
       <Title live={live} detail={detail} id={id} />
       <Announcement detail={detail} />
+      <Countdown live={live} detail={detail} />
       {detail?.judgement && (
         <Banner
           scene={live.scene}
           status={detail.judgement.status}
           verdict={detail.judgement.verdict}
-          after={<Stillness live={live} />}
+          after={stillness(live, detail)}
+          copied={{ job: detail, link: location.origin + location.pathname }}
           when={detail.judged_at ? <>judged <When at={detail.judged_at} short /></> : null}
           brief={view !== "overview" || calm(detail.judgement)}
         />
@@ -48,12 +53,41 @@ function calm(judgement: Judgement): boolean {
   return judgement.status === "waiting" && judgement.verdict.culprits.length === 0;
 }
 
-/** For how long nobody has moved; it goes on while the page is open. */
-function Stillness({ live }: { live: LiveJob }) {
+/** For how long nobody has moved, while the job runs; and when that will be called a hang. */
+function stillness(live: LiveJob, detail: JobDetail): string {
+  if (detail.closed_at !== null) return `the job ended ${briefMoment(detail.closed_at)}`;
+  if (detail.state === "silent") return `not heard of since ${briefMoment(detail.last_seen_at)}`;
   const columns = live.columns.value;
-  if (!columns?.still_s.length) return null;
+  if (!columns?.still_s.length) return "";
   const still = columns.still_s.reduce((a, b) => Math.min(a, b), Infinity);
-  return <>{still > 2 ? `nothing has moved for ${duration(still)}` : "some ranks still move"}</>;
+  const says = still > MOVES_S ? `nothing has moved for ${duration(still)}` : "some ranks still move";
+  const left = detail.judgement?.status === "waiting" ? patienceLeft(columns) : null;
+  return left === null ? says : `${says}; called hung in ${duration(left)} unless it moves`;
+}
+
+/** Seconds until the first rank has stood still for longer than its patience; null where none stands still. */
+export function patienceLeft(columns: RankColumns): number | null {
+  const left = columns.rank.flatMap((_, index) =>
+    columns.patience_s[index]! > 0 && columns.still_s[index]! > MOVES_S ? [columns.patience_s[index]! - columns.still_s[index]!] : [],
+  );
+  return left.length ? Math.max(0, left.reduce((a, b) => Math.min(a, b))) : null;
+}
+
+/** Ranks stand still and nothing is judged yet: who waits for what, and when that will be called a hang. */
+function Countdown({ live, detail }: { live: LiveJob; detail: JobDetail | null }) {
+  const columns = live.columns.value;
+  if (!detail || !columns || detail.judgement || detail.closed_at !== null || detail.state === "silent") return null;
+  const still = columns.rank.filter((_, index) => columns.still_s[index]! > LONG_S);
+  const left = patienceLeft(columns);
+  if (!still.length || left === null) return null;
+  const first = still.find((rank) => columns.waiting_for[rank]);
+  const why = first === undefined ? "" : ` Rank ${first} waits for ${columns.waiting_for[first]!.replace(/^waits for /, "")}.`;
+  return (
+    <p class="countdown">
+      {still.length === columns.rank.length ? "No rank has moved" : `${sayRanks(still)} ${still.length > 1 ? "have" : "has"} not moved`} for {duration(Math.min(...still.map((rank) => columns.still_s[columns.rank.indexOf(rank)]!)))}:
+      called hung in {duration(left)} unless {still.length > 1 ? "they move" : "it moves"}.{why}
+    </p>
+  );
 }
 
 /** What a screen reader says when the verdict comes or changes. */
@@ -82,12 +116,12 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
           <li>{detail.world_size === null || detail.world_size === detail.ranks ? plural(detail.ranks, "rank") : `${detail.ranks} of ${detail.world_size} ranks`}</li>
           <li>{detail.nodes_expected && detail.nodes_expected > detail.nodes ? `${detail.nodes} of ${detail.nodes_expected} nodes` : plural(detail.nodes, "node")}{detail.nodes_silent > 0 && <strong class="missing"> ({detail.nodes_silent} silent)</strong>}</li>
           <Pace live={live} detail={detail} />
-          <li>started <When at={detail.started_at} /></li>
-          {detail.command && <li><code>{detail.command}</code></li>}
+          <li>started <When at={detail.started_at} />{detail.closed_at !== null && <>, ended <When at={detail.closed_at} brief /></>}</li>
+          {detail.command && <li><code class="one-line" title={detail.command}>{detail.command}</code></li>}
         </ul>
       )}
       <div class="actions">
-        <button type="button" onClick={() => void live.scene.capture!()} disabled={detail === null}>Capture now</button>
+        {detail?.closed_at === null && detail.state !== "silent" && <button type="button" onClick={() => void live.scene.capture!()}>Capture now</button>}
         <CaptureState capture={live.capture.value} error={live.captureError.value} />
       </div>
     </header>
@@ -102,7 +136,7 @@ function Pace({ live, detail }: { live: LiveJob; detail: JobDetail }) {
   return (
     <>
       <li>{last < 0 ? "no step yet" : first === last ? `step ${last}` : `steps ${first} to ${last}`}</li>
-      <li>{pace > 0 ? `${pace.toFixed(pace < 10 ? 2 : 0)} steps/s` : "0 steps/s"}</li>
+      {detail.closed_at === null && <li>{pace > 0 ? `${pace.toFixed(pace < 10 ? 2 : 0)} steps/s` : "0 steps/s"}</li>}
     </>
   );
 }
@@ -148,8 +182,8 @@ export function IncidentTable({ found }: { found: IncidentSummary[] }) {
           <tr key={incident.id}>
             <th scope="row"><a href={write({ page: "incident", id: incident.id, view: "overview", rank: null })}><When at={incident.opened_at} /></a></th>
             <td><span class={`state ${incident.status}`}><StateIcon state={incident.status} /> {incident.status}{incident.hang && `, ${incident.hang}`}</span></td>
-            <td class="wide">{incident.summary}</td>
-            <td>{incident.cause} <span class="quiet">{cause(incident.certainty)}</span></td>
+            <td class="wide"><Clamped>{incident.summary}</Clamped></td>
+            <td>{title(incident.cause)} <span class="quiet">{incident.cause}, {cause(incident.certainty)}</span></td>
           </tr>
         ))}
       </tbody>

@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { ask, type JobSummary } from "../api";
+import { ask, type JobList, type JobSummary } from "../api";
 import { Nothing, Part, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
 import { setMood } from "../parts/paint";
@@ -10,53 +10,50 @@ import { StateIcon } from "../parts/icon";
 import { write } from "../router";
 import { session } from "../session";
 import { connect } from "../stream";
-import { parseClean, plural } from "../words";
+import { parseClean, plural, title } from "../words";
 import { JobsStore } from "../jobs";
+import { ListPage } from "./lists";
 
-const PAGE = 100;
+const MOST = 200;
 
 export function JobsPage() {
   const store = useMemo(() => new JobsStore(), []);
   const search = useSignal("");
-  const found = useSignal<JobSummary[] | null>(null);
+  const kept = useSignal<number | null>(null); // how many jobs the dashboard has in all
   useEffect(() => {
     document.title = "Jobs · hangwatch";
     setMood("");
+    ask<JobList>("/jobs?limit=1").then((answer) => (kept.value = answer.total), () => undefined);
     return connect(null, {
       jobs: (data) => store.merge(parseClean<{ jobs: JobSummary[] }>(data).jobs),
       gone: (data) => store.remove((JSON.parse(data) as { job: string }).job),
     });
   }, []);
-  useEffect(() => {
-    const wanted = search.value.trim();
-    if (!wanted) {
-      found.value = null;
-      return;
-    }
-    const wait = setTimeout(() => {
-      ask<{ jobs: JobSummary[] }>(`/jobs?search=${encodeURIComponent(wanted)}&limit=${PAGE}`).then((answer) => (found.value = answer.jobs), () => undefined);
-    }, 200);
-    return () => clearTimeout(wait);
-  }, [search.value]);
-  const jobs = found.value?.map((job) => store.jobs.value.get(job.key) ?? job) ?? store.sorted.value;
-  const empty = store.known.value && store.jobs.value.size === 0;
+  const wanted = search.value.trim().toLowerCase();
+  const all = store.sorted.value;
+  const jobs = wanted ? all.filter((job) => [job.name, job.id, job.key, job.command].some((text) => text.toLowerCase().includes(wanted))) : all;
+  const known = store.known.value;
+  const never = known && all.length === 0 && kept.value === 0;
+  const filters = !never && (
+    <label class="search">
+      <span class="offscreen">Search jobs</span>
+      <input type="search" placeholder="Search by name, id or command" value={search.value} onInput={(event) => (search.value = event.currentTarget.value)} />
+    </label>
+  );
   return (
-    <main class="page" id="main" aria-busy={!store.known.value}>
-      <header class="title">
-        <h1>Jobs</h1>
-        {!empty && (
-          <label class="search">
-            <span class="offscreen">Search jobs</span>
-            <input type="search" placeholder="Search by name, id or command" value={search.value} onInput={(event) => (search.value = event.currentTarget.value)} />
-          </label>
-        )}
-      </header>
-      {empty ? <HowToConnect /> : jobs.length ? <JobTable jobs={jobs} /> : <Nothing>{store.known.value ? `No job matches “${search.value}”.` : "Connecting …"}</Nothing>}
-    </main>
+    <ListPage title="Jobs" tab="jobs" filters={filters} busy={!known}>
+      {never ? <HowToConnect /> : jobs.length ? <JobTable jobs={jobs} /> : <None known={known} wanted={search.value} kept={kept.value} />}
+    </ListPage>
   );
 }
 
-function JobTable({ jobs }: { jobs: JobSummary[] }) {
+function None({ known, wanted, kept }: { known: boolean; wanted: string; kept: number | null }) {
+  if (!known) return <Nothing>Connecting …</Nothing>;
+  const history = <a href={wanted ? `/history?search=${encodeURIComponent(wanted)}` : "/history"}>{wanted ? "Search in the history" : plural(kept ?? 0, "job")}</a>;
+  return wanted ? <Nothing>No job matches “{wanted}”. {history}</Nothing> : <Nothing>No job is running. The history has {history}.</Nothing>;
+}
+
+export function JobTable({ jobs }: { jobs: JobSummary[] }) {
   return (
     <Table label="Jobs" class="jobs">
       <thead>
@@ -72,7 +69,7 @@ function JobTable({ jobs }: { jobs: JobSummary[] }) {
         </tr>
       </thead>
       <tbody>
-        {jobs.slice(0, 2 * PAGE).map((job) => <JobRow key={job.key} job={job} />)}
+        {jobs.slice(0, MOST).map((job) => <JobRow key={job.key} job={job} />)}
       </tbody>
     </Table>
   );
@@ -87,7 +84,7 @@ function JobRow({ job }: { job: JobSummary }) {
       </th>
       <td>
         <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>
-        {job.state_text.startsWith(`${job.state}: `) && <span class="sentence-line">{job.state_text.slice(job.state.length + 2)}</span>}
+        {job.state_text.startsWith(`${job.state}: `) && <span class="sentence-line" title={job.state_text.slice(job.state.length + 2)}>{job.state_text.slice(job.state.length + 2)}</span>}
         {job.warnings > 0 && <span class="tag first">{plural(job.warnings, "warning")}</span>}
       </td>
       <td class="number">{(job.world_size ?? job.ranks).toLocaleString("en")}</td>
@@ -96,7 +93,7 @@ function JobRow({ job }: { job: JobSummary }) {
       <td class="number">{job.steps_per_s ? job.steps_per_s.toFixed(job.steps_per_s < 10 ? 2 : 0) : "–"}</td>
       <td>
         {job.incident ? (
-          <a href={write({ page: "incident", id: job.incident.id, view: "overview", rank: null })}>{job.incident.cause},<br /><When at={job.incident.opened_at} brief /></a>
+          <a href={write({ page: "incident", id: job.incident.id, view: "overview", rank: null })}>{title(job.incident.cause)},<br /><When at={job.incident.opened_at} brief /></a>
         ) : (
           <span class="quiet">none</span>
         )}

@@ -2,11 +2,13 @@
 
 import { site } from "../model/frames";
 import { Meter, Nothing, Part, Site, Table } from "../parts/bits";
-import type { LoaderFacts, ProcessEvidence, RankReport } from "../records";
-import type { Scene } from "../scene";
+import type { LoaderFacts, ProcessEvidence, RankReport, Verdict } from "../records";
+import { role, type Scene } from "../scene";
 import { plural, ranges } from "../words";
 import { EvidenceNote } from "./evidence_note";
+import { QuotedAt } from "./excerpt";
 import { STATES } from "./grid";
+import { Frames } from "./rank";
 
 const MOST_ROWS = 64;
 
@@ -70,8 +72,10 @@ function sampler(loader: LoaderFacts): string {
 function Workers({ ranks, scene }: { ranks: RankReport[]; scene: Scene }) {
   const all = ranks.flatMap((rank) => rank.workers.map((worker) => ({ rank: rank.rank, worker })));
   if (!all.length) return <Part title="Workers"><Nothing>No loader worker was seen.</Nothing></Part>;
+  const named = blamedPids(scene.verdict.value);
   const odd = all.filter(({ worker }) => !"SRI".includes(worker.facts.state));
-  const shown = [...odd, ...all.filter((entry) => !odd.includes(entry))].slice(0, MOST_ROWS);
+  const first = all.filter(({ worker }) => named.has(worker.facts.pid));
+  const shown = [...new Set([...first, ...odd, ...all])].slice(0, MOST_ROWS);
   return (
     <Part title="Workers" note={odd.length ? `${plural(odd.length, "worker")} in an unusual state, of ranks ${ranges(odd.map((entry) => entry.rank))}` : "none in an unusual state"}>
       <Table label="Loader workers">
@@ -88,9 +92,9 @@ function Workers({ ranks, scene }: { ranks: RankReport[]; scene: Scene }) {
         </thead>
         <tbody>
           {shown.map(({ rank, worker }) => (
-            <tr key={worker.facts.pid} class={odd.some((entry) => entry.worker === worker) ? "at-fault" : ""}>
+            <tr key={worker.facts.pid} class={named.has(worker.facts.pid) || (!first.length && odd.some((entry) => entry.worker === worker)) ? "at-fault" : ""}>
               <th scope="row"><a href={scene.link("ranks", rank)}>{rank}</a></th>
-              <td class="number">{worker.worker ?? "–"}</td>
+              <td class="number">{worker.worker ?? "–"}{named.has(worker.facts.pid) && <span class="tag fault">{role(scene)}</span>}</td>
               <td class="number">{worker.facts.pid}</td>
               <td>{STATES[worker.facts.state] ?? worker.facts.state}</td>
               <td>{worker.sample ?? "–"}</td>
@@ -101,8 +105,20 @@ function Workers({ ranks, scene }: { ranks: RankReport[]; scene: Scene }) {
         </tbody>
         {all.length > shown.length && <caption>{shown.length} of {all.length}</caption>}
       </Table>
+      {first.map(({ rank, worker }) => (
+        <div key={worker.facts.pid} class="chosen">
+          <p><strong>Worker {worker.worker ?? ""} of rank {rank}</strong>, pid {worker.facts.pid}: its stack, innermost frame first</p>
+          <QuotedAt frame={where(worker)} doc={scene.doc.value} />
+          {worker.stacks.length ? worker.stacks.map((stack) => <Frames key={stack.thread_id} frames={stack.frames} />) : <Nothing>No stack could be had.</Nothing>}
+        </div>
+      ))}
     </Part>
   );
+}
+
+/** The pids of the processes that a verdict names and that are no ranks. */
+export function blamedPids(verdict: Verdict | null): ReadonlySet<number> {
+  return new Set((verdict?.culprits ?? []).flatMap((who) => (who.process === "rank" || who.pid === null ? [] : [who.pid])));
 }
 
 function where(worker: ProcessEvidence) {

@@ -13,6 +13,7 @@ import { culprit as sayCulprit, duration, place, plural, size } from "../words";
 import { EvidenceNote } from "./evidence_note";
 import { QuotedAt } from "./excerpt";
 import { STATES } from "./grid";
+import { blamedPids } from "./loader";
 
 export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job: string | null }) {
   const report = scene.doc.value?.ranks.find((known) => known.rank === rank) ?? null;
@@ -42,7 +43,7 @@ export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job
           <Fact name="Patience">{duration(columns.patience_s[index]!)}</Fact>
           <Fact name="Pid">{columns.pid[index] ?? "–"}</Fact>
           <Fact name="Collectives issued">{columns.issued[index]!.toLocaleString("en")}</Fact>
-          {detail?.identity.torch_version && <Fact name="torch, Python">{detail.identity.torch_version}, {detail.identity.python_version}</Fact>}
+          {detail?.identity?.torch_version && <Fact name="torch, Python">{detail.identity.torch_version}, {detail.identity.python_version}</Fact>}
           {columns.waiting_for[rank] && <Fact name="Waits for" wide>{columns.waiting_for[rank]}</Fact>}
           {columns.exception[rank] && <Fact name="Exception" wide>{columns.exception[rank]}</Fact>}
         </dl>
@@ -69,9 +70,9 @@ function Head({ scene, rank, where }: { scene: Scene; rank: number; where: strin
     <header class="rank-head">
       <h2>Rank {rank} {where && <span class="quiet">on {where}</span>}</h2>
       <nav aria-label="Other ranks">
-        {before !== undefined && index > 0 && <a href={scene.link("ranks", before)}>‹ rank {before}</a>}
+        {before !== undefined && index > 0 && <a rel="prev" href={scene.link("ranks", before)}>‹ rank {before}</a>}
         <a href={scene.link("overview")}>all ranks</a>
-        {after !== undefined && index >= 0 && <a href={scene.link("ranks", after)}>rank {after} ›</a>}
+        {after !== undefined && index >= 0 && <a rel="next" href={scene.link("ranks", after)}>rank {after} ›</a>}
       </nav>
     </header>
   );
@@ -97,12 +98,19 @@ function Evidence({ report, scene }: { report: RankReport; scene: Scene }) {
       )}
       <Part title="Stacks" note={<>innermost frame first · {scene.live ? <EvidenceNote scene={scene} /> : sampled(report)}</>}>
         <QuotedAt frame={site(mainStack(report)?.frames ?? [])} doc={scene.doc.value} />
-        {report.stacks.length ? report.stacks.map((stack) => <Thread key={stack.thread_id} stack={stack} />) : <Nothing>No stack could be had.</Nothing>}
+        <div class={report.last_output ? "two" : ""}>
+          <div>{report.stacks.length ? report.stacks.map((stack) => <Thread key={stack.thread_id} stack={stack} />) : <Nothing>No stack could be had.</Nothing>}</div>
+          {report.last_output && (
+            <div class="last-output">
+              <h3>Last output</h3>
+              <pre tabIndex={0} aria-label="Last output">{report.last_output}</pre>
+            </div>
+          )}
+        </div>
       </Part>
       <Calls report={report} />
       {report.process && <Process facts={report.process} />}
-      {[...report.workers, ...report.children].length > 0 && <Processes found={[...report.workers, ...report.children]} />}
-      {report.last_output && <Text title="Last output" text={report.last_output} />}
+      {[...report.workers, ...report.children].length > 0 && <Processes found={[...report.workers, ...report.children]} named={blamedPids(scene.verdict.value)} says={role(scene)} />}
       {report.crash_trace && <Text title="Crash trace" text={report.crash_trace} />}
       {report.lock_files.length > 0 && (
         <Part title="Lock files">
@@ -245,13 +253,21 @@ function Environment({ of: environment }: { of: Record<string, string> }) {
   );
 }
 
-export function Processes({ found, title = "Workers and children" }: { found: ProcessEvidence[]; title?: string }) {
+interface Named {
+  found: ProcessEvidence[];
+  title?: string;
+  named?: ReadonlySet<number>; // pids that the verdict names: first, marked, and open
+  says?: string;
+}
+
+export function Processes({ found, title = "Workers and children", named = new Set(), says = "" }: Named) {
+  const sorted = [...found].sort((a, b) => Number(named.has(b.facts.pid)) - Number(named.has(a.facts.pid)));
   return (
     <Part title={title}>
-      {found.slice(0, 64).map((process) => (
-        <details class="thread" key={process.facts.pid}>
+      {sorted.slice(0, 64).map((process) => (
+        <details class="thread" key={process.facts.pid} open={named.has(process.facts.pid)}>
           <summary>
-            <b>{process.role.replaceAll("-", " ")}{process.worker === null ? "" : ` ${process.worker}`}</b> <span class="quiet">pid {process.facts.pid}, {STATES[process.facts.state] ?? process.facts.state}{process.sample ? `, holds sample ${process.sample}` : ""}</span>
+            <b>{process.role.replaceAll("-", " ")}{process.worker === null ? "" : ` ${process.worker}`}</b> <span class="quiet">pid {process.facts.pid}, {STATES[process.facts.state] ?? process.facts.state}{process.sample ? `, holds sample ${process.sample}` : ""}</span>{named.has(process.facts.pid) && <span class="tag fault">{says}</span>}
           </summary>
           <p><code>{process.facts.command}</code></p>
           {process.stacks.map((stack) => <Frames key={stack.thread_id} frames={stack.frames} />)}

@@ -1,6 +1,7 @@
 // Stacks of all ranks, merged: a frame is as wide as it has ranks in it.
 
 import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 import { isUser } from "../model/frames";
 import { at as nodeAt, layOut, userOnly, type Box } from "../model/icicle";
 import { speedscope } from "../model/speedscope";
@@ -94,8 +95,13 @@ function Icicle({ nodes, prefix, scene, chosen, total, onChoose }: IcicleProps) 
   const boxes = layOut(nodes);
   const deepest = Math.max(...boxes.map((box) => box.depth));
   const trail = (box: Box): string => (prefix ? prefix + box.trail.split("\u0001").slice(2).map((key) => `\u0001${key}`).join("") : box.trail);
+  const room = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const box = room.current?.querySelector<HTMLElement>(".box[aria-pressed=true]");
+    if (box) room.current!.scrollLeft = box.offsetLeft + box.offsetWidth / 2 - room.current!.clientWidth / 2;
+  }, [chosen]);
   return (
-    <div class="icicle-room">
+    <div class="icicle-room" ref={room}>
       <div class="icicle" role="group" aria-label="Merged stacks" style={{ height: `${(deepest + 1) * ROW}px` }}>
         {boxes.map((box) => (
           <BoxButton key={box.trail} box={box} chosen={trail(box) === chosen} scene={scene} total={total} onChoose={() => onChoose(trail(box))} />

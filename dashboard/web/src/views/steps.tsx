@@ -37,7 +37,7 @@ export function StepsView({ scene }: { scene: Scene }) {
           <Nothing>No history yet: it is kept from when the dashboard first heard of the job.</Nothing>
         )}
       </Part>
-      <Part title="Time of a step" note="each rank's last step, over time">
+      <Part title="Time of a step" note="each rank's last step, and the one that it is in once that takes longer">
         {at.length > 1 && <Plot at={at} lines={times.value} label={saySlow(scene)} unit={shortTime} sync="steps" stepped={false} />}
       </Part>
       <Split scene={scene} />
@@ -130,7 +130,7 @@ function Split({ scene }: { scene: Scene }) {
             <th scope="col" class="wide">Mean step</th>
             <th scope="col" class="number">Data</th>
             <th scope="col" class="number">Compute</th>
-            <th scope="col" class="number">Communication</th>
+            <th scope="col" class="number">The rest</th>
           </tr>
         </thead>
         <tbody>
@@ -161,7 +161,7 @@ function SplitKey() {
     <ul class="key">
       <li><span class="chip part-data" /> waiting for data</li>
       <li><span class="chip part-compute" /> computing</li>
-      <li><span class="chip part-sync" /> communication, and waiting for others in it</li>
+      <li><span class="chip part-sync" /> the rest: communication and waiting in it, the optimizer, and what comes between</li>
     </ul>
   );
 }

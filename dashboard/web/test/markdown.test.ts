@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { markdown } from "../src/model/markdown";
+import type { Verdict } from "../src/records";
+
+const verdict: Verdict = {
+  cause: "uneven-steps", certainty: "proven", summary: "Rank 3 ran out of data", fix: "drop_last=True", docs: "",
+  culprits: [{
+    rank: 3, pid: 4711, host: "node-b", process: "rank", where: { file: "/home/mia/train.py", line: 88, function: "main", native: false },
+    excerpt: { file: "/home/mia/train.py", line: 88, first: 87, lines: ["x = 1", "dist.barrier()"], changed: false },
+  }],
+  victims: [0], step: { epoch: 0, batch: 1, step: 1 }, evidence: ["others 251"], alternatives: [{ cause: "early-exit", certainty: "undetermined", why_not: "its loader is exhausted" }],
+  waits: [], details: [], hang: "proven", argument: [], diff: null,
+};
+
+test("a verdict as Markdown says what the page says", () => {
+  const text = markdown(verdict, "HUNG, proven", { name: "vision", id: "1" }, "http://monitor/jobs/vision");
+  for (const part of ["**HUNG, proven** in `vision`", "> Rank 3 ran out of data", "Ranks ran out of data at different batches (`uneven-steps`), cause proven", "rank 3, pid 4711 on node-b at `/home/mia/train.py:88`", ">   88 dist.barrier()", "**Evidence**\n\n- others 251", "- `early-exit`: its loader is exhausted", "More: <http://monitor/jobs/vision>"]) {
+    expect(text).toContain(part);
+  }
+});
+
+test("a hostile sentence is no markup and calls nobody", () => {
+  const evil = { ...verdict, summary: "<img src=x> [a](http://evil) @everyone\n# title **b**" };
+  const text = markdown(evil, "HUNG", { name: "`x`", id: "1" }, "");
+  expect(text).toContain("> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# title \\*\\*b\\*\\*");
+  expect(text).toContain("in `'x'`");
+});

@@ -1,0 +1,49 @@
+"""The verdict as Markdown, and the report without the evidence of each rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.report import files, markdown, summary, titles
+from hangwatch.wire import codec
+from tests import examples
+
+
+def test_it_says_what_the_terminal_says() -> None:
+    text = markdown.render(examples.uneven_steps(), report="incident-1.json")
+    for part in (
+        "**HUNG, proven, 3.1 s after the last step; cause proven** in `",
+        "> Rank 3 ran out of data",
+        "- **Cause:** Ranks ran out of data at different batches (`uneven-steps`), cause proven",
+        "- **Who:** rank 3, pid 4711 on node-b at `/home/mia/vision/train.py:88`",
+        "- **Fix:** give every rank the same number of batches",
+        ">   88 ",
+        "**Evidence**\n\n- rank 3 drew 250 batches",
+        "**Ruled out**\n\n- `rank-zero-only-collective`: no rank is alone",
+        "More: `incident-1.json`",
+    ):
+        assert part in text, part
+
+
+def test_hostile_sentences_are_no_markup_and_call_nobody() -> None:
+    made = examples.uneven_steps()
+    evil = replace(made.verdict, summary="<img src=x> [a](http://evil) @everyone\n# b\x1b[31m", cause="`x`")
+    text = markdown.render(replace(made, verdict=evil))
+    assert "> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# b\\\\x1b\\[31m" in text
+    assert "@everyone" not in text
+
+
+def test_a_cause_of_a_newer_version_is_called_by_its_id() -> None:
+    assert titles.title("uneven-steps") == "Ranks ran out of data at different batches"
+    assert titles.title("not-yet-known") == "not-yet-known"
+
+
+def test_a_summary_is_small_and_still_a_report() -> None:
+    made = examples.uneven_steps(8, 5, 4)
+    small = summary.of(made)
+    text = codec.dumps(small)
+    assert len(text) < len(codec.dumps(made)) / 3
+    read = files.parse(text.encode(), "a summary")
+    assert (read.verdict, read.status, len(read.ranks)) == (made.verdict, made.status, 8)
+    assert read.ranks[5].progress == made.ranks[5].progress
+    assert any("summary" in note.detail for note in read.capture)
