@@ -117,7 +117,7 @@ CATALOGUE: tuple[Cause, ...] = (
         "skipped-collective",
         STEP,
         "One rank skipped a collective",
-        "In one step a rank issued fewer collectives than the others, so that all later ones meet the wrong partner.",
+        "In one step a rank issued fewer collectives than the others, so that all later ones are mispaired.",
         "never skip on one rank alone: let all vote first, e.g. skip = torch.tensor(float(bad));"
         " dist.all_reduce(skip, op=dist.ReduceOp.MAX); if skip.item(): continue",
         ("uneven-steps", "collective-mismatch", "rank-zero-only-collective"),

@@ -40,12 +40,12 @@ class Uneven:
         return max(drawn.count for drawn in self.drawn.values())
 
 
-def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False, past: bool = False) -> dict[int, Drawn]:
+def drawn_by_epoch(loader: LoaderFacts, *, failed: bool = False, past: bool = False) -> dict[int, Drawn]:
     """What a rank drew in each epoch that its records still know, the present one included.
 
     A loop that counts draws exactly as many batches as the loader has, never asks for one more, and may keep the
     iterator: then the length says that the data was exhausted, once the rank is `past` the work on its last batch.
-    A rank that `came_down` has left its loop with an error on its way out: that says nothing of the loop.
+    A rank that `failed` has left its loop with an error on its way out: that says nothing of the loop.
     """
     exhausted = loader.exhausted or ((loader.left or past) and all_of_it(loader, loader.drawn))
     ended = exhausted or loader.left
@@ -60,7 +60,7 @@ def drawn_by_epoch(loader: LoaderFacts, *, came_down: bool = False, past: bool =
         first + index: Drawn(count, True, known or all_of_it(loader, count))
         for index, (count, known) in enumerate(zip(finished, flags, strict=False))
     }
-    found[loader.epoch] = Drawn(loader.drawn, ended and (exhausted or not came_down), exhausted)
+    found[loader.epoch] = Drawn(loader.drawn, ended and (exhausted or not failed), exhausted)
     return {epoch: drawn for epoch, drawn in found.items() if epoch >= 0}
 
 
@@ -83,13 +83,13 @@ def first_uneven(case: Case) -> Uneven | None:
     loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}
     down = {view.rank for view in case if view.raised or (view.dead and not view.finished)}
     table = {
-        rank: drawn_by_epoch(loader, came_down=rank in down, past=case.ranks[rank].phase in PAST_LAST_BATCH)
+        rank: drawn_by_epoch(loader, failed=rank in down, past=case.ranks[rank].phase in PAST_LAST_BATCH)
         for rank, loader in loaders.items()
     }
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         short = tuple(sorted(rank for rank, entry in drawn.items() if is_short(entry, drawn.values())))
-        if short and not within_join(case, epoch, drawn) and not have_met_again(case, {r: r in short for r in drawn}):
+        if short and not within_join(case, epoch, drawn) and not rejoined(case, {r: r in short for r in drawn}):
             return Uneven(epoch, drawn, short)
     return None
 
@@ -113,11 +113,11 @@ def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
     return len(begun) > 1 and len(begun) == len(list(drawn)) and len(set(begun.values())) == 1
 
 
-def have_met_again(case: Case, sides: Mapping[int, int]) -> bool:
+def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
     """Ranks of several sides stand in one and the same call behind their loops, and wait for somebody at work.
 
     What one side has left out or done too often is made up for. `Join` does so: who has no more data makes the calls of
-    those who have, all of them in its last step. Within a loop it means nothing: there steps may meet crosswise.
+    those who have, all of them in its last step. Within a loop it means nothing: there steps may be mispaired.
     """
     if not any(view.rank not in case.blocked and not view.dead and not view.over for view in case):
         return False

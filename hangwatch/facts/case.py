@@ -69,7 +69,7 @@ class Case:
         return frozenset(view.rank for view in self if never_issues_again(view))
 
     @property
-    def came_down(self) -> bool:
+    def any_rank_failed(self) -> bool:
         """A rank has died, or is dying of an error."""
         return any((view.dead and not view.finished) or view.raised for view in self)
 
@@ -117,7 +117,7 @@ class Case:
         Of a job that may still go on nothing is proven: a difference between ledgers need not be why it stands.
         """
         found = weigh(witnesses)
-        settled = self.proven or self.came_down
+        settled = self.proven or self.any_rank_failed
         return Certainty.LIKELY if found is Certainty.PROVEN and not settled else found
 
     @cached_property

@@ -12,7 +12,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.ledger import Group, family
-from hangwatch.stacks.frames import origin, user_frame
+from hangwatch.stacks.frames import user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
@@ -116,16 +116,3 @@ def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
     if len(threads) < 2 or not all(threads <= _threads_of(case, rank, found.group) for rank in found.calls):
         return ()
     return tuple(sorted(threads))
-
-
-def caller_of(case: Case, rank: int, calls: dict[int, Collective]) -> tuple[str, str] | None:
-    """The (file, function) that made the call, of the user or of a package; None where its frames are not known.
-
-    Below a trainer one line of the user's leads to all of its calls: only this tells one point of the program from
-    another.
-    """
-    view, entry = case.ranks.get(rank), case.blocked.get(rank)
-    inside = view is not None and entry is not None and entry.seq == calls[rank].seq  # then the stack says most
-    frames = view.evidence.main_stack if view is not None and inside else calls[rank].frames
-    own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
-    return next(((frame.file, frame.function) for frame in own), None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven, has_left_inner_loop, have_met_again
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined
 from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
@@ -65,7 +65,7 @@ def parting(case: Case) -> Parting | None:
     uneven = first_uneven(case)
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
-        if have_met_again(case, divergence.counts) or _made_up_for(case, divergence):
+        if rejoined(case, divergence.counts) or _made_up_for(case, divergence):
             continue
         if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
             continue

@@ -26,9 +26,9 @@ def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
     return ways[0].where if len(ways) == 1 and ways[0].inner else None
 
 
-def by_way_of(ways: tuple[Bypass, ...]) -> str:
-    """`, by all appearances at train.py:61 (`if loss.isnan(): continue`)`; "" where there are several ways, or none."""
-    return f", by all appearances at {_way(ways[0])}" if the_only(ways) is not None else ""
+def skip_path(ways: tuple[Bypass, ...]) -> str:
+    """`, probably at train.py:61 (`if loss.isnan(): continue`)`; "" where there are several ways, or none."""
+    return f", probably at {_way(ways[0])}" if the_only(ways) is not None else ""
 
 
 def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:

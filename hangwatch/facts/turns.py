@@ -150,7 +150,7 @@ def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class WentPast:
+class PassedCallSite:
     """Ranks that wait where every rank comes, behind the place where the others wait: a call of theirs is missing."""
 
     past: tuple[int, ...]
@@ -158,7 +158,7 @@ class WentPast:
 
 
 @once
-def went_past(case: Case) -> WentPast | None:
+def passed_call_site(case: Case) -> PassedCallSite | None:
     """Some wait where every rank comes, without a condition and outside of the loop or call in which the others wait.
 
     Their collectives meet under one number, but not at one point: the ranks parted before, where nothing was counted.
@@ -177,7 +177,7 @@ def went_past(case: Case) -> WentPast | None:
         return None
     if len({places[rank] for rank in past}) > 1 or not all(_is_past(case, sites, rank, behind[0]) for rank in past):
         return None
-    return WentPast(past, behind)
+    return PassedCallSite(past, behind)
 
 
 def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:

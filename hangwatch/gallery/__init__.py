@@ -41,7 +41,7 @@ def command(
 
     Args:
         ranks: World size; the case's own if None.
-        culprit: Rank that shall be at fault; the case's own if None.
+        culprit: Which rank to make hang; the case's own if None.
         healthy: Run the look-alike instead.
         port: TCP port for the rendezvous; a free one if None. torchrun alone finds its own.
 

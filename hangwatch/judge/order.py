@@ -57,12 +57,17 @@ from hangwatch.rules.step.rank_died import rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, met_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
+    failed_with_a_lone_call,
+    stayed_with_a_lone_call,
+)
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
-from hangwatch.rules.step.uneven_steps import dried_up, fewer_steps, uneven_steps, uneven_validation
+from hangwatch.rules.step.uneven_steps import batches_discarded, fewer_steps, uneven_steps, uneven_validation
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.behind_a_lock import lock_across_collective
@@ -86,6 +91,7 @@ ORDER: tuple[Rule, ...] = (
     loader_worker_frozen,
     extra_call,
     aborted_with_mispaired_threads,
+    ended_at_a_new_place,
     aborted_by_mismatch,
     crossed_with_the_main_thread,
     aborted_with_two_threads,
@@ -120,12 +126,13 @@ ORDER: tuple[Rule, ...] = (
     child_process,
     non_daemon_thread,
     atexit_handler,
+    stayed_with_a_lone_call,
     destroy_asymmetric,
     # Ranks whose histories differ.
     signal_handler_deadlock,
     concurrent_collectives,
     uneven_validation,
-    dried_up,
+    batches_discarded,
     gradient_sync_mismatch,
     rank_zero_only,
     skipped_collective,
@@ -139,6 +146,7 @@ ORDER: tuple[Rule, ...] = (
     fewer_steps,
     passed_a_call,
     mispaired_threads,
+    met_at_a_new_place,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,
@@ -155,6 +163,7 @@ ORDER: tuple[Rule, ...] = (
     stalled_queue,
     unknown_queue,
     network_partition,
+    failed_with_a_lone_call,
     destroyed_before,
     ended_by_peers,
     ended_by_launcher,

@@ -75,13 +75,13 @@ def _said(departure: Departure) -> tuple[str, str]:
         more = f" and {words.plural(departure.count - 1, 'call')} after it" if departure.count > 1 else ""
         said = (
             f"{who} left out {named(departure.usual, number, group)}{at(departure.usual)}{more}, and called"
-            f" {shape(departure.own)}{at(departure.own)} in its place: every later call meets the wrong partner."
+            f" {shape(departure.own)}{at(departure.own)} in its place: every later call is mispaired."
         )
         return said, "skipped-collective"
     if departure.kind is Kind.EXTRA:
         said = (
             f"{who} alone called {named(departure.own, number, group)}{at(departure.own)}, where the others call"
-            f" {shape(departure.usual)}{at(departure.usual)}: every later call meets the wrong partner."
+            f" {shape(departure.usual)}{at(departure.usual)}: every later call is mispaired."
         )
         return said, "rank-zero-only-collective"
     said = (

@@ -1,7 +1,7 @@
 """The first step in which ranks issued different numbers of collectives in one group: found while the job runs.
 
 Equal sequence numbers prove nothing: a rank that skipped a collective enters its next one under the same number, and
-ranks can meet crosswise for epochs before they hang. So steps are compared, not numbers.
+calls can be mispaired for epochs before they hang. So steps are compared, not numbers.
 
 Steps are aligned by (epoch, batch) of the training loader where every rank knows them, else by their index. What a rank
 had issued *when a step began* is compared, relative to the first step that all members share; so only steps that all

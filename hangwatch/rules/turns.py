@@ -24,13 +24,13 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     made = f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
     are = words.verb(len(short.inside), "is", "are")
     others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {furthest(short)}'}"
-    came_down = not case.blocked
+    failed = not case.blocked
     already = "" if count is None else " already"
     return Finding(
         how,
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
-        f" {others}{' and failed without it' if came_down else already}{why}.",
+        f" {others}{' and failed without it' if failed else already}{why}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in short.left),
         step=StepName() if how == "skipped-collective" else StepName(None, None, count),
         evidence=(
@@ -38,7 +38,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
             *standing(case, short),
             *ways_out(short.loop),
         ),
-        status=Status.FAILED if came_down else None,
+        status=Status.FAILED if failed else None,
         awaited=short.left,
         not_causes=not_cause,
     )

@@ -70,6 +70,7 @@ def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, serve
 def test_every_view_shows_the_hang(page: Page, served: Served, fleet: Fleet) -> None:
     hang(page, served, fleet)
     shown = {
+        "Diff": ("do not differ",),
         "Collectives": ("mismatch", "barrier", "train.py:88", "Where the ranks parted"),
         "Steps": ("Steps behind the fastest", "rank 3, at fault", "Where the time goes"),
         "Timeline": ("out of the loop", "nothing moves"),

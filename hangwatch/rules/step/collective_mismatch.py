@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.call_sites import ASKED, site, sites_of
+from hangwatch.facts.callers import caller_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.mismatches import Shape, caller_of, differing, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import Group
@@ -81,7 +82,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
     Then the ranks are at one point of the program; else some may be a call ahead, and rather have left one out.
     """
     sites = sites_of(case)
-    if len({caller for rank in calls if (caller := caller_of(case, rank, calls)) is not None}) > 1:
+    if len({caller[:2] for rank in calls if (caller := caller_of(case, rank, calls[rank])) is not None}) > 1:
         return False
     lines = {rank: words.place(place_of(case, rank, calls)) for rank in calls}
     usual = {line for rank, line in lines.items() if rank not in outvoted}

@@ -136,7 +136,7 @@ def _crossed(case: Case, group: Group, seq: int, found: dict[int, dict[int, Coll
     inside = [rank for rank, calls in sorted(found.items()) if seq in calls]
     others = [rank for rank in sorted(found) if rank not in inside]
     call = found[inside[0]][seq]
-    where, ended = user_frame(call.frames), case.came_down
+    where, ended = user_frame(call.frames), case.any_rank_failed
     return Finding(
         "concurrent-collectives",
         Certainty.LIKELY,
@@ -189,7 +189,7 @@ def mispaired_threads(case: Case) -> Finding | None:
 
 def aborted_with_mispaired_threads(case: Case) -> Finding | None:
     """The same, where ranks ended of it."""
-    if not case.came_down:
+    if not case.any_rank_failed:
         return None
     found = mispaired_threads(case)
     return found if found is not None and found.status is Status.FAILED else None

@@ -15,7 +15,7 @@ from hangwatch.rules.turns import left_after_fewer_turns
 def early_exit(case: Case) -> Finding | None:
     """A rank left a loop whose data was not exhausted, while others went on in it."""
     uneven = first_uneven(case)
-    if uneven is None or not (case.blocked or case.came_down):
+    if uneven is None or not (case.blocked or case.any_rank_failed):
         return None
     left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
     if not left or len(left) == len(uneven.drawn):

@@ -21,7 +21,7 @@ from hangwatch.rules.finding import Finding
 
 def rank_died(case: Case) -> Finding | None:
     """A rank's process is gone, and not because its training had ended."""
-    suffer = bool(case.blocked) or case.came_down
+    suffer = bool(case.blocked) or case.any_rank_failed
     dead = [view for view in case if view.dead and (not view.finished or (view.quit and suffer))]
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end

@@ -30,7 +30,9 @@ def uneven_steps(case: Case) -> Finding | None:
     late = max(now) > uneven.epoch
     where = case.usual_place(culprits)
     after = " and has left the loop" if len(culprits) == 1 else " and have left the loop"
-    tail = f"; later batches met crosswise until epoch {max(now)}" if late else f"{after}{words.at(where)}"
+    tail = (
+        f"; the calls of later batches were mispaired until epoch {max(now)}" if late else f"{after}{words.at(where)}"
+    )
     one = len(culprits) == 1
     return Finding(
         "uneven-steps",
@@ -95,7 +97,7 @@ def uneven_validation(case: Case) -> Finding | None:
         longer = [entry for entry in drawn.values() if not entry.ended]
         if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
             uneven = Uneven(epoch, drawn, short)
-            if uneven.fewest < min(entry.count for entry in longer) and (case.blocked or case.came_down):
+            if uneven.fewest < min(entry.count for entry in longer) and (case.blocked or case.any_rank_failed):
                 return _of_validation(case, uneven, loaders[short[0]])
     return None
 
@@ -105,7 +107,7 @@ def _others(view: RankView) -> tuple[LoaderFacts, ...]:
 
 
 def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
-    return drawn_by_epoch(loader, came_down=view.raised or (view.dead and not view.finished)).get(epoch)
+    return drawn_by_epoch(loader, failed=view.raised or (view.dead and not view.finished)).get(epoch)
 
 
 def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
@@ -123,7 +125,7 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
     )
 
 
-def dried_up(case: Case) -> Finding | None:
+def batches_discarded(case: Case) -> Finding | None:
     """A rank drew all its batches, but from one of them on it threw all away: no forward, no collective."""
     dry = {view.rank: since for view in case if (since := _dry_since(case, view)) is not None}
     if not dry or len(dry) == len(case.ranks) or not case.blocked:

@@ -72,3 +72,9 @@ ONCE_WRONG: tuple[Wrong, ...] = (
 @pytest.mark.parametrize("once", ONCE_WRONG, ids=lambda once: f"{once.seed}-{once.said}")
 def test_what_was_once_wrong(once: Wrong) -> None:
     assert wrongs(score(play(once.seed))) == set()
+
+
+@pytest.mark.parametrize("seed", [246, 55, 566, 738], ids=["below-a-trainer", "aborted", "after-the-end", "thread"])
+def test_a_call_from_where_no_other_rank_ever_was_is_told_as_that(seed: int) -> None:
+    found = score(play(seed))
+    assert (found.outcome, found.said) == (Outcome.RIGHT, "rank-zero-only-collective")

@@ -158,7 +158,7 @@ def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) ->
         "rank-zero-only-collective",
         case.weigh(found.witnesses),
         f"{words.ranks(alone, capital=True)} repeated what all call once, {call}, {found.when}; since then {its} calls"
-        " meet the wrong partners.",
+        " are mispaired.",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
         culprits=tuple(case.ranks[rank].culprit() for rank in alone),
         victims=tuple(rank for rank in case.blocked if rank not in alone),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.turns import drew_alike, fewer_turns, went_past
+from hangwatch.facts.turns import drew_alike, fewer_turns, passed_call_site
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
 
 def made_more_calls(case: Case) -> Finding | None:
     """Most ranks are past the loop, or past the call, in which a few still wait."""
-    short, gone_by = fewer_turns(case), went_past(case)
+    short, gone_by = fewer_turns(case), passed_call_site(case)
     if short is not None and drew_alike(case, short) and len(short.left) > len(short.inside):
         return _one_too_many(case, list(short.inside), short.left)
     if short is None and gone_by is not None and len(gone_by.past) > len(gone_by.behind):

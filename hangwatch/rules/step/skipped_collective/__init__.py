@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
-from hangwatch.facts.skip_paths import by_way_of, evidence_of, the_only
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -18,7 +18,7 @@ def skipped_collective(case: Case) -> Finding | None:
     found = parting(case)
     if found is None:
         return left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
-    if not case.blocked and not case.came_down:
+    if not case.blocked and not case.any_rank_failed:
         return None
     if found.how is not Left.SKIPPED or not found.who:
         return _somebody_differs(case, found)
@@ -27,8 +27,8 @@ def skipped_collective(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         case.weigh(found.witnesses),
-        f"{case.name(found.who, capital=True)} {what} {found.when}{by_way_of(found.ways)}; since then"
-        f" {'its' if one else 'their'} calls meet the wrong partners.",
+        f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; since then"
+        f" {'its' if one else 'their'} calls are mispaired.",
         culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
         step=found.step,
         evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),

@@ -46,7 +46,7 @@ def _short_of_habit(case: Case, rank: int, step: Step, group: str, usual: int) -
         "skipped-collective",
         Certainty.LIKELY,
         f"Rank {rank} issued {words.plural(made, 'collective')} in {words.step(name)}, and not {usual} as all ranks"
-        " in the steps before; since then its calls met the wrong partners.",
+        " in the steps before; since then its calls are mispaired.",
         culprits=(case.ranks[rank].culprit(),),
         step=name,
         evidence=(f"in {words.step(name)}, rank {rank} issued {made} instead of {usual} collectives in group {group}",),

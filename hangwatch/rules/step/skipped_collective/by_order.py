@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import by_way_of, evidence_of, the_only, ways_past
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
@@ -36,7 +36,7 @@ def skipped_by_site(case: Case) -> Finding | None:
         "skipped-collective",
         case.weigh(witnesses),
         f"{case.name(ahead, capital=True)} skipped {sites.named(behind, skipped)} in"
-        f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{by_way_of(ways)}, and"
+        f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{skip_path(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
         culprits=tuple(case.ranks[rank].culprit(the_only(ways)) for rank in ahead),
         step=case.ranks[ahead[0]].step,
@@ -70,7 +70,7 @@ def skipped_by_order(case: Case) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {rank} skipped {sites.named(rank, left_out)}{when}{by_way_of(ways)}, and is in the next call"
+        f"Rank {rank} skipped {sites.named(rank, left_out)}{when}{skip_path(ways)}, and is in the next call"
         f" already ({second}).",
         culprits=(view.culprit(the_only(ways)),),
         step=view.step,

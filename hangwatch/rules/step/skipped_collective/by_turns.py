@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, went_past
+from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, passed_call_site
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -50,7 +50,7 @@ def _drawn(case: Case, short: FewerTurns) -> tuple[str, ...]:
 
 def passed_a_call(case: Case) -> Finding | None:
     """Ranks wait behind the call in which most of the others wait."""
-    found = went_past(case)
+    found = passed_call_site(case)
     if found is None or fewer_turns(case) is not None or len(found.past) > len(found.behind):
         return None
     past, behind = found.past, found.behind

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_sites import Site, sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import by_way_of, evidence_of, the_only, ways_past
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.model import Certainty, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.rules.finding import Finding
@@ -51,8 +51,8 @@ def left_out_with_its_step(case: Case) -> Finding | None:
         "skipped-collective",
         Certainty.LIKELY,
         f"Rank {hit.rank} skipped {_calls(case, hit, place, due - made)} in {words.step(name)}, and"
-        f" the end of that step with {'it' if due - made == 1 else 'them'}{by_way_of(ways)}; since then its calls meet"
-        " the wrong partners.",
+        f" the end of that step with {'it' if due - made == 1 else 'them'}{skip_path(ways)}; since then its calls"
+        " are mispaired.",
         culprits=(view.culprit(the_only(ways)),),
         step=name,
         evidence=(

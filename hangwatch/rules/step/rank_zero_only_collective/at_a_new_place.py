@@ -1,0 +1,94 @@
+"""Calls that met under one number from different functions: one rank called where no rank had ever been."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
+from hangwatch.facts.callers import Caller, caller_of, callers_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.mismatches import Mismatch, first_mismatch, place_of, threads_of
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Status
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+
+def met_at_a_new_place(case: Case) -> Finding | None:
+    """Few ranks called from a function from which no rank had called before, and met the regular call of the others."""
+    found = first_mismatch(case)
+    if found is None or threads_of(case, found) or first_uneven(case) is not None:
+        return None
+    alone = _at_new_places(case, found)
+    views = [case.ranks[rank] for rank in alone if rank in case.ranks]
+    if not views or any(_may_have_left_its_loop(case, view) for view in views):
+        return None
+    return _alone(case, found, alone)
+
+
+def ended_at_a_new_place(case: Case) -> Finding | None:
+    """The same, where ranks ended of it."""
+    found = met_at_a_new_place(case) if case.any_rank_failed else None
+    return found if found is not None and found.status is Status.FAILED else None
+
+
+def _may_have_left_its_loop(case: Case, view: RankView) -> bool:
+    """Then it came there first, and the others would have come too."""
+    return has_left_loop(case, view) or has_left_inner_loop(case, view)
+
+
+def _at_new_places(case: Case, found: Mismatch) -> tuple[int, ...]:
+    """The fewer ranks, at places that are new to all, if all others are where some rank has been before; else none."""
+    callers: dict[int, Caller] = {}
+    for rank, call in found.calls.items():
+        if (made := caller_of(case, rank, call)) is not None:
+            callers[rank] = made
+    if len(callers) < len(found.calls) or len(set(callers.values())) < 2:
+        return ()
+    if len({each[:2] for each in callers.values()}) == 1 and len({each.sizes for each in found.calls.values()}) == 1:
+        return ()  # the same data from one function: rather one call, made otherwise
+    known = callers_of(case)
+    new = {each for each in set(callers.values()) if not known.by_any(each, found.calls)}
+    alone = tuple(rank for rank, each in callers.items() if each in new)
+    return alone if 2 * len(alone) <= len(callers) else ()
+
+
+def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
+    call, where = found.calls[alone[0]], place_of(case, alone[0], found.calls)
+    made = caller_of(case, alone[0], call)
+    others = tuple(rank for rank in found.calls if rank not in alone)
+    theirs = place_of(case, others[0], found.calls)
+    inside = f" in {made[1]}" if made is not None else ""
+    witnesses = [Witness(Kind.PLACE, f"no other rank has ever called a collective{inside}")]
+    if 2 * len(alone) < len(found.calls):
+        witnesses.append(
+            Witness(Kind.MAJORITY, f"most ranks are in a call that they have made before: {case.name(others)}")
+        )
+    guarded = all(case.ranks[rank].now.guard == "rank" for rank in alone if rank in case.ranks)
+    if guarded:
+        witnesses.append(
+            Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")
+        )
+    ended = case.any_rank_failed
+    certainty = case.weigh(witnesses)
+    sure = guarded and not ended
+    return Finding(
+        "rank-zero-only-collective",
+        certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
+        f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in {call.op}{words.at(where)},"
+        f" which the other ranks never call; it met {found.calls[others[0]].op} of {case.name(others)}"
+        f"{words.at(theirs)}.",
+        culprits=tuple(
+            case.ranks[rank].culprit(place_of(case, rank, found.calls)) for rank in alone if rank in case.ranks
+        ),
+        victims=others,
+        step=next((case.ranks[rank].step for rank in alone if rank in case.ranks), case.furthest_step(case.ranks)),
+        evidence=(
+            (
+                f"number {found.seq} of group {found.group.name} is another call on {case.name(alone)}"
+                f" than on {case.name(others)}"
+            ),
+        ),
+        witnesses=tuple(witnesses),
+        status=Status.FAILED if ended else None,
+        awaited=alone,
+    )

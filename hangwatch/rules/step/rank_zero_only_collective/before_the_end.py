@@ -1,0 +1,67 @@
+"""Calls from where no other rank ever was, by ranks that the end of the others left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.facts.callers import Caller, callers_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.process_end import ended_before_others
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Frame, Status
+from hangwatch.rules.finding import Finding
+
+RECORDED = 4  # calls of a rank that must be on record before its never having been at a place says anything
+
+
+def stayed_with_a_lone_call(case: Case) -> Finding | None:
+    """Most ranks have ended; the few that still wait have called from where no other rank ever was."""
+    left = [view.rank for view in case if view.over and view.rank not in case.blocked]
+    stayed = [rank for rank in case.blocked if rank not in left]
+    if not left or len(left) + len(stayed) < len(case.ranks):
+        return None
+    return _found(case, left, stayed, None)
+
+
+def failed_with_a_lone_call(case: Case) -> Finding | None:
+    """The others had ended as they should, and the few that failed had called from where no other rank ever was."""
+    found = ended_before_others(case)
+    return _found(case, *found, Status.FAILED) if found is not None else None
+
+
+def _found(case: Case, left: list[int], stayed: list[int], status: Status | None) -> Finding | None:
+    if (
+        not stayed
+        or len(stayed) >= len(left)
+        or any(case.blocked[rank].to_a_peer for rank in stayed if rank in case.blocked)
+    ):
+        return None
+    places = {rank: place for rank in stayed if (place := _lone_place(case, rank, left)) is not None}
+    if len(places) < len(stayed):
+        return None
+    where = Frame(places[stayed[0]][0], places[stayed[0]][2], places[stayed[0]][1])
+    one = len(stayed) == 1
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
+        f" ranks never call: {'its' if one else 'their'} later calls lack a partner, and {case.name(left)} have ended.",
+        culprits=tuple(case.ranks[rank].culprit(where) for rank in stayed),
+        victims=(),
+        step=case.ranks[stayed[0]].step,
+        evidence=(f"{case.name(left)} {words.verb(len(left), 'has', 'have')} ended the program",),
+        witnesses=(Witness(Kind.PLACE, f"no other rank has ever called a collective at {words.place(where)}"),),
+        status=status,
+        awaited=tuple(stayed),
+    )
+
+
+def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
+    """The one place from which `rank` has called, and none of `others` ever, as far as all of them are recorded."""
+    known = callers_of(case)
+    records = [known.all(other) for other in others]
+    if any(sum(found.values()) < RECORDED for found in records):
+        return None
+    lone = [place for place in known.all(rank) if not any(place in found for found in records)]
+    return lone[0] if len(lone) == 1 else None
