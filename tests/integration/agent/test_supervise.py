@@ -241,6 +241,7 @@ def test_a_healthy_job_in_a_pid_namespace_of_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "hangwatch-reports").exists()
 
 
+@pytest.mark.gallery
 @pytest.mark.skipif(os.getuid() != 0, reason="a pid namespace needs root")
 def test_a_hang_in_a_pid_namespace_of_its_own(tmp_path: Path) -> None:
     """Its ranks are named by the pids that an operator outside sees, with their stacks."""
@@ -279,6 +280,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.gallery
 def test_boards_without_room_lie_elsewhere_and_are_watched(tmp_path: Path, small: Path) -> None:
     # GIVEN a run directory without room WHEN a rank hangs THEN it says where its board is, and the hang is noticed
     elsewhere = tmp_path / "temporary"

@@ -229,7 +229,7 @@ def test_another_users_process_is_named_unreadable() -> None:
     process = subprocess.Popen(["sleep", "100"])
     comes_to(process.pid, "S")
     code = (
-        "import sys\nfrom hangwatch import wire\nfrom hangwatch_agent.capture.proc.process import process_facts\n"
+        "import sys\nfrom hangwatch.wire import codec\nfrom hangwatch_agent.capture.proc.process import process_facts\n"
         f"print(codec.dumps(process_facts({process.pid})))"
     )
     try:
