@@ -9,13 +9,10 @@ import socket
 import sys
 from pathlib import Path
 
-from .cases import CASES as ON_GLOO
-from .cases import Case
-from .standin_cases import STANDIN
+from .cases import CASES, Case
 
 __all__ = ["CASES", "Case", "cases", "command", "environment"]
 
-CASES: tuple[Case, ...] = (*ON_GLOO, *STANDIN)
 HERE = Path(__file__).resolve().parent
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.gallery import Case, command
-from hangwatch.gallery.standin_cases import STANDIN
+from hangwatch.gallery.cases.nccl import NCCL
 from hangwatch.model import Certainty, Status
 from tests import needs
 from tests.integration.playing import PATIENT, STALL_AFTER, assert_not_hung, blamed, play, play_command
@@ -18,7 +18,7 @@ from tests.integration.test_gallery import cases
 
 ALWAYS = {"nccl-uneven-steps", "nccl-mismatch-size"}
 ALWAYS_HEALTHY = {"nccl-stuck-kernel"}  # a long kernel
-SURE = {each.name for each in STANDIN} - {"nccl-worker-on-socket", "nccl-stuck-kernel", "nccl-rank-frozen"}
+SURE = {each.name for each in NCCL} - {"nccl-worker-on-socket", "nccl-stuck-kernel", "nccl-rank-frozen"}
 """Those in which the queues show why no device goes on: reported at once, however long a user is patient."""
 
 
@@ -27,7 +27,7 @@ def compiler() -> None:
     needs.compiler()
 
 
-@pytest.mark.parametrize("case", cases(ALWAYS, among=STANDIN))
+@pytest.mark.parametrize("case", cases(ALWAYS, among=NCCL))
 def test_the_verdict_names_cause_and_culprit(case: Case, tmp_path: Path) -> None:
     played = play(case, tmp_path, seconds=120, stall_after=PATIENT if case.name in SURE else STALL_AFTER)
     incident = played.incident
@@ -43,7 +43,7 @@ def test_the_verdict_names_cause_and_culprit(case: Case, tmp_path: Path) -> None
         assert incident.verdict.hang is Certainty.LIKELY  # NCCL might complete such calls, with wrong numbers
 
 
-@pytest.mark.parametrize("case", cases(ALWAYS_HEALTHY, among=STANDIN))
+@pytest.mark.parametrize("case", cases(ALWAYS_HEALTHY, among=NCCL))
 def test_the_look_alike_is_not_called_hung(case: Case, tmp_path: Path) -> None:
     played = play(case, tmp_path, healthy=True, stall_after=PATIENT, seconds=120)
     assert_not_hung(played)
@@ -63,7 +63,7 @@ def test_a_victim_of_the_watchdogs_abort_is_no_culprit(
     name: str, timeout: int, causes: set[str], tmp_path: Path
 ) -> None:
     """The ranks that wait are aborted before any verdict on the hang."""
-    case = next(each for each in STANDIN if each.name == name)
+    case = next(each for each in NCCL if each.name == name)
     words = [*command(case), "--timeout", str(timeout)]
     played = play_command(words, tmp_path, seconds=120, stall_after=PATIENT)
     incident = played.incident

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .cases import Case, everyone
+from .case import Case, everyone
 
-STANDIN = (
+NCCL: tuple[Case, ...] = (
     Case(
         name="nccl-uneven-steps",
         cause="uneven-steps",

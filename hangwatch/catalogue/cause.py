@@ -1,0 +1,26 @@
+"""One entry of the catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.model import Stage
+
+DOCS = "docs/causes.md"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One entry of the catalogue. `look_alikes` are the causes that a person would suspect first."""
+
+    id: str
+    stage: Stage | None  # None for health warnings
+    title: str
+    explanation: str
+    fix: str
+    look_alikes: tuple[str, ...] = ()
+
+    @property
+    def docs(self) -> str:
+        """Where the documentation explains it."""
+        return f"{DOCS}#{self.id}"

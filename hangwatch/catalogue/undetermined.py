@@ -1,0 +1,16 @@
+"""The cause of a hang whose cause is not known."""
+
+from __future__ import annotations
+
+from .cause import Cause
+
+UNDETERMINED = (
+    Cause(
+        "undetermined",
+        None,
+        "The cause is not known",
+        "Nothing moves, and the evidence fits no known cause, or more than one.",
+        "read the stacks below; if you find out, please report it, so that the next one is told",
+        (),
+    ),
+)
