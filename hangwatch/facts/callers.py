@@ -11,6 +11,7 @@ from hangwatch.model import Collective, Frame
 from hangwatch.stacks.frames import origin
 
 Caller = tuple[str, str, int]  # file, function, line
+BACKWARD: Caller = ("", "backward", 0)  # the engine's own threads issue the gradients' calls, and have no frames
 ASKED = 64  # other ranks whose records are read, evenly spread
 
 
@@ -20,11 +21,22 @@ def caller(frames: tuple[Frame, ...]) -> Caller | None:
     return next(((frame.file, frame.function, frame.line) for frame in own), None)
 
 
+def recorded_caller(call: Collective) -> Caller | None:
+    """Where a recorded call came from: a line, or the engine that computes gradients."""
+    return caller(call.frames) or (BACKWARD if _by_the_engine(call) else None)
+
+
+def _by_the_engine(call: Collective) -> bool:
+    return not call.frames and call.thread_name.startswith("pt_autograd")
+
+
 def caller_of(case: Case, rank: int, call: Collective) -> Caller | None:
     """The function that made `call`: by the stack where the rank stands in it, else by its record."""
+    if _by_the_engine(call):
+        return BACKWARD
     view, entry = case.ranks.get(rank), case.blocked.get(rank)
     inside = view is not None and entry is not None and entry.seq == call.seq  # then the stack says most
-    return caller(view.evidence.main_stack if view is not None and inside else call.frames)
+    return (caller(view.evidence.main_stack) if view is not None and inside else None) or recorded_caller(call)
 
 
 class Callers:
@@ -37,7 +49,7 @@ class Callers:
     def before(self, rank: int, call: Collective) -> set[Caller]:
         """The callers of all calls of `rank` but `call`."""
         counts = self.all(rank)
-        here = caller(call.frames)
+        here = recorded_caller(call)
         return {each for each, times in counts.items() if each != here or times > 1}
 
     def by_any(self, found: Caller, calls: dict[int, Collective]) -> bool:
@@ -50,7 +62,7 @@ class Callers:
         if rank not in self._known:
             counts: dict[Caller, int] = {}
             for call in self._case.ledger.calls(rank).values():
-                if (found := caller(call.frames)) is not None:
+                if (found := recorded_caller(call)) is not None:
                     counts[found] = counts.get(found, 0) + 1
             self._known[rank] = counts
         return self._known[rank]
