@@ -1,7 +1,7 @@
 """Where calls come from: which call sites a rank has used before, and which it shares with others.
 
-Numbers cannot say who left the common path when two ranks disagree, call sites often can: the rank that stands where it
-has stood in every step is on the path, the one that stands where nobody ever stood has left it. Sites are hints and
+Numbers cannot say which of two ranks left the common path, call sites often can: the rank that stands where it
+has stood in every step is on the path, one that stands at a new place has left it. Sites are hints and
 never proof.
 """
 

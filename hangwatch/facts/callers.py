@@ -11,7 +11,7 @@ from hangwatch.model import Collective, Frame
 from hangwatch.stacks.frames import origin
 
 Caller = tuple[str, str, int]  # file, function, line
-ASKED = 64  # other ranks whose records are read, evenly spread
+ASKED = 64  # other ranks whose records are read, evenly spread: enough to know a place that most ranks call from
 
 
 def caller(frames: tuple[Frame, ...]) -> Caller | None:

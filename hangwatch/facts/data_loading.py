@@ -122,7 +122,7 @@ class Worker:
 
     @property
     def cannot_serve(self) -> bool:
-        """It has passed descriptors on before, and the thread that does so has ended: it met an error."""
+        """It has passed descriptors on before, and the thread that does so has ended with an error."""
         return self.delivered and not any("_serve" in stack.name for stack in self.evidence.stacks)
 
     @property

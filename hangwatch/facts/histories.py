@@ -234,7 +234,7 @@ class _Notes:
     ) -> None:
         self._case, self._histories, self._lanes, self._key = case, histories, lanes, key
         self._ends = [_end(rows, index) for index in range(len(lanes))]
-        self._mispaired: set[str] = set()  # groups in which calls no longer meet
+        self._mispaired: set[str] = set()  # groups in which calls are mispaired
 
     def of(self, index: int, row: Row) -> str:
         """The note of the row at `index`; "" where nothing is remarkable. Ask from the first row on."""

@@ -102,7 +102,7 @@ class Mismatch:
 
 @once
 def first_mismatch(case: Case) -> Mismatch | None:
-    """Where members of a group met under one number with different operations, types or sizes."""
+    """Where members of a group issued one sequence number with different operations, types or sizes."""
     for group, seq in _meetings(case):
         calls = {rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None}
         if len(differing(calls)) > 1:
@@ -111,7 +111,7 @@ def first_mismatch(case: Case) -> Mismatch | None:
 
 
 def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
-    """The threads whose calls met, if there are several and on each rank all of them use the group; else none."""
+    """The threads of the paired calls, if there are several and on each rank all of them use the group; else none."""
     threads = {call.thread_name for call in found.calls.values() if not UNNAMED.fullmatch(call.thread_name)}
     if len(threads) < 2 or not all(threads <= _threads_of(case, rank, found.group) for rank in found.calls):
         return ()

@@ -29,7 +29,7 @@ def end_of(process: ProcessFacts | None) -> str:
 
 
 def all_asked_to_end(case: Case) -> bool:
-    """Each of several ranks was ended by SIGTERM, and none had met an error: who asked for it is none of them."""
+    """Each of several ranks was ended by SIGTERM, and none had raised an error: another process sent the signal."""
     ends = [view for view in case if view.dead]
     return len(ends) == len(case.ranks) > 1 and all(
         ended_for(view) is EndedFor.LAUNCHER and not view.raised for view in ends
@@ -37,7 +37,7 @@ def all_asked_to_end(case: Case) -> bool:
 
 
 class EndedFor(IntEnum):
-    """Whose end it was that a rank's own end follows from, as far as is known; false for its own."""
+    """Whether the rank ended because another process had ended before, as far as is known."""
 
     ITSELF = 0
     LAUNCHER = 1  # which ended it

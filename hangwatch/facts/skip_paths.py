@@ -32,7 +32,7 @@ def skip_path(ways: tuple[Bypass, ...]) -> str:
 
 
 def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
-    """A sentence on the ways; of several all are named, and nobody says which was taken."""
+    """A sentence on the ways; of several all are named, since which one was taken is not known."""
     if not ways:
         return ()
     if the_only(ways) is not None:

@@ -70,7 +70,7 @@ def show(
 
 
 def colorful(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour what is printed there: a terminal that can, and nobody who asked not to."""
+    """Whether to colour what is printed there: a terminal that can, where no variable asks not to."""
     if environment.get("NO_COLOR"):
         return False
     return stream.isatty() and environment.get("TERM") != "dumb"

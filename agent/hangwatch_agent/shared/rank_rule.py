@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-MARK = "HANGWATCH_RANK_PID"  # set in a rank: who inherits it with the same RANK is the rank's helper, not the rank
+MARK = "HANGWATCH_RANK_PID"  # set in a rank: a process that inherits it with the same RANK is the rank's helper
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic")
 

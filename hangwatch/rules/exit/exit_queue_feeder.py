@@ -1,4 +1,4 @@
-"""The feeder thread of a multiprocessing queue that nobody empties."""
+"""The feeder thread of a multiprocessing queue that no process empties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hangwatch.stacks.frames import name_of
 
 
 def queue_feeder(case: Case) -> Finding | None:
-    """multiprocessing waits at the exit for a queue to be emptied, which nobody does."""
+    """multiprocessing waits at the exit for a queue that no process empties."""
     held = leaving(case, Doing.QUEUE_FEEDER)
     if not held:
         return None
@@ -21,8 +21,8 @@ def queue_feeder(case: Case) -> Finding | None:
     return Finding(
         "exit-queue-feeder",
         Certainty.PROVEN if len(writing) == len(held) else Certainty.LIKELY,
-        f"Training is over, but {case.name(ranks)} cannot exit: a multiprocessing queue still holds data, and nobody"
-        " reads it.",
+        f"Training is over, but {case.name(ranks)} cannot exit: a multiprocessing queue still holds data, and no"
+        " process reads it.",
         culprits=tuple(view.culprit() for view in held),
         victims=(),
         evidence=(

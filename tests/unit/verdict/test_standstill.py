@@ -65,7 +65,7 @@ def test_calls_that_do_not_fit_are_reported_at_once_and_never_as_proven() -> Non
     snapshot = job(host(0, call(5, 1.0)), host(1, barrier(5, 1.0), python=BARRIER))
     judgement = diagnose(snapshot)
     assert (judgement.status, judgement.verdict.hang) == (Status.HUNG, Certainty.LIKELY)
-    assert "the calls that met as number 5 of group 0 do not fit" in judgement.verdict.argument[0]
+    assert "the calls paired as number 5 of group 0 do not fit" in judgement.verdict.argument[0]
     assert judgement.verdict.argument[1] == "every host waits for its device, and no counter has moved for 9.0 s"
 
 

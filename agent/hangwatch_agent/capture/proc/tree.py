@@ -1,4 +1,4 @@
-"""Who is who among the processes of a job: workers and children of ranks, launchers above them, orphans beside them.
+"""The roles of the processes of a job: workers and children of ranks, launchers above them, orphans beside them.
 
 Source: one `Table` of /proc, command lines, and the environment that a process was started with. What vanishes while
 it is looked at is left out.
@@ -110,7 +110,7 @@ def members(
         table: all processes.
         root: the process that `hangwatch run` started; None where the ranks attached by themselves.
         run_id: what RUN_ID holds in the job's processes, "" for none.
-        ourselves: processes of hangwatch, which are nobody's.
+        ourselves: processes of hangwatch, which belong to no rank.
     """
     found: dict[int, Member] = {}
     for pid, rank in ranks.items():

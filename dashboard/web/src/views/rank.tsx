@@ -116,7 +116,7 @@ function Evidence({ report, scene }: { report: RankReport; scene: Scene }) {
         <Part title="Lock files">
           <ul>
             {report.lock_files.map((lock) => (
-              <li key={lock.path}><code>{lock.path}</code>, {lock.owner_pid === null ? "held by nobody alive" : `held by pid ${lock.owner_pid}${lock.owner_alive ? "" : ", which is gone"}`}, {duration(lock.age_s)} old</li>
+              <li key={lock.path}><code>{lock.path}</code>, {lock.owner_pid === null ? "held by no living process" : `held by pid ${lock.owner_pid}${lock.owner_alive ? "" : ", which is gone"}`}, {duration(lock.age_s)} old</li>
             ))}
           </ul>
         </Part>

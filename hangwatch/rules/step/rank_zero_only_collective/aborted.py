@@ -59,7 +59,7 @@ def extra_call(case: Case) -> Finding | None:
 
 
 def _in_conflict(case: Case, lasts: dict[int, Last]) -> bool:
-    """Calls of different ranks met: gloo aborts for nothing else. After a timeout, a rank may not have come yet."""
+    """The calls are mispaired: gloo aborts for nothing else. After a timeout, a rank may not have come yet."""
     kinds = {end.word.kind if end.word is not None else None for end in endings_of(case).values() if by_backend(end)}
     return not kinds.isdisjoint((None, Kind.SIZE_MISMATCH)) or len(lasts) == len(case.ranks)
 
@@ -78,7 +78,7 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         view,
         caller,
         f"{words.ranks([view.rank], capital=True)} called {_called(last, caller)}{when}; no rank had ever called a"
-        " collective from there, and the call met another one of the other ranks.",
+        " collective from there, and the call was paired with another one of the other ranks.",
         f"no rank has an earlier collective from {line} on its board",
     )
 
@@ -129,7 +129,7 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
         view,
         last.where,
         f"{words.ranks([view.rank], capital=True)} called {what} once more than usual in {words.step(view.step)}; the"
-        " call met another call of the other ranks.",
+        " call was paired with another call of the other ranks.",
         f"in all its recorded steps before, rank {view.rank} made that call once less",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
     )

@@ -1,4 +1,4 @@
-"""Calls that met under one number from different functions: one rank called where no rank had ever been."""
+"""Calls of one number from different functions: one rank called from where no rank had called before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hangwatch.rules.finding import Finding
 
 
 def met_at_a_new_place(case: Case) -> Finding | None:
-    """Few ranks called from a function from which no rank had called before, and met the regular call of the others."""
+    """Few ranks called from a function new to all ranks, paired with a regular call of the others."""
     found = first_mismatch(case)
     if found is None or threads_of(case, found) or first_uneven(case) is not None:
         return None
@@ -75,7 +75,7 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in {call.op}{words.at(where)},"
-        f" which the other ranks never call; it met {found.calls[others[0]].op} of {case.name(others)}"
+        f" which the other ranks never call; it is paired with {found.calls[others[0]].op} of {case.name(others)}"
         f"{words.at(theirs)}.",
         culprits=tuple(
             case.ranks[rank].culprit(place_of(case, rank, found.calls)) for rank in alone if rank in case.ranks

@@ -47,7 +47,7 @@ def skipped_by_site(case: Case) -> Finding | None:
 
 
 def _who_could(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
-    """Those ahead for whom the ranks at the skipped call wait: others may have met there, in a group of their own."""
+    """Those ahead for which the ranks at the skipped call wait; the rest may have completed it in another group."""
     ahead = {rank for rank, place in places.items() if place == reached}
     behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
     absent = {rank for entry in behind if entry.need is not None for rank in entry.need.absent}

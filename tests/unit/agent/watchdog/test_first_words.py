@@ -170,5 +170,5 @@ def test_ranks_that_have_gone_are_no_standstill() -> None:
 
 
 def test_a_launcher_without_ranks_stands_still_since_it_waits() -> None:
-    assert last_progress([], nobody_since=7.0) == 7.0
-    assert last_progress([], nobody_since=None) is None
+    assert last_progress([], no_rank_since=7.0) == 7.0
+    assert last_progress([], no_rank_since=None) is None
