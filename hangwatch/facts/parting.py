@@ -15,7 +15,8 @@ from enum import StrEnum
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined
-from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import ASKED, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
@@ -275,8 +276,8 @@ def repeated(case: Case, found: Parting, rank: int) -> str:
 def _by_line(places: Counter[Site]) -> Counter[Site]:
     """The same, by the innermost of the user's lines alone."""
     found: Counter[Site] = Counter()
-    for (kind, path), times in places.items():
-        found[kind, path[:1]] += times
+    for place, times in places.items():
+        found[place._replace(lines=place.lines[:1])] += times
     return found
 
 

@@ -185,7 +185,7 @@ def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:
     if mine is None or theirs is None or case.ranks[rank].now.guard != "none":
         return False
     outer = next(
-        (pair for pair in zip(reversed(mine[1]), reversed(theirs[1]), strict=False) if pair[0] != pair[1]), None
+        (pair for pair in zip(reversed(mine.lines), reversed(theirs.lines), strict=False) if pair[0] != pair[1]), None
     )
     later = outer is not None and outer[0][0] == outer[1][0] and outer[0][1] > outer[1][1]
     return later and sites.shared(behind, [rank]) and not sites.shared(rank, [behind])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_sites import ASKED, site, sites_of
-from hangwatch.facts.callers import caller_of
+from hangwatch.facts.call_site import site
+from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.witness import Kind, Witness

@@ -184,7 +184,7 @@ def aborted_alone(case: Case) -> Finding | None:
     view, sites = dead[0], sites_of(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
     others = [place for rank in case.ranks for place in sites.before(rank)]
-    if not others or any(lines[0] == mine for _, lines in others) or _of_every_step(view):
+    if not others or any(place.lines[0] == mine for place in others) or _of_every_step(view):
         return None
     if has_left_inner_loop(case, view):
         return None  # it came there first, and the others would have come too

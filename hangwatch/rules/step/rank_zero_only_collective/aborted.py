@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.batches import has_left_inner_loop
-from hangwatch.facts.call_sites import Site, site
+from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_call, same_call
 from hangwatch.facts.parting import parting
@@ -43,7 +43,7 @@ def _complete(case: Case) -> bool:
 
 def _is_new(case: Case, last: Last, known: set[Site]) -> bool:
     """No rank had ever called there. What C++ code issued leaves no record: unknown where such calls are usual."""
-    if not known or any(same_call(place, last.site[1]) for _, place in known):
+    if not known or any(same_call(place.lines, last.site.lines) for place in known):
         return False
     return last.call is not None or _complete(case)
 
@@ -85,8 +85,8 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
 
 def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
     """The innermost of the user's lines, from the call outwards, from where no rank had ever come to it."""
-    lines = last.site[1]
-    depth = next((n for n in range(1, len(lines) + 1) if all(place[:n] != lines[:n] for _, place in known)), 1)
+    lines = last.site.lines
+    depth = next((n for n in range(1, len(lines) + 1) if all(place.lines[:n] != lines[:n] for place in known)), 1)
     file, line = lines[depth - 1]
     return next((frame for frame in last.frames if (frame.file, frame.line) == (file, line)), last.where)
 

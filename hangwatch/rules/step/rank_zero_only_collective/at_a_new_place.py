@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.callers import Caller, caller_of, callers_of
+from hangwatch.facts.call_site import Caller
+from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import Mismatch, first_mismatch, place_of, threads_of
 from hangwatch.facts.witness import Kind, Witness
@@ -46,8 +47,8 @@ def _at_new_places(case: Case, found: Mismatch) -> tuple[int, ...]:
         return ()
     if len({each[:2] for each in callers.values()}) == 1 and len({each.sizes for each in found.calls.values()}) == 1:
         return ()  # the same data from one function: rather one call, made otherwise
-    known = callers_of(case)
-    new = {each for each in set(callers.values()) if not known.by_any(each, found.calls)}
+    sites = sites_of(case)
+    new = {each for each in set(callers.values()) if not sites.any_called_from(each, found.calls)}
     alone = tuple(rank for rank, each in callers.items() if each in new)
     return alone if 2 * len(alone) <= len(callers) else ()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import ASKED, Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.witness import Kind, Witness
@@ -23,7 +24,7 @@ def skipped_by_site(case: Case) -> Finding | None:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _who_could(case, places, skipped, reached)
-    first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
+    first, second = words.place(Frame(*skipped.lines[0], "")), words.place(Frame(*reached.lines[0], ""))
     due = [rank for rank, place in places.items() if place == skipped]
     outvoted = 2 * len(due) > len(places) == len(case.ranks)
     behind = due[0]
@@ -64,7 +65,7 @@ def skipped_by_order(case: Case) -> Finding | None:
     if len(found) != 1:
         return None
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
-    first, second = words.place(Frame(*left_out[1][0], "")), words.place(Frame(*here[1][0], ""))
+    first, second = words.place(Frame(*left_out.lines[0], "")), words.place(Frame(*here.lines[0], ""))
     when = f" in {words.step(view.step)}" if words.step(view.step) else ""
     ways = ways_past(case, left_out)
     return Finding(
