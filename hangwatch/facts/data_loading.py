@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -150,15 +149,7 @@ class Worker:
 
     @property
     def ended(self) -> str:
-        code = self.facts.exit_code
-        if code is None:
-            return "how is not known"
-        if code < 0:
-            try:
-                return f"killed by {signal.Signals(-code).name}"
-            except ValueError:
-                return f"killed by signal {-code}"
-        return f"exit code {code}"
+        return words.ended(self.facts.exit_code)
 
     @property
     def how_frozen(self) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import signal
 from enum import IntEnum
 
+from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.rank_end import CONSEQUENCE, ENDED_BY_LAUNCHER, Why, ending
 from hangwatch.model import Frame, ProcessFacts
@@ -17,15 +17,7 @@ PEER = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")  # as gloo names the other end of
 
 def end_of(process: ProcessFacts | None) -> str:
     """How a process ended, in words."""
-    code = None if process is None else process.exit_code
-    if code is None:
-        return "how is not known"
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"
+    return words.ended(None if process is None else process.exit_code)
 
 
 def all_asked_to_end(case: Case) -> bool:

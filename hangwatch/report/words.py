@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from hangwatch.model import Certainty, Culprit, Incident, Stage, Status, Verdict, Wait
-from hangwatch.words import duration, place, ranges, ranks, runs, size
+from hangwatch.words import duration, ended, place, ranges, ranks, runs, size
 
 __all__ = [
     "ARGUMENT",
@@ -16,6 +16,7 @@ __all__ = [
     "culprit",
     "culprits",
     "duration",
+    "ended",
     "hang",
     "headline",
     "missing_evidence",

@@ -177,7 +177,7 @@ def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None) -> Snap
     [
         (LoopFacts(HERE, counted=True, skips=(SKIP,)), "skipped-collective", "may have skipped a step at train.py:61"),
         (LoopFacts(HERE, counted=True, leaves=(BREAK,)), "early-exit", "may have left it at train.py:62"),
-        (LoopFacts(HERE, counted=True, swallows=AROUND), "exception-on-one-rank", "without a word at train.py:63"),
+        (LoopFacts(HERE, counted=True, swallows=AROUND), "exception-on-one-rank", "silently at train.py:63"),
         (LoopFacts(HERE, counted=False, swallows=AROUND), "uneven-steps", ""),
         (LoopFacts(HERE, counted=True), "uneven-steps", ""),
         (None, "uneven-steps", ""),
