@@ -7,13 +7,13 @@ import { isUser, mainStack, site } from "../model/frames";
 import { sayPhase } from "../model/phases";
 import { Nothing, Part, Site, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
-import type { Collective, Frame, ProcessEvidence, ProcessFacts, RankReport, ThreadStack } from "../records";
-import { role, type Scene } from "../scene";
-import { culprit as sayCulprit, duration, place, plural, size } from "../words";
+import type { Collective, ProcessEvidence, ProcessFacts, RankReport, ThreadStack } from "../records";
+import { blamedPids, role, type Scene } from "../scene";
+import { culprit as sayCulprit, duration, plural, size } from "../words";
 import { EvidenceNote } from "./evidence_note";
 import { QuotedAt } from "./excerpt";
+import { Frames } from "./frames";
 import { STATES } from "./grid";
-import { blamedPids } from "./loader";
 
 export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job: string | null }) {
   const report = scene.doc.value?.ranks.find((known) => known.rank === rank) ?? null;
@@ -142,19 +142,6 @@ export function Thread({ stack }: { stack: ThreadStack }) {
       <Frames frames={stack.frames} />
       <Copy text={text} what={`the stack of ${stack.name || stack.thread_id}`} />
     </details>
-  );
-}
-
-export function Frames({ frames }: { frames: Frame[] }) {
-  if (!frames.length) return <Nothing>no frames</Nothing>;
-  return (
-    <ol class="frames">
-      {frames.map((frame, index) => (
-        <li key={index} class={frame.native ? "native" : isUser(frame) ? "user" : "library"} title={frame.file}>
-          <code class="f">{frame.function}</code> <span class="p">{place(frame)}</span>
-        </li>
-      ))}
-    </ol>
   );
 }
 
