@@ -104,4 +104,4 @@ def test_the_rank_of_a_line(line: str, rank: int | None) -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_is_read(text: str) -> None:
-    last_words(text + WATCHDOG[:150] + text)
+    assert all(isinstance(word.kind, Kind) for word in last_words(text + WATCHDOG[:150] + text))
