@@ -19,6 +19,7 @@ from hangwatch.model import (
     GroupHead,
     Identity,
     Job,
+    Judgement,
     LoaderFacts,
     Phase,
     ProcessFacts,
@@ -410,3 +411,8 @@ def _stalled(action: Stall) -> tuple[Frame, ...]:
     if action.kind == "compile":
         return (Frame(f"{TORCH}/_inductor/codecache.py", 100, "compile"), user)
     return (user,)
+
+
+def blamed_ranks(judgement: Judgement) -> list[int | None]:
+    """The ranks of the culprits."""
+    return [culprit.rank for culprit in judgement.verdict.culprits]

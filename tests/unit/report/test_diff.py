@@ -27,13 +27,17 @@ def test_a_call_of_a_framework_is_told_with_its_function_and_the_users_line() ->
 
 
 def test_the_terminal_has_a_column_for_each_group_of_equal_ranks() -> None:
-    assert diff.render(examples.uneven_steps()).splitlines() == [
-        "  epoch 0, batch 250 (step 250)",
-        "    ranks 0-2" + " " * 64 + "rank 3",
-        "    gradients x2 (backward, accelerator.py:204, below train.py:71), waiting  -"
-        "                               <- missing on rank 3, which made this call in 7 earlier iterations",
-        "    -" + " " * 72 + "barrier (train.py:88), waiting  <- only rank 3: no other rank was ever here",
-    ]
+    title, head, missing, extra = diff.render(examples.uneven_steps()).splitlines()
+    assert title == "  epoch 0, batch 250 (step 250)"
+    assert head.split() == ["ranks", "0-2", "rank", "3"]
+    gradients = "gradients x2 (backward, accelerator.py:204, below train.py:71), waiting"
+    assert missing == (
+        f"    {gradients}  -                               "
+        "<- missing on rank 3, which made this call in 7 earlier iterations"
+    )
+    assert extra == (
+        f"    {'-'.ljust(len(gradients))}  barrier (train.py:88), waiting  <- only rank 3: no other rank was ever here"
+    )
 
 
 def test_the_page_has_the_same_rows() -> None:

@@ -31,8 +31,8 @@ from hangwatch_agent.peers import peers
 from hangwatch_agent.peers.peers import Opinion, Peers, Present, Ruling, elsewhere, missing, present
 from hangwatch_agent.peers.shared_folder import Outcome, Question, SharedFolder
 from tests.unit.agent.readings import rank_state
+from tests.unit.big import training
 from tests.unit.simulator import World
-from tests.unit.verdict.big import training
 
 JOB = Job("torchrun-lab", "train.py", 4)
 

@@ -12,9 +12,9 @@ from hangwatch.judge import diagnose
 from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepTimes
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.watchdog.first_words import FirstWords, last_progress
+from tests.unit import job
 from tests.unit.agent.readings import rank_state
-from tests.unit.diagnosis import job
-from tests.unit.diagnosis.job import IN_BACKWARD, IN_CODE
+from tests.unit.job import IN_BACKWARD, IN_CODE
 
 QUICK = StepTimes(steps=50, slowest_recent_s=0.1)
 Evidence = Callable[[float], Snapshot]
