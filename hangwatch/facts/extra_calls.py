@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_sites import path
-from hangwatch.facts.callers import ASKED, BACKWARD, caller, recorded_caller
+from hangwatch.facts.call_site import BACKWARD, caller, path, recorded_caller
+from hangwatch.facts.call_sites import ASKED
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
