@@ -69,6 +69,6 @@ START = (
         "A lock file was left behind",
         "The rank waits for a lock file whose owner is dead.",
         "delete the lock file",
-        ("user-code-blocked", "compile-skew"),
+        ("lock-held-by-process", "user-code-blocked", "compile-skew"),
     ),
 )

@@ -1,6 +1,7 @@
 """Lock files that a process waits for, who holds them, and whether the holder still lives.
 
-Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are
+Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the process that took the lock. A
+child inherits a flock with its descriptors, and holds it after its parent's end: fdinfo shows that. Locks that are
 polled (torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own
 frame, and the owner is who has the file open. Those two variables are all that is kept of what py-spy gives
 (`stacks.KEPT_LOCALS`).
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 
 from hangwatch.model import LockFile, ProcessFacts, ThreadStack
+from hangwatch_agent.capture.proc.descriptors import filesystem_of
 from hangwatch_agent.capture.stacks.py_spy import Dump, bare_name
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC
@@ -55,8 +57,9 @@ def lock_files(
     """
     polls = dump is not None and polls_a_lock(dump.stacks)
     told = [_told(run_dir / f"lock-{own_pid or facts.pid}.txt")] if run_dir is not None and polls else []
-    paths = [*_waited_in_kernel(facts), *(_polled(dump) if dump else ()), *(path for path in told if path)]
-    named = [_lock_file(path, facts.pid, proc, clock) for path in dict.fromkeys(paths)]
+    blocked = tuple(_waited_in_kernel(facts))
+    paths = [*blocked, *(_polled(dump) if dump else ()), *(path for path in told if path)]
+    named = [_lock_file(path, facts.pid, path in blocked, proc, clock) for path in dict.fromkeys(paths)]
     if not named and 0 < (facts.sleeps_s or 0.0) <= _NAP_S:
         return tuple(_locked_by_others(facts.pid, proc, clock))
     return tuple(named)
@@ -104,21 +107,51 @@ def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> It
     files = _open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}
     for path, found in files.items():
         pids = _kernel_owners(found, locks)
-        owner = next((pid for pid in pids if _lives(pid, proc)), None)
+        owner = _living(pids, waiter, proc) or next(_inheritors(found, waiter, proc), None)
         if owner is not None and waiter not in pids:
-            yield LockFile(path, owner, True, max(clock() - found.st_mtime, 0.0), inferred=True)
+            age = max(clock() - found.st_mtime, 0.0)
+            yield LockFile(path, owner, True, age, inferred=True, filesystem=filesystem_of(waiter, path, proc) or "")
 
 
-def _lock_file(path: str, waiter: int, proc: Path, clock: Callable[[], float]) -> LockFile:
+def _lock_file(path: str, waiter: int, blocked: bool, proc: Path, clock: Callable[[], float]) -> LockFile:
+    """`blocked` says that the kernel keeps the process waiting: then the lock is held, by whichever process."""
     seen = proc / str(waiter) / "root" / path.lstrip("/")  # as the waiter sees it, in its own mount namespace
+    filesystem = filesystem_of(waiter, path, proc) or ""
     try:
         found = seen.stat()
     except OSError:
-        return LockFile(path, None, False, 0.0)
-    owners = _kernel_owners(found, _kernel_locks(proc)) or _holders(found, waiter, proc)
-    alive = next((pid for pid in owners if pid != waiter and _lives(pid, proc)), None)
-    unknown = any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
-    return LockFile(path, alive, alive is not None or unknown, max(clock() - found.st_mtime, 0.0))
+        return LockFile(path, None, blocked, 0.0, filesystem=filesystem)
+    taken = _kernel_owners(found, _kernel_locks(proc))
+    owners = taken or _holders(found, waiter, proc)
+    alive = _living(owners, waiter, proc)
+    if alive is None and taken:
+        alive = next(_inheritors(found, waiter, proc), None)
+    unknown = blocked or any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
+    age = max(clock() - found.st_mtime, 0.0)
+    return LockFile(path, alive, alive is not None or unknown, age, filesystem=filesystem)
+
+
+def _living(pids: Sequence[int], waiter: int, proc: Path) -> int | None:
+    return next((pid for pid in pids if pid != waiter and _lives(pid, proc)), None)
+
+
+def _inheritors(found: os.stat_result, waiter: int, proc: Path) -> Iterator[int]:
+    """Processes that hold a lock which another one took: they have a descriptor of the same open file."""
+    for pid in procfs.pids(proc):
+        if pid != waiter and _holds(proc / str(pid) / "fdinfo", found.st_ino):
+            yield pid
+
+
+def _holds(folder: Path, inode: int) -> bool:
+    for name in _names(folder):
+        try:
+            lines = procfs.read_text(folder / name).splitlines()
+        except OSError:
+            continue
+        entries = (match for line in lines if (match := _LOCK_LINE.match(line.partition("lock:")[2].strip())))
+        if any(int(entry["inode"]) == inode for entry in entries):
+            return True
+    return False
 
 
 def _kernel_owners(found: os.stat_result, locks: Sequence[re.Match[str]]) -> tuple[int, ...]:
