@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from hangwatch import words
 from hangwatch.facts.case import Case
@@ -147,22 +148,23 @@ def _awaited_by(case: Case, rank: int) -> frozenset[int]:
 _KINDS = {
     "loader-worker": "a loader worker",
     "launcher": "the launcher",
-    "orphan": "a process left behind by its rank",
+    "orphan": "a process left behind",
     "compile-worker": "a compile worker",
 }
 
 
 def lock_name(lock: LockFile) -> str:
-    """`the lock file /data/x.lock`; of SQLite's own files the database."""
+    """`the lock file /data/x.lock`, `the lock of /data/loss.csv`; of SQLite's own files the database."""
     database = next((lock.path.removesuffix(end) for end in _DATABASE if lock.path.endswith(end)), "")
     if database:
         return f"a lock of the database {database}"
-    kind = "a lock of the database" if lock.path.endswith((".db", ".sqlite", ".sqlite3")) else "the lock file"
-    return f"{kind} {lock.path}"
+    if lock.path.endswith((".db", ".sqlite", ".sqlite3")):
+        return f"a lock of the database {lock.path}"
+    return f"the lock file {lock.path}" if "lock" in PurePath(lock.path).name.lower() else f"the lock of {lock.path}"
 
 
 def holder_name(lock: LockFile) -> str:
-    """`rank 0 (pid 40)`, `pid 4711 (python prepare.py), which is no process of this job`, as far as it is known."""
+    """`rank 0 (pid 40)`, `pid 4711 (python prepare.py)`, as far as it is known."""
     owner = lock.owner
     if owner is None:
         if lock.owner_pid is not None:
@@ -170,7 +172,14 @@ def holder_name(lock: LockFile) -> str:
         return "a process that cannot be seen from here" + (" (another machine may)" if on_network(lock) else "")
     if owner.role == "rank":
         return f"rank {owner.rank} (pid {owner.pid})"
-    return f"pid {owner.pid}{_command(owner)}, {belongs(owner)}"
+    return f"pid {owner.pid}{_command(owner)}"
+
+
+def holds(lock: LockFile) -> str:
+    """`which pid 4711 (python prepare.py) holds, no process of this job`."""
+    owner = lock.owner
+    told = f", {belongs(owner)}" if owner is not None and owner.role != "rank" else ""
+    return f"which {holder_name(lock)} holds{told}"
 
 
 def _command(owner: LockOwner) -> str:
@@ -185,8 +194,9 @@ def belongs(owner: LockOwner) -> str:
         return "left over from an earlier run, whose launcher is gone"
     if owner.role == "stranger":
         return "no process of this job"
-    kind = _KINDS.get(owner.role, "a child process" if owner.rank is not None else "a process of this job")
-    return f"{kind} of rank {owner.rank}" if owner.rank is not None else kind
+    if owner.rank is None:
+        return _KINDS.get(owner.role, "a process of this job")
+    return f"{_KINDS.get(owner.role, 'a child process')} of rank {owner.rank}"
 
 
 def on_network(lock: LockFile) -> bool:

@@ -27,6 +27,7 @@ from hangwatch.rules.exit.exit_orphan_holds_pipe import orphan_holds_pipe
 from hangwatch.rules.exit.exit_queue_feeder import queue_feeder
 from hangwatch.rules.exit.output_pipe_full import output_pipe_full
 from hangwatch.rules.finding import Rule
+from hangwatch.rules.start.launch_mismatch import launch_mismatch
 from hangwatch.rules.start.new_group_mismatch import new_group_mismatch
 from hangwatch.rules.start.node_not_started import node_not_started
 from hangwatch.rules.start.rank_died_before_init import rank_died_before_init
@@ -82,6 +83,8 @@ from hangwatch.rules.step.victims import (
 )
 
 ORDER: tuple[Rule, ...] = (
+    # Numbers that contradict each other explain a port that is taken and a rank that exists twice.
+    launch_mismatch,
     # What ended a rank or its data comes before the end of the rank itself.
     port_conflict,
     duplicate_rank,

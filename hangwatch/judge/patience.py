@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from hangwatch.facts.child import IDLE_CPU_S
 from hangwatch.facts.data_loading import Feeding, Worker
-from hangwatch.facts.locks import held_lock, holder_name, lock_name
+from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
@@ -77,7 +77,7 @@ def _behind_a_lock(view: RankView) -> str:
     lock = held_lock(view)
     if lock is None or lock.owner is None or (lock.owner.cpu_delta_s or 0.0) > IDLE_CPU_S:
         return ""
-    return f"waits for {lock_name(lock)}, which {holder_name(lock)} holds"
+    return f"waits for {lock_name(lock)}, {holds(lock)}"
 
 
 def _held_by_workers(feeding: Feeding, awaited: bool) -> str:

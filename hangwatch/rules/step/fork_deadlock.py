@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.arrivals import kept_waiting, stage_of_wait
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import Child, thread_of_parent, waits_for_children
 from hangwatch.model import Certainty, Culprit, Status
@@ -21,7 +22,7 @@ def fork_deadlock(case: Case) -> Finding | None:
     certain = all(child.alone and not _is_notified(child) for _, child in stuck)
     proven = certain and all(_waits_for_ever(view) for view, _ in stuck)
     view, child = stuck[0]
-    others = [rank for rank in case.blocked if rank not in ranks]
+    others = kept_waiting(case, ranks)
     tail = (
         f", and {case.wait_words(others)} for {words.ranks(ranks)}{words.at(case.usual_place(others))}"
         if others
@@ -40,11 +41,12 @@ def fork_deadlock(case: Case) -> Finding | None:
             Culprit(owner.rank, each.pid, owner.evidence.host, process="other", where=each.where)
             for owner, each in stuck
         ),
-        victims=tuple(sorted({*case.blocked, *ranks})),
+        victims=tuple(sorted({*others, *ranks})),
         step=view.step,
         evidence=tuple(sentence for pair in stuck[: words.SHOWN] for sentence in _evidence(case, *pair))
         + tuple(sentence for owner, children in found[:1] for sentence in _left_behind(owner, children[0])),
         status=Status.HUNG if proven or case.stalled(ranks) else Status.WAITING,
+        stage=stage_of_wait(case, ranks),
         dead="every thread of these children waits, without a timeout, for another of its own process"
         if proven
         else "",
@@ -97,8 +99,7 @@ def _left_behind(view: RankView, child: Child) -> list[str]:
     process, thread = view.evidence.process, thread_of_parent(view)
     found = ["the child has the command line of its parent: it was forked, and has started no other program"]
     if process is not None and process.threads and child.facts.threads and process.threads > child.facts.threads:
-        count = words.plural(child.facts.threads, "thread")
-        found.append(f"rank {view.rank} has {process.threads} threads, and the child {count}: a fork copies only one")
+        found.append(f"rank {view.rank} has {process.threads} threads; a fork copies only the one that calls it")
     if thread is not None:
         found.append(f"rank {view.rank} has thread {thread.name!r}, which the child has not")
     return found

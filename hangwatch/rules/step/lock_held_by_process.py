@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.arrivals import kept_waiting, stage_of_wait
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.child import Child
-from hangwatch.facts.locks import LockWait, belongs, circle, holder_name, lock_name, lock_waits, on_network, owner_works
-from hangwatch.model import Certainty, Culprit, Frame, LockOwner, ProcessEvidence, Stage, Status
+from hangwatch.facts.locks import (
+    LockWait,
+    belongs,
+    circle,
+    holder_name,
+    holds,
+    lock_name,
+    lock_waits,
+    on_network,
+    owner_works,
+)
+from hangwatch.model import Certainty, Culprit, Frame, LockOwner, ProcessEvidence, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
@@ -34,25 +45,24 @@ def _held(case: Case, waits: list[LockWait]) -> Finding:
     first = waits[0]
     alike = [each for each in waits if each.lock.path == first.lock.path]
     ranks = sorted({each.view.rank for each in waits})
-    victims = tuple(sorted({*case.blocked, *ranks}))
+    others = kept_waiting(case, ranks)
     status = _status(case, waits)
     sure = all(each.in_kernel and each.steady and each.owner is not None for each in waits)
-    others = [rank for rank in case.blocked if rank not in ranks]
     tail = f"; {case.wait_words(others)} for {words.ranks(ranks)}{words.at(case.usual_place(others))}" if others else ""
     names = case.name(ranks, capital=True) if first.child is None else _capital(first.name)
     one = len(ranks) == 1 or first.child is not None
     return Finding(
         CAUSE,
         Certainty.PROVEN if sure and status is Status.HUNG else Certainty.LIKELY,
-        f"{names} {'waits' if one else 'wait'} for {lock_name(first.lock)}{words.at(first.where)}, which"
-        f" {holder_name(first.lock)} holds{_holder_stands(case, first)}{tail}.",
+        f"{names} {'waits' if one else 'wait'} for {lock_name(first.lock)}{words.at(first.where)},"
+        f" {holds(first.lock)}{_holder_stands(case, first)}{tail}.",
         fix=_fix(first),
         culprits=_culprits(case, alike, all_wait=not others),
-        victims=victims,
+        victims=tuple(sorted({*others, *ranks})),
         step=first.view.step,
         evidence=tuple(sentence for each in waits[: words.SHOWN] for sentence in _evidence(case, each)),
         status=status,
-        stage=_stage(case, waits),
+        stage=stage_of_wait(case, ranks),
         awaited=tuple(ranks),
     )
 
@@ -62,15 +72,6 @@ def _status(case: Case, waits: list[LockWait]) -> Status:
     if any(owner_works(case, each.owner) for each in waits):
         return Status.WAITING
     return Status.HUNG if case.stalled({each.view.rank for each in waits}) else Status.WAITING
-
-
-def _stage(case: Case, waits: list[LockWait]) -> Stage | None:
-    """Ranks that have issued nothing yet have not started training."""
-    readings = [each.view.reading for each in waits]
-    if case.blocked or any(reading is None for reading in readings):
-        return None
-    untrained = all(reading.progress.step < 0 and not reading.progress.calls for reading in readings if reading)
-    return Stage.START if untrained else None
 
 
 def _culprits(case: Case, waits: list[LockWait], *, all_wait: bool) -> tuple[Culprit, ...]:

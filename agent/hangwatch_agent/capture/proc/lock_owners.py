@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,10 +43,14 @@ class Owners:
         )
 
     def _outside(self, pid: int) -> str:
-        """A process beside the job may be there on purpose: only a rank whose launcher is gone was left behind."""
-        stat = self.now.stats.get(pid)
-        orphan = stat is not None and stat.parent == INIT
-        return "leftover" if orphan and _was_a_rank(pid, self.now.proc) else "stranger"
+        """A process beside the job may be there on purpose: only a rank whose launcher is gone was left behind.
+
+        An orphan of the job itself falls to `hangwatch run`, which takes in what its command leaves behind.
+        """
+        parent = self.now.stats[pid].parent if pid in self.now.stats else None
+        if parent == os.getpid():
+            return "orphan"
+        return "leftover" if parent == INIT and _was_a_rank(pid, self.now.proc) else "stranger"
 
 
 def _was_a_rank(pid: int, proc: Path) -> bool:

@@ -7,7 +7,7 @@ import re
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_children
-from hangwatch.model import Certainty, Frame, Status
+from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
