@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
@@ -130,8 +130,9 @@ def tasks(case: Case) -> list[Task]:
     found = {entry.pid: _of_rank(entry) for entry in case.snapshot.ranks if entry.pid is not None}
     host = case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""
     for each in case.snapshot.launched:
-        if each.pid not in found:
-            found[each.pid] = _of_launched(each, host)
+        started = _of_launched(each, host)
+        known = found.get(each.pid, started)  # of a process that has ended, the start alone tells its environment
+        found[each.pid] = replace(known, settings={**started.settings, **known.settings})
     return list(found.values())
 
 

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import IDLE_CPU_S, Child, waits_for_children
-from hangwatch.facts.data_loading import Feeding
+from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.model import Frame, LockFile, LockOwner, ProcessFacts
 from hangwatch.ranks.view import RankView
 
@@ -54,12 +54,11 @@ class LockWait:
 
     @property
     def name(self) -> str:
-        """`rank 1`, or `pid 88, a loader worker of rank 1`."""
+        """`rank 1`, or `loader worker 0 of rank 1 (pid 88)`."""
         if self.child is None:
             return f"rank {self.view.rank}"
-        return (
-            f"pid {self.child.pid}, {_KINDS.get(self.child.evidence.role, 'a child process')} of rank {self.view.rank}"
-        )
+        kind = f"loader worker {self.child.name}" if isinstance(self.child, Worker) else "a child process"
+        return f"{kind} of rank {self.view.rank} (pid {self.child.pid})"
 
 
 def held_lock(view: RankView) -> LockFile | None:
@@ -148,7 +147,6 @@ def _awaited_by(case: Case, rank: int) -> frozenset[int]:
 _KINDS = {
     "loader-worker": "a loader worker",
     "launcher": "the launcher",
-    "orphan": "a process left behind",
     "compile-worker": "a compile worker",
 }
 
@@ -194,6 +192,8 @@ def belongs(owner: LockOwner) -> str:
         return "left over from an earlier run, whose launcher is gone"
     if owner.role == "stranger":
         return "no process of this job"
+    if owner.role == "orphan":
+        return "left behind by " + (f"rank {owner.rank}" if owner.rank is not None else "this job")
     if owner.rank is None:
         return _KINDS.get(owner.role, "a process of this job")
     return f"{_KINDS.get(owner.role, 'a child process')} of rank {owner.rank}"

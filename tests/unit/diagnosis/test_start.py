@@ -383,7 +383,8 @@ def test_a_lock_whose_owner_is_dead() -> None:
 
 def test_a_lock_that_somebody_holds() -> None:
     judgement = judge(BARRED, polling(LockFile("/data/lock", 77, True, 60.0)))
-    assert judgement.verdict.cause == "user-code-blocked"
+    assert told(judgement) == ("lock-held-by-process", "likely", "hung")
+    assert "which pid 77 holds" in judgement.verdict.summary
 
 
 def test_a_lock_that_was_made_just_now() -> None:

@@ -392,8 +392,8 @@ def retrying(snapshot: Snapshot, *locks: LockFile) -> Snapshot:
 def test_an_error_that_is_tried_again_is_no_cause_and_the_lock_is_named_with_its_holder() -> None:
     lock = LockFile("/cache/data.lock", 4711, owner_alive=True, age_s=60.0, inferred=True)
     verdict = diagnose(retrying(stuck("sleep"), lock)).verdict
-    assert verdict.cause == "user-code-blocked"
-    assert "it waits for the lock file /cache/data.lock, which pid 4711 holds" in verdict.summary
+    assert verdict.cause == "lock-held-by-process"
+    assert "waits for the lock file /cache/data.lock (train.py:40), which pid 4711 holds" in verdict.summary
 
 
 def test_an_error_without_a_lock_is_the_cause() -> None:
