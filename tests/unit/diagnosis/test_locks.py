@@ -180,9 +180,7 @@ def test_a_rank_that_works_with_the_lock_is_waited_for() -> None:
 
 
 def test_two_locks_in_opposite_order() -> None:
-    judgement = judge(
-        waits(0, lock(of_rank(1), path="/data/b.lock")), waits(1, lock(of_rank(0), path="/data/a.lock"))
-    )
+    judgement = judge(waits(0, lock(of_rank(1), path="/data/b.lock")), waits(1, lock(of_rank(0), path="/data/a.lock")))
     assert told(judgement) == (CAUSE, "proven", "hung")
     assert {number for number, _, _ in blamed(judgement)} == {0, 1}
     assert "rank 0 holds the lock file /data/a.lock, and rank 1 waits for it" in judgement.verdict.summary
@@ -250,7 +248,9 @@ def test_another_rank_in_code_of_its_own_is_no_less_suspect() -> None:
 
 def test_the_holder_of_another_host_is_not_mistaken_for_a_rank() -> None:
     """Pids are of one host: rank 0 has the holder's pid on another machine."""
-    far = replace(barred(0, pid=4711), host="node-b", collectives=Collectives((GroupHead("0", (0, 1), "", "gloo", 4, 3),)))
+    far = replace(
+        barred(0, pid=4711), host="node-b", collectives=Collectives((GroupHead("0", (0, 1), "", "gloo", 4, 3),))
+    )
     judgement = judge(far, waits(1, lock()))
     assert "a deadlock" not in judgement.verdict.summary
     assert (None, 4711, "other") in blamed(judgement)

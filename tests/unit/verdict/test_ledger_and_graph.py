@@ -12,6 +12,7 @@ from hangwatch.proof.graph import Need, WaitGraph
 from hangwatch.ranks.ledger import Ledger, family
 
 IDS = [
+    "launch-mismatch", "lock-held-by-process", "fork-deadlock",
     "rendezvous-missing-ranks", "rendezvous-unreachable-master", "rendezvous-port-conflict",
     "rendezvous-duplicate-rank", "node-not-started", "rank-died-before-init", "new-group-mismatch",
     "stale-file-lock", "uneven-steps", "early-exit", "skipped-collective", "exception-on-one-rank",

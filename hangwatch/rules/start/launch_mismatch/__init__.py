@@ -79,7 +79,7 @@ def _status(case: Case, found: Contradiction, launchers: list[Agent]) -> Status:
     ages = [*map(arrivals.age, arrivals.waiting), *(_age(case, each) for each in launchers)]
     if any((each.process.facts.cpu_delta_s or 0.0) > IDLE_CPU_S for each in launchers) and not arrivals.waiting:
         return Status.WAITING  # it may be about to go on
-    late = arrivals.late or arrivals.unborn or arrivals.still_starting
+    late = arrivals.late or arrivals.unborn or (arrivals.waiting and arrivals.still_starting)
     patience = case.snapshot.start_patience_s * (LATE if late else 1.0)
     enough = SETTLED_S if found.complete and not late else patience
     return Status.HUNG if max(ages, default=0.0) > enough else Status.WAITING
