@@ -252,6 +252,7 @@ export interface NodeFacts {
   silent_s: number;
   clock_offset_s: number;
   gpus: GpuFacts[];
+  driver: string;
   shm_total: number | null;
   shm_free: number | null;
   memory_limit: number | null;
@@ -518,6 +519,17 @@ export interface LockFile {
   owner_alive: boolean;
   age_s: number;
   inferred: boolean;
+  filesystem: string;
+  owner: LockOwner | null;
+}
+
+export interface LockOwner {
+  pid: number;
+  role: string;
+  rank: number | null;
+  command: string;
+  started_at: number | null;
+  cpu_delta_s: number | null;
 }
 
 export interface OpenFile {
@@ -541,6 +553,7 @@ export interface ProcessEvidence {
   worker: number | null;
   sample: string | null;
   last_output: string;
+  lock_files: LockFile[];
 }
 
 export interface ProcessFacts {

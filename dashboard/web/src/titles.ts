@@ -1,6 +1,7 @@
 // Written by scripts/generate_types.py from the catalogue of causes. Edit there.
 
 export const TITLES: Readonly<Record<string, string>> = {
+  "launch-mismatch": "The numbers of the launch contradict each other",
   "rendezvous-missing-ranks": "Ranks never came",
   "rendezvous-unreachable-master": "The master cannot be reached",
   "rendezvous-port-conflict": "Another program has the master's port",
@@ -27,6 +28,8 @@ export const TITLES: Readonly<Record<string, string>> = {
   "gil-held": "A C call holds the interpreter lock",
   "node-lost": "A node has fallen silent",
   "network-partition": "The network between two hosts does not deliver",
+  "lock-held-by-process": "A rank waits for a lock that another process holds",
+  "fork-deadlock": "A forked child inherited a held lock",
   "user-code-blocked": "One rank is stuck in its own code",
   "loader-worker-blocked": "A loader worker is stuck in a sample",
   "loader-fork-deadlock": "Loader workers inherited a held lock",

@@ -21,8 +21,6 @@ from hangwatch.model import Certainty, Culprit, Frame, LockOwner, ProcessEvidenc
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-CAUSE = "lock-held-by-process"
-
 
 def lock_held_by_process(case: Case) -> Finding | None:
     """The ranks that are awaited wait for a lock, and a living process has it."""
@@ -52,7 +50,7 @@ def _held(case: Case, waits: list[LockWait]) -> Finding:
     names = case.name(ranks, capital=True) if first.child is None else _capital(first.name)
     one = len(ranks) == 1 or first.child is not None
     return Finding(
-        CAUSE,
+        "lock-held-by-process",
         Certainty.PROVEN if sure and status is Status.HUNG else Certainty.LIKELY,
         f"{names} {'waits' if one else 'wait'} for {lock_name(first.lock)}{words.at(first.where)},"
         f" {holds(first.lock)}{_holder_stands(case, first)}{tail}.",
@@ -85,14 +83,15 @@ def _culprits(case: Case, waits: list[LockWait], *, all_wait: bool) -> tuple[Cul
     )
     if owner is None:
         return named
-    return (*named, _culprit(case, owner, host))
+    own = first.where if owner.rank == first.view.rank else None  # a rank's own child keeps it waiting at this line
+    return (*named, _culprit(case, owner, host, own))
 
 
-def _culprit(case: Case, owner: LockOwner, host: str) -> Culprit:
+def _culprit(case: Case, owner: LockOwner, host: str, waits_at: Frame | None) -> Culprit:
     if owner.role == "rank" and owner.rank in case.ranks:
         return case.ranks[owner.rank].culprit()
     process = {"loader-worker": "loader-worker", "launcher": "launcher"}.get(owner.role, "other")
-    return Culprit(owner.rank, owner.pid, host, process=process, where=_line_of(case, owner))
+    return Culprit(owner.rank, owner.pid, host, process=process, where=_line_of(case, owner) or waits_at)
 
 
 def _line_of(case: Case, owner: LockOwner) -> Frame | None:
@@ -167,7 +166,7 @@ def _circle(case: Case, waits: list[LockWait], closed: list[LockWait]) -> Findin
     waiting = sorted({each.view.rank for each in waits if each.lock.path in paths})
     proven = all(_surely(case, each) for each in closed)
     return Finding(
-        CAUSE,
+        "lock-held-by-process",
         Certainty.PROVEN if proven else Certainty.LIKELY,
         f"{_told(case, closed)}: a deadlock.",
         fix="let go of the lock before the collective: what is inside of a lock must not wait for those outside of it"

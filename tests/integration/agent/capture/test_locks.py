@@ -12,9 +12,12 @@ from typing import TypeVar
 import pytest
 
 from hangwatch.model import LockFile
+from hangwatch_agent.capture.proc.lock_owners import Owners
 from hangwatch_agent.capture.proc.locks import lock_files, polls_a_lock
 from hangwatch_agent.capture.proc.process import process_facts
+from hangwatch_agent.capture.proc.tree import Member
 from hangwatch_agent.capture.stacks.py_spy import dump
+from hangwatch_agent.shared.procfs import Table
 from tests.integration.agent.capture.conftest import Script
 
 T = TypeVar("T")
@@ -70,6 +73,57 @@ def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) 
     (lock,) = locks_of(waits.pid)
     assert (lock.path, lock.owner_pid, lock.owner_alive) == (str(path), owner.pid, True)
     assert 0 <= lock.age_s < 60
+
+
+INHERITED = """
+    import fcntl, os, subprocess, sys, time
+    file = open(sys.argv[1], "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], pass_fds=(file.fileno(),))
+    print("ready", flush=True)
+    time.sleep(float(sys.argv[2]))
+    """
+
+
+def test_a_lock_is_held_by_the_child_that_inherited_it(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "train.lock"
+    owner = script(INHERITED, str(path), "100")
+    (child,) = eventually(lambda: Table.read().children(owner.pid))
+    try:
+        waits = script(FLOCK.format(call="flock"), str(path), "waits")
+        assert locks_of(waits.pid)[0].owner_pid == owner.pid
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+        (lock,) = locks_of(waits.pid)
+        assert (lock.owner_pid, lock.owner_alive) == (child, True)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_what_the_holder_is_to_the_job(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "train.lock"
+    owner = script(FLOCK.format(call="flock"), str(path), "holds")
+    waits = script(FLOCK.format(call="flock"), str(path), "waits")
+    (lock,) = locks_of(waits.pid)
+    assert lock.filesystem
+    table = Table.read()
+
+    def role(ranks: dict[int, int | None], members: dict[int, Member]) -> tuple[str, int | None]:
+        found = Owners(ranks, members, table, table).known(lock).owner
+        assert found is not None
+        assert found.pid == owner.pid
+        assert found.cpu_delta_s == 0.0
+        assert str(path) in found.command
+        return found.role, found.rank
+
+    assert role({}, {}) == ("stranger", None)
+    assert role({owner.pid: 3}, {}) == ("rank", 3)
+    assert role({}, {owner.pid: Member(owner.pid, "child", 1)}) == ("child", 1)
+
+
+def test_a_lock_without_a_known_holder_is_left_as_it_is() -> None:
+    lock = LockFile("/data/lock", None, owner_alive=True, age_s=1.0)
+    assert Owners({}, {}, Table({}), Table({})).known(lock) == lock
 
 
 def test_a_database_polls(script: Script, tmp_path: Path) -> None:
