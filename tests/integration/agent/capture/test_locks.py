@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,13 +103,17 @@ def test_a_lock_is_held_by_the_child_that_inherited_it(script: Script, tmp_path:
 
 def test_what_the_holder_is_to_the_job(script: Script, tmp_path: Path) -> None:
     path = tmp_path / "train.lock"
-    owner = script(FLOCK.format(call="flock"), str(path), "holds")
+    owner = script(FLOCK.format(call="flock"), str(path), "holds", env={**os.environ, "RANK": "5"})
     waits = script(FLOCK.format(call="flock"), str(path), "waits")
     (lock,) = locks_of(waits.pid)
     assert lock.filesystem
-    table = Table.read()
+    whole = Table.read()
 
-    def role(ranks: dict[int, int | None], members: dict[int, Member]) -> tuple[str, int | None]:
+    def role(
+        ranks: dict[int, int | None], members: dict[int, Member], parent: int = os.getpid()
+    ) -> tuple[str, int | None]:
+        stat = replace(whole.stats[owner.pid], parent=parent)
+        table = replace(whole, stats={**whole.stats, owner.pid: stat})
         found = Owners(ranks, members, table, table).known(lock).owner
         assert found is not None
         assert found.pid == owner.pid
@@ -116,7 +121,9 @@ def test_what_the_holder_is_to_the_job(script: Script, tmp_path: Path) -> None:
         assert str(path) in found.command
         return found.role, found.rank
 
-    assert role({}, {}) == ("stranger", None)
+    assert role({}, {}) == ("orphan", None), "hangwatch run takes in what its command leaves behind"
+    assert role({}, {}, parent=4_000_000) == ("stranger", None)
+    assert role({}, {}, parent=1) == ("leftover", None), "it was a rank, and its launcher is gone"
     assert role({owner.pid: 3}, {}) == ("rank", 3)
     assert role({}, {owner.pid: Member(owner.pid, "child", 1)}) == ("child", 1)
 
