@@ -22,24 +22,19 @@ _BY_ENVIRONMENT = "PET_"  # torchrun takes each option from a variable of this n
 
 @dataclass(frozen=True)
 class Scheduler:
-    """A scheduler's variables: `task` and `tasks` are the number of this task and of all, `nodes` that of nodes."""
+    """A scheduler's variables: `task` and `tasks` are the number of this task, and that of all."""
 
     program: str
     task: str
     tasks: tuple[str, ...]
-    nodes: tuple[str, ...] = ()
 
 
 SCHEDULERS = (
     Scheduler("mpirun", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
+    Scheduler("srun", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS")),
     Scheduler("mpiexec", "PMI_RANK", ("PMI_SIZE",)),
-    Scheduler(
-        "srun",
-        "SLURM_PROCID",
-        ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"),
-        ("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
-    ),
 )
+JOB_NODES = "SLURM_JOB_NUM_NODES"  # of the whole job; SLURM_NNODES is that of the step, of which a job may have many
 
 
 @dataclass(frozen=True)
@@ -60,10 +55,6 @@ class Task:
     def elastic(self) -> bool:
         """torchrun has started it, and has given it its numbers."""
         return "TORCHELASTIC_RUN_ID" in self.settings
-
-    @property
-    def scheduler(self) -> Scheduler | None:
-        return next((each for each in SCHEDULERS if number(self.settings, each.task) is not None), None)
 
 
 @dataclass(frozen=True)
@@ -118,11 +109,10 @@ class Agent:
         port = self.endpoint.rpartition(":")[2]
         return any(each.state == "listen" and each.local.endswith(f":{port}") for each in self.process.facts.sockets)
 
-    def scheduled(self, names: tuple[str, ...]) -> int | None:
-        """The first of these numbers that its scheduler gave it."""
-        return next(
-            (found for name in names if (found := number(self.process.facts.environment, name)) is not None), None
-        )
+    @property
+    def job_nodes(self) -> int | None:
+        """The nodes that the scheduler has given to the job."""
+        return number(self.process.facts.environment, JOB_NODES)
 
 
 def tasks(case: Case) -> list[Task]:
@@ -134,6 +124,15 @@ def tasks(case: Case) -> list[Task]:
         known = found.get(each.pid, started)  # of a process that has ended, the start alone tells its environment
         found[each.pid] = replace(known, settings={**started.settings, **known.settings})
     return list(found.values())
+
+
+def started_by_scheduler(found: list[Task]) -> Scheduler | None:
+    """The scheduler that has started these tasks one by one: each of them has a number of its own there."""
+    for scheduler in SCHEDULERS:
+        numbers = [number(each.settings, scheduler.task) for each in found]
+        if None not in numbers and len(set(numbers)) == len(numbers) > 0:
+            return scheduler
+    return None
 
 
 def _of_rank(entry: RankEvidence) -> Task:

@@ -70,8 +70,26 @@ def test_until_all_tasks_have_come_patience_decides() -> None:
 def test_mpirun() -> None:
     settings = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
     judgement = judge(starting(0, world_size=2, environment=settings))
-    assert told(judgement) == SURE
+    assert told(judgement) == (CAUSE, "likely", "hung"), "of a single task it is not known whether it is a step of many"
     assert "mpirun -np 2" in judgement.verdict.fix
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"SLURM_PTY_PORT": "40000"}, {"SLURM_JOB_NUM_NODES": "4"}, {"SLURM_HET_SIZE": "2"}],
+    ids=["a shell by srun --pty", "a step for each node", "a heterogeneous job"],
+)
+def test_a_step_of_one_task_beside_others(other: dict[str, str]) -> None:
+    judgement = judge(starting(0, world_size=4, environment=slurm(0, 1, **other)))
+    assert judgement.verdict.cause == "rendezvous-missing-ranks"
+
+
+def test_mpirun_inside_of_a_slurm_job() -> None:
+    def inside(number: int) -> dict[str, str]:
+        return slurm(0, 16, OMPI_COMM_WORLD_RANK=str(number), OMPI_COMM_WORLD_SIZE="2")
+
+    ranks = [starting(number, world_size=2, environment=inside(number)) for number in (0, 1)]
+    assert judge(*ranks).verdict.cause != CAUSE
 
 
 def test_where_the_numbers_agree_a_rank_was_only_not_started() -> None:
@@ -221,7 +239,7 @@ def test_options_that_must_agree(one: str, other: str, differs: str) -> None:
 def test_more_nodes_than_the_scheduler_gives() -> None:
     settings = {"SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2"}
     judgement = judge(launchers=(agent("--nnodes=4 --rdzv-endpoint=node-a:29500", environment=settings),))
-    assert told(judgement) == SURE
+    assert told(judgement) == (CAUSE, "likely", "hung")
     assert "--nnodes=4 waits for 4 nodes, and the Slurm job has 2 nodes" in judgement.verdict.summary
     assert "it has SLURM_JOB_NUM_NODES=2" in judgement.verdict.evidence
 
@@ -230,6 +248,12 @@ def test_as_many_nodes_as_the_scheduler_gives() -> None:
     settings = {"SLURM_JOB_NUM_NODES": "2"}
     judgement = judge(launchers=(agent(C10D, environment=settings),))
     assert judgement.verdict.cause == "node-not-started"
+
+
+def test_a_step_for_each_node() -> None:
+    """`srun --nodes=1 --ntasks=1 torchrun ...` for each node of the job."""
+    settings = {"SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "1", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "3"}
+    assert judge(launchers=(agent(C10D, environment=settings),)).verdict.cause == "node-not-started"
 
 
 def test_the_endpoint_of_several_nodes_is_no_nodes_own_address() -> None:

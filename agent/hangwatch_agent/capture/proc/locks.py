@@ -102,13 +102,17 @@ def _path(text: str) -> str:
 
 
 def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> Iterator[LockFile]:
-    """The files that a process has open while another one, and not it, has locked them for writing."""
+    """The files that a process has open while another one, and not it, has locked them for writing.
+
+    Who has inherited the open file holds the lock too, and waits for nothing: `flock FILE torchrun ...` does that.
+    """
     locks = [lock for lock in _kernel_locks(proc) if lock["access"] == "WRITE"]
     files = _open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}
     for path, found in files.items():
         pids = _kernel_owners(found, locks)
         owner = _living(pids, waiter, proc) or next(_inheritors(found, waiter, proc), None)
-        if owner is not None and waiter not in pids:
+        own = waiter in pids or _holds(proc / str(waiter) / "fdinfo", found.st_ino)
+        if owner is not None and not own:
             age = max(clock() - found.st_mtime, 0.0)
             yield LockFile(path, owner, True, age, inferred=True, filesystem=filesystem_of(waiter, path, proc) or "")
 

@@ -6,10 +6,9 @@ from collections import defaultdict
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.launch import SCHEDULERS, Agent, agents, is_loopback
+from hangwatch.facts.launch import JOB_NODES, Agent, agents, is_loopback
 from hangwatch.rules.start.launch_mismatch.contradiction import Contradiction
 
-_SLURM = SCHEDULERS[-1]
 _MUST_AGREE = ("nnodes", "rdzv-id", "rdzv-backend")
 
 
@@ -63,41 +62,31 @@ def _line(agent: Agent, name: str) -> str:
 
 
 def too_few_nodes(case: Case) -> Contradiction | None:
-    """A launcher waits for more nodes than the scheduler has given to the job, or has started it on."""
+    """A launcher waits for more nodes than the scheduler has given to the job."""
     for each in agents(case):
-        given = each.scheduled(_SLURM.nodes)
-        started = each.scheduled(_SLURM.tasks) if "SLURM_STEP_ID" in each.process.facts.environment else None
-        least = min((found for found in (given, started) if found is not None), default=None)
-        if least is None or each.nodes <= least:
+        given = each.job_nodes
+        if given is None or each.nodes <= given:
             continue
-        has = words.plural(least, "node" if least == given else "task")
         return Contradiction(
-            f"--nnodes={each.nodes} waits for {each.nodes} nodes, and the Slurm job has {has}",
-            f"#SBATCH --nodes={each.nodes} --ntasks-per-node=1 and `srun torchrun ...`, or --nnodes=$SLURM_NNODES",
+            f"--nnodes={each.nodes} waits for {each.nodes} nodes, and the Slurm job has {words.plural(given, 'node')}",
+            f"#SBATCH --nodes={each.nodes} --ntasks-per-node=1 and `srun torchrun ...`, or --nnodes=${JOB_NODES}",
             (
                 f"pid {each.pid} ({words.command(each.process.facts.command)}) stands in the rendezvous",
-                *_numbers(each),
+                f"it has {JOB_NODES}={given}",
             ),
-            complete=True,
         )
     return None
-
-
-def _numbers(agent: Agent) -> list[str]:
-    environment = agent.process.facts.environment
-    names = (*_SLURM.nodes, *_SLURM.tasks)
-    return [f"it has {name}={environment[name]}" for name in names if name in environment]
 
 
 def local_endpoint(case: Case) -> Contradiction | None:
     """The launchers of several machines meet at an address that is each machine's own."""
     for each in agents(case):
-        nodes = each.scheduled(_SLURM.nodes) or 0
+        nodes = each.job_nodes or 0
         if each.nodes > 1 and nodes > 1 and is_loopback(each.endpoint):
             return Contradiction(
                 f"The launchers of {nodes} nodes meet at {each.endpoint}, where each finds only itself",
                 "--rdzv-endpoint=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1):29500",
-                (f"pid {each.pid} has the endpoint {each.endpoint}", *_numbers(each)),
+                (f"pid {each.pid} has the endpoint {each.endpoint}", f"it has {JOB_NODES}={nodes}"),
             )
     return None
 

@@ -9,7 +9,16 @@ from hangwatch import words
 from hangwatch.facts.arrivals import Arrivals
 from hangwatch.facts.case import Case
 from hangwatch.facts.connections import is_lost
-from hangwatch.facts.launch import Scheduler, Task, first_number, is_loopback, number, tasks
+from hangwatch.facts.launch import (
+    JOB_NODES,
+    Scheduler,
+    Task,
+    first_number,
+    is_loopback,
+    number,
+    started_by_scheduler,
+    tasks,
+)
 from hangwatch.rules.start.launch_mismatch.contradiction import Contradiction
 
 _OPTIONS = {
@@ -19,12 +28,14 @@ _OPTIONS = {
 }
 
 
+_OTHER_STEPS = ("SLURM_PTY", "SLURM_HET_", "SLURM_PACK_")
+
+
 def _direct(case: Case) -> tuple[Scheduler | None, list[Task]]:
-    """The tasks that a scheduler has started one by one: each has a number of its own there."""
-    found = [each for each in tasks(case) if not each.elastic and each.scheduler is not None]
-    numbers = [number(each.settings, each.scheduler.task) for each in found if each.scheduler is not None]
-    own = len(set(numbers)) == len(numbers) and len({each.scheduler for each in found}) == 1
-    return (found[0].scheduler, found) if found and own else (None, [])
+    """The scheduler that has started the ranks itself, and they; None where torchrun or a script did."""
+    found = [each for each in tasks(case) if not each.elastic]
+    scheduler = started_by_scheduler(found)
+    return scheduler, found if scheduler is not None else []
 
 
 def one_rank_for_all(case: Case) -> Contradiction | None:
@@ -37,7 +48,7 @@ def one_rank_for_all(case: Case) -> Contradiction | None:
     if scheduler is None or len(same) < 2:
         return None
     rank, sizes = same[0].rank, sorted({each.world_size for each in same if each.world_size is not None})
-    size = scheduler.tasks[-2] if scheduler.program == "srun" else scheduler.tasks[0]
+    size = "SLURM_NTASKS" if scheduler.program == "srun" else scheduler.tasks[0]
     shown = words.listed(str(number(each.settings, scheduler.task)) for each in same)
     every = "all of them have" if len(same) == len(started) else f"{len(same)} of them have"
     worlds = f" and WORLD_SIZE={sizes[0]}" if len(sizes) == 1 else ""
@@ -61,7 +72,7 @@ def other_world_size(case: Case) -> Contradiction | None:
         return None
     for each in started:
         said = first_number(each.settings, scheduler.tasks)
-        if said is None or each.world_size is None or said[1] == each.world_size or not _is_step(case, each, started):
+        if said is None or each.world_size in (None, said[1]) or not _is_step(scheduler, said[1], each, started):
             continue
         name, count = said
         size, program, own = each.world_size, scheduler.program, number(each.settings, scheduler.task)
@@ -71,20 +82,26 @@ def other_world_size(case: Case) -> Contradiction | None:
             f"WORLD_SIZE is {size}, and {program} starts {words.plural(count, 'task')} ({name}={count})",
             f"{_OPTIONS[program].format(size=size)}, or WORLD_SIZE=${name}",
             (line, seen),
-            complete=len(started) >= count and all(other.alive for other in started),
+            complete=len(started) >= count > 1 and all(other.alive for other in started),
         )
     return None
 
 
-def _is_step(case: Case, task: Task, started: list[Task]) -> bool:
-    """srun has started it. The script of sbatch itself is told of all tasks too, and is the first one alone."""
-    own = all(each.scheduler and each.rank == number(each.settings, each.scheduler.task) for each in started)
-    return own and (
-        task.scheduler is None
-        or task.scheduler.program != "srun"
-        or len(started) > 1
-        or "SLURM_STEP_ID" in task.settings
-    )
+def _is_step(scheduler: Scheduler, count: int, task: Task, started: list[Task]) -> bool:
+    """The tasks that are seen are those of which the scheduler tells the number.
+
+    The script of sbatch is told of all tasks and is the first one alone; a shell of `srun --pty` starts what its user
+    types; a script may start a step for each node; the parts of a heterogeneous job have numbers of their own.
+    """
+    if any(each.rank != number(each.settings, scheduler.task) for each in started):
+        return False
+    if scheduler.program != "srun":
+        return True
+    if any(name.startswith(_OTHER_STEPS) for name in task.settings):
+        return False
+    if count == 1 and (number(task.settings, JOB_NODES) or 1) > 1:
+        return False
+    return len(started) > 1 or "SLURM_STEP_ID" in task.settings
 
 
 def uneven_nodes(case: Case) -> Contradiction | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -152,6 +153,16 @@ def test_who_sleeps_with_an_open_file_polls_no_lock_that_nobody_holds(script: Sc
     waits = script(nap, str(path), rests=False)
     assert eventually(lambda: 0 < (process_facts(waits.pid).sleeps_s or 0) <= 2)
     assert lock_files(process_facts(waits.pid)) == ()
+
+
+def test_who_inherited_the_locked_file_does_not_wait_for_it(script: Script, tmp_path: Path) -> None:
+    """`flock FILE command`: the command has the file open, and sleeps for other reasons."""
+    naps = "print('ready', flush=True)\nimport time\nwhile True:\n    time.sleep(1.5)\n"
+    with (tmp_path / "job.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        child = script(naps, rests=False, pass_fds=(held.fileno(),))
+        assert eventually(lambda: 0 < (process_facts(child.pid).sleeps_s or 0) <= 2)
+        assert lock_files(process_facts(child.pid)) == ()
 
 
 @pytest.mark.parametrize("kind", ["FileLock", "SoftFileLock"])
