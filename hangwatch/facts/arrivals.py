@@ -120,6 +120,14 @@ def kept_waiting(case: Case, ranks: Collection[int]) -> list[int]:
     return [view.rank for view in waiting if view.rank not in ranks]
 
 
+def others_awaited(case: Case, ranks: Collection[int]) -> bool:
+    """Ranks beside `ranks` keep the job waiting too: they are awaited, or, where none is blocked, wait for no other."""
+    if case.blocked:
+        return not case.awaited() <= set(ranks)
+    kept = {*ranks, *kept_waiting(case, ranks)}
+    return any(not (view.dead or view.over or view.rank in kept) for view in case)
+
+
 def stage_of_wait(case: Case, ranks: Collection[int]) -> Stage | None:
     """START where no rank is in a collective and none of `ranks` has issued anything; else None."""
     readings = [case.ranks[rank].reading for rank in ranks if rank in case.ranks]

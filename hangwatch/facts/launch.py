@@ -158,6 +158,12 @@ def agents(case: Case) -> list[Agent]:
     return [agent for each in case.snapshot.launchers if (agent := Agent(each)).waits]
 
 
+def on_their_way(case: Case, endpoint: str) -> bool:
+    """A launcher that is to meet others at `endpoint` has not come to the rendezvous yet."""
+    known = (Agent(each) for each in case.snapshot.launchers)
+    return any(each.functions and each.endpoint == endpoint and not each.waits for each in known)
+
+
 def number(settings: Mapping[str, str], name: str) -> int | None:
     text = settings.get(name, "").strip()
     return int(text) if text.isdigit() and len(text) < 10 else None

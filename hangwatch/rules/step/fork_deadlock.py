@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.arrivals import kept_waiting, stage_of_wait
+from hangwatch.facts.arrivals import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import Child, thread_of_parent, waits_for_children
 from hangwatch.model import Certainty, Culprit, Status
@@ -16,7 +16,7 @@ def fork_deadlock(case: Case) -> Finding | None:
     found = [(view, children) for view in case if (children := inherited(view))]
     awaited = case.awaited()
     ranks = [view.rank for view, _ in found if not case.blocked or view.rank in awaited]
-    if not ranks or not awaited <= set(ranks):
+    if not ranks or others_awaited(case, ranks):
         return None
     stuck = [(view, child) for view, children in found if view.rank in ranks for child in children]
     certain = all(child.alone and not _is_notified(child) for _, child in stuck)

@@ -277,6 +277,11 @@ def test_one_launcher_on_the_machine_that_is_named() -> None:
     assert told(judge(launchers=(agent(full, stack=IN_TCP_STORE),))) == (CAUSE, "likely", "hung")
 
 
+def test_the_host_may_be_on_its_way() -> None:
+    starts = agent(C10D, 51, stack=(Frame(f"{TORCH}/__init__.py", 10, "<module>"),))
+    assert judge(launchers=(agent(C10D, stack=IN_TCP_STORE), starts)).verdict.cause != CAUSE
+
+
 def test_another_machine_may_host_it() -> None:
     far = C10D.replace("node-a", "node-z")
     assert judge(launchers=(agent(far, stack=IN_TCP_STORE),)).verdict.cause != CAUSE

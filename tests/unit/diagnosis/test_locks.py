@@ -254,3 +254,11 @@ def test_the_holder_of_another_host_is_not_mistaken_for_a_rank() -> None:
     judgement = judge(far, waits(1, lock()))
     assert "a deadlock" not in judgement.verdict.summary
     assert (None, 4711, "other") in blamed(judgement)
+
+
+def test_another_rank_that_comes_late_for_its_own_reasons_is_no_less_suspect() -> None:
+    late = waits(1, lock(), world_size=3, phase=Phase.START, progress=Progress(), issued=-1, completed=-1)
+    other = rank(2, IN_CODE, world_size=3, phase=Phase.START, progress=Progress())
+    judgement = judge(starting(0, world_size=3), late, other)
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert {number for number, _, _ in blamed(judgement)} == {1, 2}

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.launch import JOB_NODES, Agent, agents, is_loopback
+from hangwatch.facts.launch import JOB_NODES, Agent, agents, is_loopback, on_their_way
 from hangwatch.rules.start.launch_mismatch.contradiction import Contradiction
 
 _MUST_AGREE = ("nnodes", "rdzv-id", "rdzv-backend")
@@ -98,6 +98,8 @@ def no_host(case: Case) -> Contradiction | None:
     if not lost or len(lost) < len(found) or any(node.master_listener for node in case.snapshot.nodes):
         return None
     first = lost[0]
+    if on_their_way(case, first.endpoint):
+        return None  # it may host it
     here = [
         node for node in case.snapshot.nodes if _is_named(first.endpoint.rpartition(":")[0], node.host, node.addresses)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.arrivals import kept_waiting, stage_of_wait
+from hangwatch.facts.arrivals import kept_waiting, others_awaited, stage_of_wait
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.child import Child
 from hangwatch.facts.locks import (
@@ -18,8 +18,8 @@ from hangwatch.facts.locks import (
     owner_works,
 )
 from hangwatch.model import Certainty, Culprit, Frame, LockOwner, ProcessEvidence, Status
-from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.lock_held_by_process.deadlock import deadlock
 
 
 def lock_held_by_process(case: Case) -> Finding | None:
@@ -27,11 +27,13 @@ def lock_held_by_process(case: Case) -> Finding | None:
     waits = [each for each in lock_waits(case) if not each.view.over]
     closed = circle(case, waits)
     if closed:
-        return _circle(case, waits, closed)
+        return deadlock(case, waits, closed)
     awaited = case.awaited()
     found = [each for each in waits if not case.blocked or each.view.rank in awaited]
-    known = {each.view.rank for each in found} | {each.owner.rank for each in found if each.owner is not None}
-    if not found or not awaited <= known:
+    known = {each.view.rank for each in found} | {
+        each.owner.rank for each in found if each.owner is not None and each.owner.rank is not None
+    }
+    if not found or others_awaited(case, known):
         return None
     return _held(case, found)
 
@@ -47,7 +49,7 @@ def _held(case: Case, waits: list[LockWait]) -> Finding:
     status = _status(case, waits)
     sure = all(each.in_kernel and each.steady and each.owner is not None for each in waits)
     tail = f"; {case.wait_words(others)} for {words.ranks(ranks)}{words.at(case.usual_place(others))}" if others else ""
-    names = case.name(ranks, capital=True) if first.child is None else _capital(first.name)
+    names = case.name(ranks, capital=True) if first.child is None else words.capital(first.name)
     one = len(ranks) == 1 or first.child is not None
     return Finding(
         "lock-held-by-process",
@@ -153,70 +155,3 @@ def _fix(wait: LockWait) -> str:
     if owner is not None and owner.role == "stranger":
         return f"wait for pid {owner.pid} or end it, or give this job a path of its own; give the lock a timeout"
     return ""
-
-
-# ------------------------------------------------------------------------------------------ a deadlock
-
-
-def _circle(case: Case, waits: list[LockWait], closed: list[LockWait]) -> Finding:
-    """The holder of a lock waits, itself or by a collective, for the process that waits for the lock."""
-    first = closed[0]
-    holders = [case.ranks[each.holder] for each in closed if each.holder in case.ranks]
-    paths = {each.lock.path for each in closed}
-    waiting = sorted({each.view.rank for each in waits if each.lock.path in paths})
-    proven = all(_surely(case, each) for each in closed)
-    return Finding(
-        "lock-held-by-process",
-        Certainty.PROVEN if proven else Certainty.LIKELY,
-        f"{_told(case, closed)}: a deadlock.",
-        fix="let go of the lock before the collective: what is inside of a lock must not wait for those outside of it"
-        if any(view.rank in case.blocked for view in holders)
-        else "take the locks in one order, and let go of a lock before waiting for a process that needs it",
-        culprits=tuple(view.culprit() for view in {view.rank: view for view in holders}.values()),
-        victims=tuple(rank for rank in case.ranks if rank not in {view.rank for view in holders}),
-        step=holders[0].step if holders else first.view.step,
-        evidence=tuple(sentence for each in waits if each.view.rank in waiting for sentence in _in_circle(each)),
-        status=Status.HUNG if proven or case.stalled({each.view.rank for each in closed}) else None,
-        awaited=tuple(view.rank for view in holders),
-        dead="each lock's holder waits for a process that waits for the lock" if proven else "",
-        held=tuple(sorted({*(each.view.rank for each in closed), *(view.rank for view in holders)})) if proven else (),
-    )
-
-
-def _surely(case: Case, wait: LockWait) -> bool:
-    """The wait ends with the lock only, and the holder surely waits for it, directly or in a collective."""
-    holder = case.ranks.get(wait.holder) if wait.holder is not None else None
-    if holder is None or not (wait.in_kernel and wait.steady):
-        return False
-    entry = case.blocked.get(holder.rank)
-    return entry.certain if entry is not None else _waits_for_lock(holder, wait)
-
-
-def _waits_for_lock(holder: RankView, wait: LockWait) -> bool:
-    """The holder is in the kernel's wait for another lock, or for the very child that waits for this one."""
-    process = holder.evidence.process
-    if process is None or not holder.steady:
-        return False
-    child = wait.child is not None and process.waits_for == wait.child.pid
-    return child or process.system_call in ("flock", "fcntl")
-
-
-def _told(case: Case, closed: list[LockWait]) -> str:
-    parts = []
-    for each in closed:
-        entry = case.blocked.get(each.holder) if each.holder is not None else None
-        does = f" and waits in {what(entry)}{words.at(entry.where)}" if entry is not None else ""
-        wait = "tries to get it" if each.lock.inferred else "waits for it"
-        parts.append(
-            f"rank {each.holder} holds {lock_name(each.lock)}{does}, and {each.name} {wait}{words.at(each.where)}"
-        )
-    return _capital("; ".join(parts))
-
-
-def _in_circle(wait: LockWait) -> list[str]:
-    how = "sleeps with that file open" if wait.lock.inferred else "waits for that lock"
-    return [f"{holder_name(wait.lock)} holds {wait.lock.path}", f"{wait.name} {how}{words.at(wait.where)}"]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
