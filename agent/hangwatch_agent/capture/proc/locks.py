@@ -10,22 +10,25 @@ Locks that anything else polls (a database): the process naps with a file open t
 
 from __future__ import annotations
 
-import os
-import re
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hangwatch.model import LockFile, ProcessFacts, ThreadStack
 from hangwatch_agent.capture.proc.descriptors import filesystem_of
+from hangwatch_agent.capture.proc.lock_table import (
+    held_locks,
+    holders,
+    holds,
+    inheritors,
+    living,
+    open_files,
+    owners_of,
+)
 from hangwatch_agent.capture.stacks.py_spy import Dump, bare_name
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC
 
-_LOCK_LINE = re.compile(
-    r"\d+: \w+ +\w+ +(?P<access>\w+) +(?P<pid>-?\d+) (?P<device>[0-9a-f]+:[0-9a-f]+):(?P<inode>\d+) "
-)
-_INODE = re.compile(r"^ino:\s+(\d+)", re.MULTILINE)
 _POLLERS = (("torch/utils/file_baton.py", "wait"), ("filelock/_api.py", "acquire"))
 _KERNEL_CALLS = ("flock", "fcntl")
 _NAP_S = 2.0  # who polls sleeps no longer between two tries: SQLite 0.1 s
@@ -106,12 +109,12 @@ def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> It
 
     Who has inherited the open file holds the lock too, and waits for nothing: `flock FILE torchrun ...` does that.
     """
-    locks = [lock for lock in _kernel_locks(proc) if lock["access"] == "WRITE"]
-    files = _open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}
+    locks = [lock for lock in held_locks(proc) if lock["access"] == "WRITE"]
+    files = open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}
     for path, found in files.items():
-        pids = _kernel_owners(found, locks)
-        owner = _living(pids, waiter, proc) or next(_inheritors(found, waiter, proc), None)
-        own = waiter in pids or _holds(proc / str(waiter) / "fdinfo", found.st_ino)
+        pids = owners_of(found, locks)
+        owner = living(pids, waiter, proc) or next(inheritors(found, waiter, proc), None)
+        own = waiter in pids or holds(waiter, found, proc)
         if owner is not None and not own:
             age = max(clock() - found.st_mtime, 0.0)
             yield LockFile(path, owner, True, age, inferred=True, filesystem=filesystem_of(waiter, path, proc) or "")
@@ -125,97 +128,11 @@ def _lock_file(path: str, waiter: int, blocked: bool, proc: Path, clock: Callabl
         found = seen.stat()
     except OSError:
         return LockFile(path, None, blocked, 0.0, filesystem=filesystem)
-    taken = _kernel_owners(found, _kernel_locks(proc))
-    owners = taken or _holders(found, waiter, proc)
-    alive = _living(owners, waiter, proc)
+    taken = owners_of(found, held_locks(proc))
+    owners = taken or holders(found, waiter, proc)
+    alive = living(owners, waiter, proc)
     if alive is None and taken:
-        alive = next(_inheritors(found, waiter, proc), None)
+        alive = next(inheritors(found, waiter, proc), None)
     unknown = blocked or any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
     age = max(clock() - found.st_mtime, 0.0)
     return LockFile(path, alive, alive is not None or unknown, age, filesystem=filesystem)
-
-
-def _living(pids: Sequence[int], waiter: int, proc: Path) -> int | None:
-    return next((pid for pid in pids if pid != waiter and _lives(pid, proc)), None)
-
-
-def _inheritors(found: os.stat_result, waiter: int, proc: Path) -> Iterator[int]:
-    """Processes that hold a lock which another one took: they have a descriptor of the same open file."""
-    for pid in procfs.pids(proc):
-        if pid != waiter and _holds(proc / str(pid) / "fdinfo", found.st_ino):
-            yield pid
-
-
-def _holds(folder: Path, inode: int) -> bool:
-    for name in _names(folder):
-        try:
-            lines = procfs.read_text(folder / name).splitlines()
-        except OSError:
-            continue
-        entries = (match for line in lines if (match := _LOCK_LINE.match(line.partition("lock:")[2].strip())))
-        if any(int(entry["inode"]) == inode for entry in entries):
-            return True
-    return False
-
-
-def _kernel_owners(found: os.stat_result, locks: Sequence[re.Match[str]]) -> tuple[int, ...]:
-    """Who holds one of these kernel locks on a file."""
-    entries = [lock for lock in locks if int(lock["inode"]) == found.st_ino]
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
-    same_device = [entry for entry in entries if entry["device"] == device]  # overlay file systems show another one
-    return tuple(int(entry["pid"]) for entry in same_device or entries)
-
-
-def _kernel_locks(proc: Path) -> list[re.Match[str]]:
-    """The locks that are held; lines with "->" wait for one. Source: proc_locks(5)."""
-    try:
-        lines = procfs.read_text(proc / "locks").splitlines()
-    except OSError:
-        return []
-    return [match for line in lines if (match := _LOCK_LINE.match(line))]
-
-
-def _open_files(pid: int, inodes: Set[int], proc: Path) -> dict[str, os.stat_result]:
-    """The files of these inodes that a process has open, by the path under which it opened them.
-
-    No other file is touched: its server may be dead, and whoever asks for it would wait. Source: fdinfo, proc(5), which
-    has the inode since Linux 5.14.
-    """
-    found = {}
-    for name in _names(proc / str(pid) / "fd"):
-        try:
-            told = _INODE.search(procfs.read_text(proc / str(pid) / "fdinfo" / name))
-            if told and int(told[1]) in inodes:
-                link = proc / str(pid) / "fd" / name
-                found[os.readlink(link)] = link.stat()
-        except OSError:
-            continue
-    return found
-
-
-def _holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
-    """Who has a file open that is a lock by being there: whoever made it keeps it open until it lets go."""
-    others = (pid for pid in procfs.pids(proc) if pid != waiter)
-    return tuple(pid for pid in others if _has_open(proc / str(pid) / "fd", found))
-
-
-def _has_open(folder: Path, found: os.stat_result) -> bool:
-    for name in _names(folder):
-        try:
-            if os.path.samestat((folder / name).stat(), found):
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _lives(pid: int, proc: Path) -> bool:
-    found = procfs.stat_of(pid, proc) if pid > 0 else None
-    return found is not None and found.state not in "ZX"
