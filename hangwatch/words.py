@@ -137,3 +137,8 @@ def command(text: str, longest: int = 80) -> str:
     """A command line on one line, cut off with "..."."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning; the rest stays as it is."""
+    return f"{text[:1].upper()}{text[1:]}"

@@ -21,7 +21,7 @@ DATA = (
         "Loader workers inherited a held lock",
         "The workers wait for a lock or a thread pool whose owner did not survive the fork.",
         "DataLoader(multiprocessing_context='forkserver'), or torch.set_num_threads(1), cv2.setNumThreads(0)",
-        ("loader-worker-blocked",),
+        ("loader-worker-blocked", "fork-deadlock"),
     ),
     Cause(
         "loader-worker-died",

@@ -8,6 +8,14 @@ from .cause import Cause
 
 START = (
     Cause(
+        "launch-mismatch",
+        Stage.START,
+        "The numbers of the launch contradict each other",
+        "Scheduler, launchers and ranks disagree about how many processes there are, or where they meet.",
+        "make the scheduler's tasks, WORLD_SIZE and nnodes x nproc_per_node agree; one torchrun on each node",
+        ("rendezvous-missing-ranks", "rendezvous-duplicate-rank", "node-not-started", "rendezvous-unreachable-master"),
+    ),
+    Cause(
         "rendezvous-missing-ranks",
         Stage.START,
         "Ranks never came",
@@ -69,6 +77,6 @@ START = (
         "A lock file was left behind",
         "The rank waits for a lock file whose owner is dead.",
         "delete the lock file",
-        ("user-code-blocked", "compile-skew"),
+        ("lock-held-by-process", "user-code-blocked", "compile-skew"),
     ),
 )

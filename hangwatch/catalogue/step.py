@@ -175,11 +175,28 @@ STEP = (
         ("device-stall", "interconnect-stall"),
     ),
     Cause(
+        "lock-held-by-process",
+        Stage.STEP,
+        "A rank waits for a lock that another process holds",
+        "A rank, or a process of it, waits for a file lock or a database, and a living process holds it.",
+        "give the lock a timeout, and let go of it before anything that waits for other ranks",
+        ("stale-file-lock", "user-code-blocked", "fork-deadlock"),
+    ),
+    Cause(
+        "fork-deadlock",
+        Stage.STEP,
+        "A forked child inherited a held lock",
+        "A child made by fork waits for a lock or a thread pool whose threads were not copied; its rank waits for it.",
+        "multiprocessing.get_context('spawn') or 'forkserver', or torch.set_num_threads(1) before it, or make the pool"
+        " before threads and torch's own pool are used",
+        ("loader-fork-deadlock", "lock-held-by-process", "user-code-blocked"),
+    ),
+    Cause(
         "user-code-blocked",
         Stage.STEP,
         "One rank is stuck in its own code",
         "A rank stands in code of the program, outside of any collective, and all others wait for it.",
         "give what it waits for a timeout, or do it outside of the training loop",
-        ("slow-checkpoint", "gil-held", "rank-frozen"),
+        ("slow-checkpoint", "lock-held-by-process", "fork-deadlock", "gil-held", "rank-frozen"),
     ),
 )

@@ -186,6 +186,14 @@ class Case:
         )
         return places.most_common(1)[0][0] if places else None
 
+    def text_of(self, where: Frame | None) -> str:
+        """The line of code at `where`, as it was quoted with the evidence; "" where it was not."""
+        if where is None:
+            return ""
+        found = (each for each in self.snapshot.excerpts if (each.file, each.line) == (where.file, where.line))
+        quoted = (each.lines[each.line - each.first] for each in found if each.line - each.first < len(each.lines))
+        return next(quoted, "").strip()
+
     def furthest_step(self, ranks: Iterable[int]) -> StepName:
         """The step in which most of `ranks` are."""
         steps = Counter(self.ranks[rank].step for rank in ranks if rank in self.ranks)

@@ -7,35 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hangwatch import words
-from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts, ThreadStack
+from hangwatch.facts.child import QUIET_IO, Child
+from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
-from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of, origin, user_frame
+from hangwatch.stacks.frames import name_of
 
-IDLE_CPU_S = 0.05  # of a worker that waits; on a busy machine one that computes gets little
-QUIET_IO = 64 << 10  # bytes between two samples; a worker writes nothing for us
 _LOOP = ("_worker_loop", "torch/utils/data/_utils/worker.py")
 
 
 @dataclass(frozen=True)
-class Worker:
+class Worker(Child):
     """One loader worker: its evidence, and what follows from it alone."""
 
-    evidence: ProcessEvidence
     index: int | None
-
-    @property
-    def pid(self) -> int:
-        return self.evidence.facts.pid
-
-    @property
-    def facts(self) -> ProcessFacts:
-        return self.evidence.facts
-
-    @property
-    def state(self) -> str:
-        return self.evidence.facts.state
 
     @property
     def task(self) -> str:
@@ -51,21 +36,9 @@ class Worker:
 
     # -------------------------------------------------------------- where it stands
 
-    @cached_property
-    def stack(self) -> ThreadStack | None:
-        return next((stack for stack in self.evidence.stacks if stack.main), None)
-
-    @cached_property
-    def inner(self) -> tuple[Frame, ...]:
-        """The frames inside torch's worker loop; all of them where the loop has not begun.
-
-        What lies further out in a forked worker are frames of its parent.
-        """
-        frames = self.stack.frames if self.stack is not None else ()
-        for depth, frame in enumerate(frames):
-            if name_of(frame.function) == _LOOP[0] and frame.file.endswith(_LOOP[1]):
-                return frames[:depth]
-        return frames
+    def begins(self, frame: Frame) -> bool:
+        """Whether it is torch's worker loop."""
+        return name_of(frame.function) == _LOOP[0] and frame.file.endswith(_LOOP[1])
 
     @property
     def idle(self) -> bool:
@@ -73,46 +46,11 @@ class Worker:
         python = [frame for frame in self.inner if not frame.native]
         return bool(python) and name_of(python[-1].function) == "get" and python[-1].file.endswith("queues.py")
 
-    @property
-    def where(self) -> Frame | None:
-        return user_frame(self.inner)
-
-    @property
-    def place(self) -> str:
-        where = self.where or (self.inner[0] if self.inner else None)
-        return f"{name_of(where.function)} ({words.place(where)})" if where is not None else "code that shows no frames"
-
-    @property
-    def steady(self) -> bool:
-        """Two samples agree on where it stands."""
-        before = next((stack.frames for stack in self.evidence.earlier_stacks if stack.main), None)
-        return self.stack is not None and before is not None and _python(before) == _python(self.stack.frames)
-
     # -------------------------------------------------------------- life
-
-    @property
-    def dead(self) -> bool:
-        return self.state in ("X", "Z")
 
     @property
     def frozen(self) -> bool:
         return self.state in ("T", "t") or (self.state == "D" and not self.works)
-
-    @property
-    def works(self) -> bool:
-        """It uses the processor, moves bytes, or gets on in its code."""
-        if self.dead or self.state in ("T", "t"):
-            return False
-        facts = self.facts
-        if self.computes or (facts.io_delta_bytes or 0) > QUIET_IO:
-            return True
-        return bool(self.evidence.earlier_stacks) and not self.steady
-
-    @property
-    def computes(self) -> bool:
-        """It uses the processor, or would if one were free."""
-        facts = self.facts
-        return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
 
     @property
     def delivered(self) -> bool:
@@ -123,23 +61,6 @@ class Worker:
     def cannot_serve(self) -> bool:
         """It has passed descriptors on before, and the thread that does so has ended with an error."""
         return self.delivered and not any("_serve" in stack.name for stack in self.evidence.stacks)
-
-    @property
-    def alone(self) -> bool:
-        """It waits for what only another thread of its own process could give, and there is none that could."""
-        return self.facts.deadlocked and self.steady
-
-    @property
-    def waits_for_lock(self) -> bool:
-        """It stands in a lock of its own process, and no other thread of it runs the user's code."""
-        if self.stack is None or self.works:
-            return False
-        others = (stack for stack in self.evidence.stacks if not stack.main)
-        if any(origin(frame.file) == "user" for stack in others for frame in stack.frames):
-            return False
-        shared = any("multiprocessing/synchronize.py" in frame.file for frame in self.inner)
-        stands = activity(ThreadStack(self.pid, "", self.inner, main=True)).doing
-        return self.facts.private_wait or (stands is Doing.LOCK and not shared)
 
     # -------------------------------------------------------------- in words
 
@@ -180,10 +101,6 @@ class Worker:
 def _file(file: object) -> str:
     path, filesystem = getattr(file, "path", ""), getattr(file, "filesystem", None)
     return f"{path} ({filesystem})" if filesystem else path
-
-
-def _python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    return tuple(frame for frame in frames if not frame.native)
 
 
 @dataclass(frozen=True)
@@ -252,21 +169,11 @@ class Feeding:
     def inherited(self) -> bool:
         """Every worker was forked, has never delivered a batch, and waits for a lock of its own process."""
         return bool(self.busy) and all(
-            worker.waits_for_lock and not worker.delivered and self._forked(worker) for worker in self.busy
+            worker.waits_for_lock
+            and not worker.delivered
+            and worker.forked_from(self.view.evidence.process, self.loader)
+            for worker in self.busy
         )
-
-    def _forked(self, worker: Worker) -> bool:
-        """A forked process keeps the command line of its parent."""
-        if self.loader is not None and self.loader.start_method in ("spawn", "forkserver"):
-            return False
-        rank = self.view.evidence.process
-        return rank is None or not rank.command or worker.facts.command == rank.command
-
-    @property
-    def parent_thread(self) -> ThreadStack | None:
-        """A thread of the rank, beside the main one, that runs the program's code."""
-        others = (stack for stack in self.view.evidence.stacks if not stack.main)
-        return next((stack for stack in others if any(origin(frame.file) == "user" for frame in stack.frames)), None)
 
     @property
     def processes(self) -> Iterator[ProcessFacts]:
@@ -287,12 +194,7 @@ class Feeding:
         if worker.facts.cpu_delta_s is not None and not worker.frozen:
             yield f"it used {worker.facts.cpu_delta_s:.2f} s of processor time between two samples"
         if worker.alone:
-            others = (worker.facts.threads or 1) - 1
-            left = f"its {words.plural(others, 'other thread')} {words.verb(others, 'waits', 'wait')} in the same way"
-            yield (
-                "it waits for a lock that only another thread of it could let go, and"
-                f" {left if others else 'it has no other thread'}"
-            )
+            yield worker.no_owner
         idle = sum(each.idle for each in self.workers)
         if idle:
             others_idle = words.plural(idle, "other worker")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_loading import QUIET_IO
+from hangwatch.facts.child import QUIET_IO
 from hangwatch.model import Phase, Status
 from hangwatch.ranks.view import IDLE_CPU_S, RankView
 from hangwatch.stacks.activity import Doing, Within

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
-from hangwatch.model import LockFile, ProcessEvidence, Status
-from hangwatch.ranks.view import IDLE_CPU_S, RankView
+from hangwatch.facts.locks import held_lock, holds, lock_name
+from hangwatch.model import ProcessEvidence, Status
+from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
 
@@ -36,7 +37,7 @@ def may_be_slow(view: RankView) -> bool:
 
 
 def child_works(view: RankView) -> bool:
-    return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in view.evidence.children)
+    return any(computes(child.facts) for child in view.evidence.children)
 
 
 def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
@@ -55,19 +56,10 @@ def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
     return found
 
 
-def held_lock(view: RankView) -> LockFile | None:
-    """The lock file of another living process that this rank waits for, or tries to get again and again."""
-    if view.now.in_collective or view.works:
-        return None
-    return next((lock for lock in view.evidence.lock_files if lock.owner_alive), None)
-
-
 def how_stuck(view: RankView) -> str:
     """On what a rank is blocked, as far as the system or its frames say."""
     if lock := held_lock(view):
-        return (
-            f"it waits for the lock file {lock.path}{f', which pid {lock.owner_pid} holds' if lock.owner_pid else ''}"
-        )
+        return f"it waits for {lock_name(lock)}, {holds(lock)}"
     if children := stuck_children(view):
         return f"it waits for its {_children_words(children)}"
     process = view.evidence.process

@@ -2,8 +2,8 @@
 
 Every rank gets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and the launcher waits for them in
 order. `--output` says what becomes of the ranks' standard output: inherited, copied line by line, or put in a
-pipe and read after the rank has ended. `--omit`, `--twice` and `--set` make the mistakes that people make by
-hand.
+pipe and read after the rank has ended. `--omit`, `--twice`, `--set` and `--world-size` make the mistakes that
+people make by hand. With `--slurm` the ranks are told what srun tells its tasks.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ def environment(rank: int, args: argparse.Namespace) -> dict[str, str]:
     values = {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(args.ranks),
+        "WORLD_SIZE": str(args.world_size or args.ranks),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(args.port),
     }
+    if args.slurm:
+        values |= {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NTASKS": str(args.ranks)}
+        values |= {"SLURM_STEP_ID": "0", "SLURM_JOB_NUM_NODES": "1"}
     for entry in args.set:
         target, assignment = entry.split(":", 1)
-        if int(target) == rank:
+        if target == "*" or int(target) == rank:
             name, value = assignment.split("=", 1)
             values[name] = value
     return {**os.environ, **values}
@@ -54,7 +57,9 @@ def main() -> int:
     parser.add_argument("--output", choices=["inherit", "copy", "keep"], default="inherit")
     parser.add_argument("--omit", type=int, action="append", default=[], help="do not start this rank")
     parser.add_argument("--twice", type=int, action="append", default=[], help="start this rank two times")
-    parser.add_argument("--set", action="append", default=[], metavar="RANK:NAME=VALUE")
+    parser.add_argument("--set", action="append", default=[], metavar="RANK:NAME=VALUE", help="* for every rank")
+    parser.add_argument("--world-size", type=int, help="WORLD_SIZE, where it is not the number of ranks")
+    parser.add_argument("--slurm", action="store_true")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     args = parser.parse_args()

@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.facts.call_sites import ASKED
 from hangwatch.facts.case import Case
+from hangwatch.facts.locks import lock_waits
 from hangwatch.model import Alternative, Certainty
 from hangwatch.proof.conditions import board_is_fresh
 from hangwatch.ranks.ledger import GroupKey
@@ -103,7 +104,7 @@ def _mismatched(case: Case) -> str:
 
 def _blocked_in_code(case: Case) -> str:
     awaited = [case.ranks[rank] for rank in case.awaited() if rank in case.ranks]
-    if any(not (view.dead or view.stopped) for view in awaited):
+    if not awaited or any(not (view.dead or view.stopped) for view in awaited):
         return ""
     return "no rank that is awaited stands in code of its own"
 
@@ -128,6 +129,18 @@ def _lock_held(case: Case) -> str:
     return "Python threads of all ranks run: no C call holds the interpreter lock"
 
 
+def _locked(case: Case) -> str:
+    if any(view.evidence.process is None for view in case) or lock_waits(case):
+        return ""
+    return "no process is seen to wait for a file lock that another one holds"
+
+
+def _forked(case: Case) -> str:
+    if any(view.evidence.process is None for view in case) or any(view.evidence.children for view in case):
+        return ""
+    return "no rank has a child process besides loader workers"
+
+
 REASONS: dict[str, Reason] = {
     "uneven-steps": _uneven,
     "early-exit": _left_early,
@@ -142,4 +155,6 @@ REASONS: dict[str, Reason] = {
     "compile-skew": _compiling,
     "slow-checkpoint": _saving,
     "gil-held": _lock_held,
+    "lock-held-by-process": _locked,
+    "fork-deadlock": _forked,
 }

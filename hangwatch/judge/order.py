@@ -27,6 +27,7 @@ from hangwatch.rules.exit.exit_orphan_holds_pipe import orphan_holds_pipe
 from hangwatch.rules.exit.exit_queue_feeder import queue_feeder
 from hangwatch.rules.exit.output_pipe_full import output_pipe_full
 from hangwatch.rules.finding import Rule
+from hangwatch.rules.start.launch_mismatch import launch_mismatch
 from hangwatch.rules.start.new_group_mismatch import new_group_mismatch
 from hangwatch.rules.start.node_not_started import node_not_started
 from hangwatch.rules.start.rank_died_before_init import rank_died_before_init
@@ -48,9 +49,11 @@ from hangwatch.rules.step.data_dependent_graph import data_dependent_graph, ende
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, swallowed
+from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
 from hangwatch.rules.step.group_order_cycle import crossed_groups, group_order_cycle
+from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
@@ -74,7 +77,6 @@ from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import batches_discarded, fewer_steps, uneven_steps, uneven_validation
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
-from hangwatch.rules.step.user_code_blocked.behind_a_lock import lock_across_collective
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
     ended_by_peers,
@@ -85,6 +87,8 @@ from hangwatch.rules.step.victims import (
 )
 
 ORDER: tuple[Rule, ...] = (
+    # Numbers that contradict each other explain a port that is taken and a rank that exists twice.
+    launch_mismatch,
     # What ended a rank or its data comes before the end of the rank itself.
     port_conflict,
     duplicate_rank,
@@ -117,7 +121,8 @@ ORDER: tuple[Rule, ...] = (
     # The start.
     node_not_started,
     stale_file_lock,
-    lock_across_collective,
+    lock_held_by_process,
+    fork_deadlock,
     unreachable_master,
     late_rank,
     missing_ranks,

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hangwatch.facts.child import IDLE_CPU_S
 from hangwatch.facts.data_loading import Feeding, Worker
+from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
@@ -67,7 +69,15 @@ def _held(view: RankView, awaited: bool) -> str:
         return _held_by_workers(feeding, awaited)
     if process.state == "D":
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
-    return _blocked(process, view.now, awaited) if view.steady else ""
+    return (_blocked(process, view.now, awaited) or _behind_a_lock(view)) if view.steady else ""
+
+
+def _behind_a_lock(view: RankView) -> str:
+    """It tries again and again for a lock whose holder does nothing."""
+    lock = held_lock(view)
+    if lock is None or lock.owner is None or (lock.owner.cpu_delta_s or 0.0) > IDLE_CPU_S:
+        return ""
+    return f"waits for {lock_name(lock)}, {holds(lock)}"
 
 
 def _held_by_workers(feeding: Feeding, awaited: bool) -> str:

@@ -13,6 +13,7 @@ from hangwatch.facts.standstill import standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
 from hangwatch.judge.argument import is_dead
+from hangwatch.judge.version_hints import hints
 from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
@@ -40,7 +41,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         evidence=(*finding.evidence, *sentences(finding.witnesses), *ras.of_nodes(case.snapshot.nodes)),
         alternatives=alternatives(case, finding),
         waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
-        details=(*finding.details, *who_waits(case, victims)),
+        details=(*finding.details, *hints(case, finding), *who_waits(case, victims)),
         hang=hang,
         argument=argument,
     )

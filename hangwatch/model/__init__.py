@@ -53,6 +53,7 @@ from hangwatch.model.nccl import NcclCommunicator, NcclLaunched, NcclView
 from hangwatch.model.process import (
     GpuFacts,
     LockFile,
+    LockOwner,
     OpenFile,
     Pipe,
     ProcessEvidence,
@@ -96,6 +97,7 @@ __all__ = [
     "LoaderBeat",
     "LoaderFacts",
     "LockFile",
+    "LockOwner",
     "LoopFacts",
     "NcclCommunicator",
     "NcclLaunched",

@@ -74,6 +74,7 @@ class NodeFacts:
     silent_s: float = 0.0  # since its watchdog was last heard of
     clock_offset_s: float = 0.0
     gpus: tuple[GpuFacts, ...] = ()
+    driver: str = ""  # version of the NVIDIA driver, where there is one
     shm_total: int | None = None
     shm_free: int | None = None
     memory_limit: int | None = None

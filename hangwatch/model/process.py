@@ -75,6 +75,33 @@ class ProcessFacts:
 
 
 @dataclass(frozen=True)
+class LockOwner:
+    """A living process that holds a lock, and what it is to the job. `rank` is the rank that it belongs to."""
+
+    pid: int
+    # "rank", "leftover" (it was a rank of an earlier run, whose launcher is gone), "stranger" (no part of the job), or
+    # a role of ProcessEvidence
+    role: str = "stranger"
+    rank: int | None = None
+    command: str = ""  # redacted
+    started_at: float | None = None
+    cpu_delta_s: float | None = None  # processor time spent between the two samples
+
+
+@dataclass(frozen=True)
+class LockFile:
+    """A lock file that a process waits for, and the process that holds it (None: no living one that can be seen)."""
+
+    path: str
+    owner_pid: int | None
+    owner_alive: bool  # true as well where the kernel shows that the lock is held, and not by which process
+    age_s: float
+    inferred: bool = False  # the rank sleeps with it open while another has locked it, as databases try again and again
+    filesystem: str = ""  # "nfs4", "ext4", ...
+    owner: LockOwner | None = None
+
+
+@dataclass(frozen=True)
 class ProcessEvidence:
     """A process that is no rank (loader worker, launcher, child, orphan): its facts and its stacks."""
 
@@ -89,6 +116,7 @@ class ProcessEvidence:
     worker: int | None = None  # index of a loader worker
     sample: str | None = None  # the sample index or batch of indices that a worker holds
     last_output: str = ""  # last lines of its log, where a log file exists
+    lock_files: tuple[LockFile, ...] = ()  # those that it waits for
 
 
 @dataclass(frozen=True)
@@ -107,17 +135,6 @@ class GpuFacts:
     serial: str | None = None
     processes: dict[int, int] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class LockFile:
-    """A lock file that a rank waits for, and the process that holds it (None: no living one)."""
-
-    path: str
-    owner_pid: int | None
-    owner_alive: bool
-    age_s: float
-    inferred: bool = False  # the rank sleeps with it open while another has locked it, as databases try again and again
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from hangwatch.model import (
     Frame,
     LoaderFacts,
     Phase,
+    ProcessFacts,
     RankEvidence,
     Reading,
     StepName,
@@ -213,7 +214,7 @@ class RankView:
             return False
         if self.evidence.moved or self.writing:
             return True
-        return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in self.evidence.children)
+        return any(computes(child.facts) for child in self.evidence.children)
 
     @property
     def _starved(self) -> bool:
@@ -253,6 +254,11 @@ class RankView:
     def culprit(self, where: Frame | None = None) -> Culprit:
         host = self.evidence.host or (self.reading.identity.host if self.reading else "")
         return Culprit(self.rank, self.pid, host, where=where or self.where)
+
+
+def computes(facts: ProcessFacts) -> bool:
+    """A child process uses the processor, or would if one were free."""
+    return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R"
 
 
 def may_communicate(frames: Iterable[Frame]) -> bool:

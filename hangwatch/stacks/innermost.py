@@ -141,14 +141,14 @@ def _waits_for_device(names: Names) -> Told:
 
 def _leaves(names: Names) -> Told:
     for frame, name, file in names:
-        if name == "_finalize_join" and file.endswith("multiprocessing/queues.py"):
+        if name == "_finalize_join" and file.endswith(("multiprocessing/queues.py", "/multiprocess/queues.py")):
             return Doing.QUEUE_FEEDER, "", frame
         if name in ("_exit_function", "_run_finalizers") and file.endswith("multiprocessing/util.py"):
             return Doing.JOIN_CHILD, "", frame
         if name == "_shutdown" and file.endswith("threading.py"):
             return Doing.JOIN_THREADS, "", frame
         if name in ("waitpid", "poll", "wait", "_wait", "join") and re.search(
-            r"/(subprocess|multiprocessing/(popen_\w+|process))\.py$", file
+            r"/(subprocess|multiprocess(ing)?/(popen_\w+|process))\.py$", file
         ):
             return Doing.JOIN_CHILD, "", frame
     return None

@@ -24,6 +24,8 @@ EVIDENCE = {
     "rank-typed-twice": "lived at the same time",
     "rank-left-over": "lived at the same time",
     "second-node-missing": "stands in next_rendezvous at 127.0.0.1:",
+    "tasks-and-world-size": "has WORLD_SIZE=8, SLURM_NTASKS=2 and SLURM_PROCID=",
+    "every-task-is-rank-zero": "the tasks with SLURM_PROCID 0 and 1 have RANK=0",
     "died-before-init": "JSONDecodeError",
     "new-group-members": "has not returned",
     "new-group-order": "has not returned",

@@ -9,6 +9,7 @@ from hangwatch.model import (
     Collectives,
     Frame,
     LoaderFacts,
+    LockFile,
     NodeFacts,
     ProcessEvidence,
     ProcessFacts,
@@ -20,6 +21,7 @@ from hangwatch.stacks.frames import stacks_of_calls, stacks_of_trace, told
 from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.options import CaptureOptions, Target
 from hangwatch_agent.capture.proc import locks
+from hangwatch_agent.capture.proc.lock_owners import Owners
 from hangwatch_agent.capture.proc.process import second_sample
 from hangwatch_agent.capture.proc.tree import Member
 from hangwatch_agent.capture.rank import outputs
@@ -66,9 +68,7 @@ class Seen:
             moved=self.options.moved(target.reading, reading),
             last_output=outputs.of_rank(pid, target.log_files, reading.identity.environment, self.options.proc),
             crash_trace=trace,
-            lock_files=locks.lock_files(
-                facts, dump, run_dir=target.run_dir, own_pid=target.own_pid, proc=self.options.proc
-            ),
+            lock_files=self._locks(facts, target),
         )
 
     def process(self, member: Member) -> ProcessEvidence:
@@ -80,7 +80,23 @@ class Seen:
             stacks=dump.stacks if dump else (),
             earlier_stacks=self._earlier(member.pid),
             rank=member.rank,
+            lock_files=self._locks(self._facts(member.pid)) if member.role == "child" else (),
         )
+
+    def _locks(self, facts: ProcessFacts, target: Target | None = None) -> tuple[LockFile, ...]:
+        found = locks.lock_files(
+            facts,
+            self.second.dumps.get(facts.pid),
+            run_dir=target.run_dir if target else None,
+            own_pid=target.own_pid if target else None,
+            proc=self.options.proc,
+        )
+        return tuple(self._owners.known(lock) for lock in found)
+
+    @property
+    def _owners(self) -> Owners:
+        ranks = {pid: each.rank for pid, each in self.living.items()}
+        return Owners(ranks, {each.pid: each for each in self.members}, self.first.table, self.second.table)
 
     def _facts(self, pid: int, target: Target | None = None) -> ProcessFacts:
         """Of a rank that is gone, only what its board says is left: another process may have its pid by now."""
@@ -123,6 +139,7 @@ class Seen:
             rank=rank,
             worker=loader_workers.index(dump) if index is None and dump else index,
             sample=loader_workers.sample(dump) if dump else None,
+            lock_files=self._locks(self._facts(pid)),
         )
 
 

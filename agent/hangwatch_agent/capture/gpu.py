@@ -32,6 +32,7 @@ class Gpus:
     def __init__(self, library: Any = None, timeout_s: float = TIMEOUT_S) -> None:
         self._library = library
         self._timeout_s = timeout_s
+        self.driver = ""  # its version, once it has answered
         self._started = False
         self._busy_since: float | None = None
         self._events: Any = None
@@ -88,7 +89,17 @@ class Gpus:
             return
         self._library.nvmlInit()
         self._started = True
+        self.driver = self._driver_version()
         self._listen()
+
+    def _driver_version(self) -> str:
+        try:
+            version = self._library.nvmlSystemGetDriverVersion()
+        except (self._library.NVMLError, AttributeError):
+            return ""
+        return (
+            version.decode() if isinstance(version, bytes) else str(version)
+        )  # bytes before version 12 of the library
 
     def _listen(self) -> None:
         nvml = self._library

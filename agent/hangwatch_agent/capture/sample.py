@@ -21,11 +21,12 @@ MOST_STACKS = 160  # of a job with more processes on one machine, the ranks and 
 
 @dataclass(frozen=True)
 class Sample:
-    """Facts by pid, and dumps by pid for those whose stacks were taken."""
+    """Facts by pid, and dumps by pid for those whose stacks were taken. `table` has all processes of the machine."""
 
     facts: Mapping[int, ProcessFacts]
     dumps: Mapping[int, Dump]
     at: float
+    table: Table
 
 
 def take(
@@ -41,12 +42,12 @@ def take(
     with ThreadPoolExecutor(1, "hangwatch-sample") as pool:
         at = time.monotonic()
         dumping = pool.submit(_dump, wanted, targets, options, frozenset(with_locals))
-        facts = _facts(pids, options.proc)
-        return Sample(facts, dumping.result(), at)
+        table = Table.read(options.proc)
+        facts = _facts(pids, table, options.proc)
+        return Sample(facts, dumping.result(), at, table)
 
 
-def _facts(pids: Iterable[int], proc: Path) -> dict[int, ProcessFacts]:
-    table = Table.read(proc)
+def _facts(pids: Iterable[int], table: Table, proc: Path) -> dict[int, ProcessFacts]:
     namespaces: dict[str, Mapping[str, Socket] | None] = {}
     return {
         pid: process_facts(pid, proc=proc, table=table, tcp=_tcp(pid, proc, namespaces)) for pid in dict.fromkeys(pids)

@@ -110,6 +110,7 @@ export interface StepEntry {
   loader: number | null;
   at: number;
   issued: Record<string, number>;
+  optimizer_steps: number | null;
 }
 
 export interface StepTimes {
@@ -170,6 +171,7 @@ export interface GroupHead {
   completed: number;
   sent: number;
   received: number;
+  timeout_s: number | null;
 }
 
 export interface DiffCall {
@@ -202,6 +204,8 @@ export interface Bypass {
   where: Frame;
   text: string;
   inner: boolean;
+  asks: string;
+  of_turn: boolean;
 }
 
 export interface CallSite {
@@ -253,6 +257,7 @@ export interface NodeFacts {
   silent_s: number;
   clock_offset_s: number;
   gpus: GpuFacts[];
+  driver: string;
   shm_total: number | null;
   shm_free: number | null;
   memory_limit: number | null;
@@ -519,6 +524,17 @@ export interface LockFile {
   owner_alive: boolean;
   age_s: number;
   inferred: boolean;
+  filesystem: string;
+  owner: LockOwner | null;
+}
+
+export interface LockOwner {
+  pid: number;
+  role: string;
+  rank: number | null;
+  command: string;
+  started_at: number | null;
+  cpu_delta_s: number | null;
 }
 
 export interface OpenFile {
@@ -542,6 +558,7 @@ export interface ProcessEvidence {
   worker: number | null;
   sample: string | null;
   last_output: string;
+  lock_files: LockFile[];
 }
 
 export interface ProcessFacts {

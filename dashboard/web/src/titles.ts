@@ -1,6 +1,7 @@
 // Written by scripts/generate_types.py from the catalogue of causes. Edit there.
 
 export const TITLES: Readonly<Record<string, string>> = {
+  "launch-mismatch": "The numbers of the launch contradict each other",
   "rendezvous-missing-ranks": "Ranks never came",
   "rendezvous-unreachable-master": "The master cannot be reached",
   "rendezvous-port-conflict": "Another program has the master's port",
@@ -12,6 +13,8 @@ export const TITLES: Readonly<Record<string, string>> = {
   "uneven-steps": "Ranks ran out of data at different batches",
   "early-exit": "One rank left the training loop early",
   "skipped-collective": "One rank skipped a collective",
+  "data-dependent-graph": "The graph differs by data on one rank",
+  "rank-local-decision": "A value of one rank decided about a collective",
   "exception-on-one-rank": "An exception on one rank",
   "rank-died": "A rank died",
   "rank-frozen": "A process is frozen",
@@ -27,6 +30,8 @@ export const TITLES: Readonly<Record<string, string>> = {
   "gil-held": "A C call holds the interpreter lock",
   "node-lost": "A node has fallen silent",
   "network-partition": "The network between two hosts does not deliver",
+  "lock-held-by-process": "A rank waits for a lock that another process holds",
+  "fork-deadlock": "A forked child inherited a held lock",
   "user-code-blocked": "One rank is stuck in its own code",
   "loader-worker-blocked": "A loader worker is stuck in a sample",
   "loader-fork-deadlock": "Loader workers inherited a held lock",
@@ -55,6 +60,7 @@ export const TITLES: Readonly<Record<string, string>> = {
   "sampler-world-mismatch": "The sampler believes in another world",
   "gpu-memory-imbalance": "One GPU fills up",
   "gpu-leftover-process": "A process of another run holds a GPU",
+  "timeout-ahead": "A timeout will end a wait that is right",
   "straggler": "One rank is slow",
   "data-bound": "The ranks wait for data",
   "nccl-environment": "Settings of NCCL need a look",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.child import thread_of_parent
 from hangwatch.facts.data_loading import Feeding
 from hangwatch.facts.data_waits import and_others, feedings, victims_of
 from hangwatch.model import Certainty, Status
@@ -41,5 +42,5 @@ def loader_fork_deadlock(case: Case) -> Finding | None:
 
 def _holder(feeding: Feeding) -> str:
     """A thread of the rank that may hold the lock: one that runs the program's code in the parent."""
-    thread = feeding.parent_thread
+    thread = thread_of_parent(feeding.view)
     return f"rank {feeding.view.rank} has thread {thread.name!r}, which the workers have not" if thread else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
-from hangwatch.facts.data_loading import QUIET_IO
+from hangwatch.facts.child import QUIET_IO
 from hangwatch.facts.launchers import SETTLED_S, place_of
 from hangwatch.model import Certainty, Culprit, Pipe, ProcessEvidence, Status
 from hangwatch.ranks.view import IDLE_CPU_S

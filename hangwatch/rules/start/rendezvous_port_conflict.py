@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.facts.arrivals import Arrivals, address, ends_the_others
 from hangwatch.facts.case import Case
+from hangwatch.facts.connections import was_refused
 from hangwatch.model import Certainty, Culprit, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-
-TAKEN = re.compile(r"EADDRINUSE|address already in use|errno: ?98\b", re.IGNORECASE)
 
 
 def port_conflict(case: Case) -> Finding | None:
     """The master's port is held by a process that is no part of the job, or a rank was refused it."""
     arrivals = Arrivals(case)
-    refused = [view for view in case if _was_refused(view)]
+    refused = [view for view in case if was_refused(view)]
     stranger = _stranger(case)
     if not refused and (stranger is None or not _host_is_missing(arrivals)):
         return None
@@ -38,11 +36,6 @@ def port_conflict(case: Case) -> Finding | None:
         evidence=tuple(_conflict_evidence(refused, stranger, port)),
         status=Status.HUNG if alive else Status.FAILED,
     )
-
-
-def _was_refused(view: RankView) -> bool:
-    exception = view.exception
-    return exception is not None and TAKEN.search(f"{exception.type} {exception.message}") is not None
 
 
 def _host_is_missing(arrivals: Arrivals) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.arrivals import Arrivals, address
 from hangwatch.facts.case import Case
+from hangwatch.facts.connections import is_lost
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -18,7 +19,7 @@ SETTLED_S = 5.0  # a connection may be a moment late
 def unreachable_master(case: Case) -> Finding | None:
     """Some ranks try to connect to the master, and are not connected: another address, or no process listens there."""
     arrivals = Arrivals(case)
-    lost = [view for view in arrivals.waiting if _is_lost(view)]
+    lost = [view for view in arrivals.waiting if is_lost(view)]
     if not lost:
         return None
     host = next((view for view in arrivals.waiting if view.rank == 0 and view not in lost), None)
@@ -30,22 +31,6 @@ def unreachable_master(case: Case) -> Finding | None:
     if host is None and 0 in arrivals.absent:
         return _no_listener(case, arrivals, lost)
     return _no_way(case, arrivals, lost)
-
-
-def _is_lost(view: RankView) -> bool:
-    """Known to have no connection to the rendezvous port."""
-    process, port = view.evidence.process, address(view)[1]
-    if process is None or not port or any(reason.startswith("sockets") for reason in process.unreadable):
-        return False
-    return not any(
-        socket.local.endswith(f":{port}") if socket.state == "listen" else _joins(socket.remote, socket.local, port)
-        for socket in process.sockets
-        if socket.state in ("established", "listen")
-    )
-
-
-def _joins(remote: str, local: str, port: str) -> bool:
-    return remote.endswith(f":{port}") or local.endswith(f":{port}")
 
 
 def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
@@ -85,7 +70,7 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
 
 
 def _connected(view: RankView) -> str:
-    return " and is not connected to it" if _is_lost(view) else ""
+    return " and is not connected to it" if is_lost(view) else ""
 
 
 def _no_listener(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.locks import on_network
 from hangwatch.model import Certainty, Culprit, LockFile, Stage, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -20,19 +21,22 @@ def stale_file_lock(case: Case) -> Finding | None:
     view, lock = waiting[0]
     ranks = [each.rank for each, _ in waiting]
     settled = all(each.steady and found.age_s > FRESH_S for each, found in waiting)
+    shared = on_network(lock)
+    here = " of this machine" if shared else ""
     owner = f"pid {lock.owner_pid}, which is dead" if lock.owner_pid else "no living process"
     owners = {found.owner_pid for _, found in waiting if found.owner_pid}
     return Finding(
         "stale-file-lock",
-        Certainty.PROVEN if settled else Certainty.LIKELY,
+        Certainty.PROVEN if settled and not shared else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for the lock file {lock.path},"
         f" which belongs to {owner}{words.at(view.where)}.",
-        fix=f"rm {lock.path}",
+        fix=f"rm {lock.path}" + (", once no process on another machine holds it" if shared else ""),
         culprits=tuple(Culprit(None, pid, process="other") for pid in sorted(owners)),
         victims=tuple(sorted({*ranks, *case.blocked})),
         step=view.step,
         evidence=(
-            f"{lock.path} is {words.duration(lock.age_s)} old, and no living process has it open or locked",
+            f"{lock.path} is {words.duration(lock.age_s)} old, and no living process{here} has it open or locked",
+            *((f"it lies on {lock.filesystem}: a process of another machine can hold it as well",) if shared else ()),
             *(f"rank {each.rank} (pid {each.pid}) polls for it{words.at(each.main.frame)}" for each, _ in waiting[:8]),
         ),
         status=Status.HUNG if settled else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import held_lock
+from hangwatch.facts.locks import held_lock
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
 from hangwatch.facts.rank_end import CONSEQUENCE
 from hangwatch.model import Certainty, ExceptionFacts, Status

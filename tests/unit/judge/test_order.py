@@ -6,6 +6,7 @@ from hangwatch.catalogue import BY_ID, CATALOGUE
 from hangwatch.judge import ORDER
 
 IDS = [
+    "launch-mismatch", "lock-held-by-process", "fork-deadlock",
     "rendezvous-missing-ranks", "rendezvous-unreachable-master", "rendezvous-port-conflict",
     "rendezvous-duplicate-rank", "node-not-started", "rank-died-before-init", "new-group-mismatch",
     "stale-file-lock", "uneven-steps", "early-exit", "skipped-collective", "exception-on-one-rank",

@@ -61,6 +61,7 @@ def node_facts(
         host=place.host,
         ranks=place.ranks,
         gpus=found_gpus,
+        driver=gpus.driver,
         shm_total=shm and shm[0],
         shm_free=shm[1] if shm else None,
         memory_limit=memory.limit,

@@ -28,7 +28,7 @@ SETTINGS = frozenset(
     """.split()  # noqa: SIM905
 )
 SETTING_PREFIXES = (
-    "TORCHELASTIC_", "SLURM_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "NCCL_", "GLOO_", "TORCH_NCCL_",
+    "TORCHELASTIC_", "PET_", "SLURM_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_RANK", "NCCL_", "GLOO_", "TORCH_NCCL_",
     "TORCH_GLOO_", "TORCH_DISTRIBUTED_", "TORCH_FR_", "TP_SOCKET_", "HANGWATCH_",
 )  # fmt: skip
 USUAL_STATES = "RSI"

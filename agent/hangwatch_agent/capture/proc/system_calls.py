@@ -122,19 +122,24 @@ _TIMER_ABSTIME = 1  # of clock_nanosleep(2)
 def sleeps_for(call: SystemCall, pid: int, proc: Path = PROC) -> float | None:
     """For how many seconds a sleeping thread will go on sleeping; None where it does not sleep or it is not known.
 
-    A relative sleep is taken to begin now: the kernel keeps its beginning to itself.
+    A relative sleep is taken to begin now: the kernel keeps its beginning to itself. Before 3.11 Python sleeps in a
+    select that watches no descriptors.
     """
-    if call.name == "clock_nanosleep" and len(call.arguments) > 2:
+    unit = 1e9
+    if call.name in ("select", "pselect6") and len(call.arguments) > 4 and call.arguments[0] == 0:
+        clock, flags, request = time.CLOCK_MONOTONIC, 0, call.arguments[4]
+        unit = 1e6 if call.name == "select" else 1e9
+    elif call.name == "clock_nanosleep" and len(call.arguments) > 2:
         clock, flags, request = call.arguments[:3]
     elif call.name == "nanosleep" and call.arguments:
         clock, flags, request = time.CLOCK_MONOTONIC, 0, call.arguments[0]
     else:
         return None
-    memory = _memory(pid, request, 16, proc)
+    memory = _memory(pid, request, 16, proc) if request else b""
     if len(memory) < 16 or clock > 11:
         return None
-    seconds, nanoseconds = struct.unpack("=qq", memory)  # struct timespec
-    found = float(seconds + nanoseconds / 1e9)
+    seconds, parts = struct.unpack("=qq", memory)  # struct timespec, or timeval
+    found = float(seconds + parts / unit)
     return found - time.clock_gettime(clock) if flags & _TIMER_ABSTIME else found
 
 

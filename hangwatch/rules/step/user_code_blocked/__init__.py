@@ -7,7 +7,7 @@ import re
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_children
-from hangwatch.model import Certainty, Frame, Status
+from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
@@ -20,7 +20,6 @@ def user_code_blocked(case: Case) -> Finding | None:
     stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited):
         return None
-    stuck = _holders(stuck)
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]
@@ -43,13 +42,6 @@ def user_code_blocked(case: Case) -> Finding | None:
     )
 
 
-def _holders(stuck: list[RankView]) -> list[RankView]:
-    """Ranks that wait for a file lock held by another one of them wait for that rank."""
-    pids = {view.pid for view in stuck}
-    free = [view for view in stuck if not any(lock.owner_pid in pids for lock in view.evidence.lock_files)]
-    return free or stuck
-
-
 def _adverb(case: Case, stuck: list[RankView]) -> str:
     return "stuck" if status_of(case, stuck) is Status.HUNG else "still"
 
@@ -69,23 +61,13 @@ def _evidence(case: Case, view: RankView) -> list[str]:
     if view.steady and not view.busy:
         found.append("two samples of its stack agree")
     for child, now in stuck_children(view)[: words.SHOWN]:
-        line = _text_of(case, now.where)
+        line = case.text_of(now.where)
         found.append(
             f"its child process {child.facts.pid} stands at {words.place(now.where)}{f' (`{line}`)' if line else ''}"
         )
     if view.evidence.process is not None and view.evidence.process.system_call:
         found.append(f"its main thread is in the system call {view.evidence.process.system_call}")
     return found
-
-
-def _text_of(case: Case, where: Frame | None) -> str:
-    """The line of code at `where`, as it was quoted with the evidence; "" where it was not."""
-    if where is None:
-        return ""
-    found = (each for each in case.snapshot.excerpts if (each.file, each.line) == (where.file, where.line))
-    return next(
-        (each.lines[each.line - each.first].strip() for each in found if each.line - each.first < len(each.lines)), ""
-    )
 
 
 def _threads_ended(case: Case, stuck: list[RankView]) -> list[str]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from hangwatch.model import LockFile
+from hangwatch_agent.capture.proc.lock_owners import Owners
 from hangwatch_agent.capture.proc.locks import lock_files, polls_a_lock
 from hangwatch_agent.capture.proc.process import process_facts
+from hangwatch_agent.capture.proc.tree import Member
 from hangwatch_agent.capture.stacks.py_spy import dump
+from hangwatch_agent.shared.procfs import Table
 from tests.integration.agent.capture.conftest import Script
 
 T = TypeVar("T")
@@ -72,6 +77,63 @@ def test_a_kernel_lock_and_its_owner(script: Script, tmp_path: Path, call: str) 
     assert 0 <= lock.age_s < 60
 
 
+INHERITED = """
+    import fcntl, os, subprocess, sys, time
+    file = open(sys.argv[1], "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"], pass_fds=(file.fileno(),))
+    print("ready", flush=True)
+    time.sleep(float(sys.argv[2]))
+    """
+
+
+def test_a_lock_is_held_by_the_child_that_inherited_it(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "train.lock"
+    owner = script(INHERITED, str(path), "100")
+    (child,) = eventually(lambda: Table.read().children(owner.pid))
+    try:
+        waits = script(FLOCK.format(call="flock"), str(path), "waits")
+        assert locks_of(waits.pid)[0].owner_pid == owner.pid
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.wait()
+        (lock,) = locks_of(waits.pid)
+        assert (lock.owner_pid, lock.owner_alive) == (child, True)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_what_the_holder_is_to_the_job(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "train.lock"
+    owner = script(FLOCK.format(call="flock"), str(path), "holds", env={**os.environ, "RANK": "5"})
+    waits = script(FLOCK.format(call="flock"), str(path), "waits")
+    (lock,) = locks_of(waits.pid)
+    assert lock.filesystem
+    whole = Table.read()
+
+    def role(
+        ranks: dict[int, int | None], members: dict[int, Member], parent: int = os.getpid()
+    ) -> tuple[str, int | None]:
+        stat = replace(whole.stats[owner.pid], parent=parent)
+        table = replace(whole, stats={**whole.stats, owner.pid: stat})
+        found = Owners(ranks, members, table, table).known(lock).owner
+        assert found is not None
+        assert found.pid == owner.pid
+        assert found.cpu_delta_s == 0.0
+        assert str(path) in found.command
+        return found.role, found.rank
+
+    assert role({}, {}) == ("orphan", None), "hangwatch run takes in what its command leaves behind"
+    assert role({}, {}, parent=4_000_000) == ("stranger", None)
+    assert role({}, {}, parent=1) == ("leftover", None), "it was a rank, and its launcher is gone"
+    assert role({owner.pid: 3}, {}) == ("rank", 3)
+    assert role({}, {owner.pid: Member(owner.pid, "child", 1)}) == ("child", 1)
+
+
+def test_a_lock_without_a_known_holder_is_left_as_it_is() -> None:
+    lock = LockFile("/data/lock", None, owner_alive=True, age_s=1.0)
+    assert Owners({}, {}, Table({}), Table({})).known(lock) == lock
+
+
 def test_a_database_polls(script: Script, tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     owner = script(DATABASE, str(path), "100")
@@ -91,6 +153,16 @@ def test_who_sleeps_with_an_open_file_polls_no_lock_that_nobody_holds(script: Sc
     waits = script(nap, str(path), rests=False)
     assert eventually(lambda: 0 < (process_facts(waits.pid).sleeps_s or 0) <= 2)
     assert lock_files(process_facts(waits.pid)) == ()
+
+
+def test_who_inherited_the_locked_file_does_not_wait_for_it(script: Script, tmp_path: Path) -> None:
+    """`flock FILE command`: the command has the file open, and sleeps for other reasons."""
+    naps = "print('ready', flush=True)\nimport time\nwhile True:\n    time.sleep(1.5)\n"
+    with (tmp_path / "job.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        child = script(naps, rests=False, pass_fds=(held.fileno(),))
+        assert eventually(lambda: 0 < (process_facts(child.pid).sleeps_s or 0) <= 2)
+        assert lock_files(process_facts(child.pid)) == ()
 
 
 @pytest.mark.parametrize("kind", ["FileLock", "SoftFileLock"])

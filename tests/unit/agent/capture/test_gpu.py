@@ -43,6 +43,9 @@ class StandIn:
     def nvmlInit(self) -> None:  # noqa: N802
         self.initialised += 1
 
+    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
+        return b"545.23.08"
+
     def nvmlShutdown(self) -> None:  # noqa: N802
         self.initialised -= 1
 
@@ -196,3 +199,17 @@ def test_which_gpu_a_rank_uses(pid: int, local_rank: int | None, visible: str | 
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     assert bound_gpu(pid, local_rank, environment, TWO) == gpu
     assert bound_gpu(7, local_rank, environment, ()) is None
+
+
+def test_the_drivers_version() -> None:
+    gpus = Gpus(StandIn())
+    assert gpus.driver == ""
+    gpus.read()
+    assert gpus.driver == "545.23.08"
+
+
+def test_a_driver_that_does_not_tell_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(StandIn, "nvmlSystemGetDriverVersion")
+    gpus = Gpus(StandIn())
+    assert gpus.read()[1].ok
+    assert gpus.driver == ""

@@ -20,6 +20,13 @@ def test_a_lock_that_nobody_holds() -> None:
     assert (blamed(judgement), judgement.verdict.victims) == ([], (0, 1))
 
 
+def test_a_lock_on_a_file_system_that_other_machines_share() -> None:
+    judgement = judge(BARRED, polling(LockFile("/shared/ext/lock", None, False, 3600.0, filesystem="nfs4")))
+    assert told(judgement) == ("stale-file-lock", "likely", "hung")
+    assert judgement.verdict.fix == "rm /shared/ext/lock, once no process on another machine holds it"
+    assert "it lies on nfs4: a process of another machine can hold it as well" in judgement.verdict.evidence
+
+
 def test_a_lock_whose_owner_is_dead() -> None:
     judgement = judge(BARRED, polling(LockFile("/data/lock", 77, False, 60.0)))
     assert blamed(judgement) == [(None, 77, "other")]
@@ -27,7 +34,8 @@ def test_a_lock_whose_owner_is_dead() -> None:
 
 def test_a_lock_that_somebody_holds() -> None:
     judgement = judge(BARRED, polling(LockFile("/data/lock", 77, True, 60.0)))
-    assert judgement.verdict.cause == "user-code-blocked"
+    assert told(judgement) == ("lock-held-by-process", "likely", "hung")
+    assert "which pid 77 holds" in judgement.verdict.summary
 
 
 def test_a_lock_that_was_made_just_now() -> None:

@@ -103,8 +103,8 @@ def test_a_rank_that_waits_for_its_children_is_told_with_the_line_where_they_sta
 def test_an_error_that_is_tried_again_is_no_cause_and_the_lock_is_named_with_its_holder() -> None:
     lock = LockFile("/cache/data.lock", 4711, owner_alive=True, age_s=60.0, inferred=True)
     verdict = diagnose(retrying(stuck("sleep"), lock)).verdict
-    assert verdict.cause == "user-code-blocked"
-    assert "it waits for the lock file /cache/data.lock, which pid 4711 holds" in verdict.summary
+    assert verdict.cause == "lock-held-by-process"
+    assert "waits for the lock file /cache/data.lock (train.py:40), which pid 4711 holds" in verdict.summary
 
 
 def test_bytes_that_flow_are_said() -> None:

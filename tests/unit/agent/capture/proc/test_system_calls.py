@@ -106,3 +106,21 @@ def test_for_how_long_a_thread_will_sleep(tmp_path: Path) -> None:
     assert sleeps("clock_nanosleep", time.CLOCK_MONOTONIC, 0, 32) == sleeps("nanosleep", 32) == 7.5
     assert sleeps("clock_nanosleep", time.CLOCK_MONOTONIC, 1, 60) is None  # cut off
     assert sleeps("nanosleep") is sleeps("read", 3) is None
+
+
+def test_a_select_without_descriptors_is_a_sleep(tmp_path: Path) -> None:
+    """Before 3.11 Python's time.sleep is such a call."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1/stat").write_text("1 (python) S 0 1 1 " + "0 " * 48)
+    memory = bytearray(64)
+    memory[16:32] = struct.pack("=qq", 0, 250_000)
+    memory[32:48] = struct.pack("=qq", 0, 250_000_000)
+    (tmp_path / "1/mem").write_bytes(memory)
+
+    def sleeps(name: str, *arguments: int) -> float | None:
+        return system_calls.sleeps_for(SystemCall(name, arguments), 1, tmp_path)
+
+    assert sleeps("select", 0, 0, 0, 0, 16, 0) == 0.25
+    assert sleeps("pselect6", 0, 0, 0, 0, 32, 0) == 0.25
+    assert sleeps("pselect6", 0, 0, 0, 0, 0, 0) is None, "without a timeout it waits for a signal"
+    assert sleeps("select", 5, 48, 0, 0, 16, 0) is None, "it watches descriptors"

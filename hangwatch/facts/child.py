@@ -1,0 +1,172 @@
+"""A process that a rank has started, a loader worker or any other: where it stands, and what it waits for.
+
+A fork copies one thread only. A lock that another thread held, and a thread pool whose threads were not copied, keep
+the child waiting for ever, if nothing in the child can give what it waits for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from hangwatch import words
+from hangwatch.model import Frame, LoaderFacts, ProcessEvidence, ProcessFacts, ThreadStack
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Activity, Doing
+from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import name_of, origin, user_frame
+
+IDLE_CPU_S = 0.05  # of a process that waits; on a busy machine one that computes gets little
+QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing for us
+_FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
+_OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
+_WAIT_CALLS = frozenset({"wait4", "waitid"})
+_QUEUES = re.compile(r"/(multiprocess(ing)?|billiard)/queues\.py$")
+
+
+@dataclass(frozen=True)
+class Child:
+    """One process of a rank: its evidence, and what follows from it alone."""
+
+    evidence: ProcessEvidence
+
+    @property
+    def pid(self) -> int:
+        return self.evidence.facts.pid
+
+    @property
+    def facts(self) -> ProcessFacts:
+        return self.evidence.facts
+
+    @property
+    def state(self) -> str:
+        return self.evidence.facts.state
+
+    # -------------------------------------------------------------- where it stands
+
+    @cached_property
+    def stack(self) -> ThreadStack | None:
+        return next((stack for stack in self.evidence.stacks if stack.main), None)
+
+    @cached_property
+    def inner(self) -> tuple[Frame, ...]:
+        """The frames of its own work. What lies further out in a forked child are frames of its parent."""
+        frames = self.stack.frames if self.stack is not None else ()
+        return next((frames[:depth] for depth, frame in enumerate(frames) if self.begins(frame)), frames)
+
+    def begins(self, frame: Frame) -> bool:
+        """Whether its own work was called from this frame."""
+        return name_of(frame.function) == "_bootstrap" and bool(_FORKED.search(frame.file))
+
+    @cached_property
+    def now(self) -> Activity:
+        """What its main thread does, by the frames of its own work."""
+        return activity(ThreadStack(self.pid, "", self.inner, main=True))
+
+    @property
+    def idle(self) -> bool:
+        """It waits for work: no code of the program's own is in the call of a queue's get."""
+        return user_frame(self.inner) is None and any(
+            name_of(frame.function) == "get" and _QUEUES.search(frame.file) for frame in self.inner
+        )
+
+    @property
+    def where(self) -> Frame | None:
+        return user_frame(self.inner)
+
+    @property
+    def place(self) -> str:
+        where = self.where or (self.inner[0] if self.inner else None)
+        return f"{name_of(where.function)} ({words.place(where)})" if where is not None else "code that shows no frames"
+
+    @property
+    def steady(self) -> bool:
+        """Two samples agree on where it stands."""
+        before = next((stack.frames for stack in self.evidence.earlier_stacks if stack.main), None)
+        return self.stack is not None and before is not None and _python(before) == _python(self.stack.frames)
+
+    # -------------------------------------------------------------- life
+
+    @property
+    def dead(self) -> bool:
+        return self.state in ("X", "Z")
+
+    @property
+    def works(self) -> bool:
+        """It uses the processor, moves bytes, or gets on in its code."""
+        if self.dead or self.state in ("T", "t"):
+            return False
+        facts = self.facts
+        if self.computes or (facts.io_delta_bytes or 0) > QUIET_IO:
+            return True
+        return bool(self.evidence.earlier_stacks) and not self.steady
+
+    @property
+    def computes(self) -> bool:
+        """It uses the processor, or would if one were free."""
+        facts = self.facts
+        return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
+
+    # -------------------------------------------------------------- the fork
+
+    @property
+    def alone(self) -> bool:
+        """It waits for what only another thread of its own process could give, and there is none that could."""
+        return self.facts.deadlocked and self.steady
+
+    @property
+    def waits_for_lock(self) -> bool:
+        """It stands in a lock of its own process, and no other thread of it runs the user's code."""
+        if self.stack is None or self.works:
+            return False
+        others = (stack for stack in self.evidence.stacks if not stack.main)
+        if any(origin(frame.file) == "user" for stack in others for frame in stack.frames):
+            return False
+        shared = any("/synchronize.py" in frame.file for frame in self.inner)
+        return self.facts.private_wait or (self.now.doing is Doing.LOCK and not shared)
+
+    def forked_from(self, rank: ProcessFacts | None, loader: LoaderFacts | None = None) -> bool:
+        """A forked process keeps the command line of its parent."""
+        if loader is not None and loader.start_method in ("spawn", "forkserver"):
+            return False
+        return rank is None or not rank.command or self.facts.command == rank.command
+
+    # -------------------------------------------------------------- in words
+
+    @property
+    def no_owner(self) -> str:
+        """Why nothing in it can let go of what it waits for."""
+        others = (self.facts.threads or 1) - 1
+        left = f"its {words.plural(others, 'other thread')} {words.verb(others, 'waits', 'wait')} in the same way"
+        return (
+            "it waits for a lock that only another thread of it could let go, and"
+            f" {left if others else 'it has no other thread'}"
+        )
+
+
+def waits_for_children(view: RankView) -> bool:
+    """The rank waits for what a process that it has started gives: its end, a result, bytes of a pipe."""
+    process = view.evidence.process
+    if process is None or view.now.in_collective or view.works:
+        return False
+    if process.system_call in _WAIT_CALLS or process.waits_for is not None:
+        return True
+    pipe = process.blocked_on is not None and process.blocked_on.path.startswith("pipe:[")
+    return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))
+
+
+def _inside(view: RankView) -> tuple[Frame, ...]:
+    """The frames that the user's line has called."""
+    frames = view.evidence.main_stack
+    return frames[: frames.index(view.main.where)] if view.main.where in frames else frames
+
+
+def thread_of_parent(view: RankView) -> ThreadStack | None:
+    """A thread of the rank, beside the main one, that runs the program's code."""
+    others = (stack for stack in view.evidence.stacks if not stack.main)
+    return next((stack for stack in others if any(origin(frame.file) == "user" for frame in stack.frames)), None)
+
+
+def _python(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    return tuple(frame for frame in frames if not frame.native)
