@@ -14,13 +14,24 @@ from hangwatch.model import HealthWarning, Reading
 
 from . import environment, loaders, plans
 from .devices import device_warnings
+from .job_health import job_health
 from .leftovers import leftover_processes
-from .pace import PaceWatch
+from .pace import PaceWatch, agreed
+from .pace_history import PaceHistory
 
 FORECASTS = frozenset({"uneven-forecast", "plans-differ"})
 """Warnings that tell of a hang to come: what `--on-forecast abort` heeds."""
 
-__all__ = ["FORECASTS", "HealthWatch", "device_warnings", "leftover_processes", "warnings"]
+__all__ = [
+    "FORECASTS",
+    "HealthWatch",
+    "PaceHistory",
+    "agreed",
+    "device_warnings",
+    "job_health",
+    "leftover_processes",
+    "warnings",
+]
 
 RULES = (
     loaders.uneven_forecast,

@@ -35,7 +35,7 @@ from hangwatch.model.evidence import (
     RankEvidence,
     Snapshot,
 )
-from hangwatch.model.health import HealthWarning
+from hangwatch.model.health import ForeignMemory, HealthWarning, JobHealth, Pace, Spread, Straggler, Trend
 from hangwatch.model.incident import Incident, RankReport
 from hangwatch.model.messages import (
     GroupBeat,
@@ -81,6 +81,7 @@ __all__ = [
     "Divergence",
     "ExceptionFacts",
     "Excerpt",
+    "ForeignMemory",
     "Frame",
     "GpuFacts",
     "GroupBeat",
@@ -91,6 +92,7 @@ __all__ = [
     "Identity",
     "Incident",
     "Job",
+    "JobHealth",
     "Judgement",
     "Launched",
     "LoaderBeat",
@@ -108,6 +110,7 @@ __all__ = [
     "NodeIncident",
     "NodeReply",
     "OpenFile",
+    "Pace",
     "Phase",
     "PhaseSpan",
     "Pipe",
@@ -121,14 +124,17 @@ __all__ = [
     "Reading",
     "Snapshot",
     "Socket",
+    "Spread",
     "StackNode",
     "Stage",
     "Status",
     "StepEntry",
     "StepName",
     "StepTimes",
+    "Straggler",
     "ThreadFacts",
     "ThreadStack",
+    "Trend",
     "Verdict",
     "Wait",
 ]

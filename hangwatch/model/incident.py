@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hangwatch.model.board import ExceptionFacts, LoaderFacts, PhaseSpan, Progress, Reading
 from hangwatch.model.collective import Collectives, Divergence
 from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts
-from hangwatch.model.health import HealthWarning
+from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.process import LockFile, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import StackNode, ThreadStack
 from hangwatch.model.terms import SCHEMA, Stage, Status
@@ -79,3 +79,4 @@ class Incident:
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()
     call_sites: tuple[CallSite, ...] = ()
+    health: JobHealth | None = None  # how fast the ranks were before it; None where nobody watched

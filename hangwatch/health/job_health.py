@@ -1,0 +1,148 @@
+"""The Health view's record: the slowest ranks and nodes, how the parts of a step are spread, who is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median, median_low
+
+from hangwatch.model import JobHealth, Pace, Spread, Straggler, Trend
+from hangwatch.wire import members
+
+from .pace import steadily_slow, typical
+from .pace_history import Mean, PaceHistory, Period, Window, means
+from .thresholds import MOST_SHOWN, TREND_RATIO, TREND_S, TREND_WINDOWS
+
+Series = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]  # data, forward, wait
+
+
+def job_health(history: PaceHistory, hosts: Mapping[int, str]) -> JobHealth:
+    """What the windows tell. `hosts` is each rank's machine."""
+    windows = tuple(history.windows)
+    if not windows:
+        return JobHealth()
+    periods = history.periods()
+    last = periods[1].means if periods is not None else means(windows[-1:])
+    trends = _Trends(windows)
+    by_lag = sorted(last, key=lambda rank: (-last[rank].alone_s, rank))
+    usual = typical(last)
+    return JobHealth(
+        at=tuple(round(window.at, 1) for window in windows),
+        ranks=len(last),
+        worst=tuple(_of_rank(rank, hosts, last, usual, trends) for rank in by_lag[:MOST_SHOWN]),
+        nodes=tuple(_nodes(last, hosts, usual, trends)),
+        spread=tuple(_spread(windows[-1])),
+        stragglers=_stragglers(periods, hosts, trends),
+        data_share=round(min(pace.share for pace in last.values()), 3),
+    )
+
+
+class _Trends:
+    """Each rank's parts of a step by window, and how far it was behind the typical rank in each."""
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        self._windows = windows
+        self._index = {rank: index for index, rank in enumerate(windows[-1].ranks)}
+        self._typical = [_typical_of(window) for window in windows]
+
+    def series(self, rank: int) -> Series:
+        index = self._index[rank]
+        return _transposed([_parts(window, index) for window in self._windows])
+
+    def medians(self, ranks: Sequence[int]) -> Series:
+        """The median of some ranks, part by part."""
+        rows = []
+        for window in self._windows:
+            parts = [_parts(window, self._index[rank]) for rank in ranks]
+            rows.append((median(each[0] for each in parts), median(p[1] for p in parts), median(p[2] for p in parts)))
+        return _transposed(rows)
+
+    def trend(self, series: Series) -> Trend:
+        """Whether the lag grows: the mean of the last third of the windows beside that of the first."""
+        lags = [data + forward - usual for data, forward, usual in zip(*series[:2], self._typical, strict=True)]
+        if len(lags) < TREND_WINDOWS:
+            return Trend.STEADY
+        third = len(lags) // 3
+        first, last = (max(sum(part) / third, 0.0) for part in (lags[:third], lags[-third:]))
+        if last > max(first * TREND_RATIO, first + TREND_S):
+            return Trend.GROWING
+        return Trend.SHRINKING if first > max(last * TREND_RATIO, last + TREND_S) else Trend.STEADY
+
+
+def _typical_of(window: Window) -> float:
+    return median_low(
+        (data + forward) / steps
+        for data, forward, steps in zip(window.data_s, window.before_sync_s, window.steps, strict=True)
+    )
+
+
+def _parts(window: Window, index: int) -> tuple[float, float, float]:
+    steps, data, forward = window.steps[index], window.data_s[index], window.before_sync_s[index]
+    return data / steps, forward / steps, max(window.total_s[index] - data - forward, 0.0) / steps
+
+
+def _transposed(rows: Iterable[tuple[float, float, float]]) -> Series:
+    data, forward, wait = zip(*((round(a, 5), round(b, 5), round(c, 5)) for a, b, c in rows), strict=True)
+    return data, forward, wait
+
+
+def _of_rank(rank: int, hosts: Mapping[int, str], last: Mapping[int, Mean], usual: float, trends: _Trends) -> Pace:
+    series, pace = trends.series(rank), last[rank]
+    lag = round(max(pace.alone_s - usual, 0.0), 5)
+    return Pace(str(rank), hosts.get(rank, ""), lag, trends.trend(series), round(pace.share, 3), *series)
+
+
+def _nodes(last: Mapping[int, Mean], hosts: Mapping[int, str], usual: float, trends: _Trends) -> Iterable[Pace]:
+    """The nodes whose median rank is slowest."""
+    by_host: dict[str, list[int]] = {}
+    for rank in last:
+        by_host.setdefault(hosts.get(rank, ""), []).append(rank)
+    means = {host: median(last[rank].alone_s for rank in ranks) for host, ranks in by_host.items()}
+    for host in sorted(means, key=lambda host: (-means[host], host))[:MOST_SHOWN]:
+        series = trends.medians(by_host[host])
+        share = median(last[rank].share for rank in by_host[host])
+        lag = round(max(means[host] - usual, 0.0), 5)
+        text = members.text(sorted(by_host[host]))
+        yield Pace(text, host, lag, trends.trend(series), round(share, 3), *series)
+
+
+def _spread(window: Window) -> Iterable[Spread]:
+    rows = [_parts(window, index) for index in range(len(window.ranks))]
+    for number, phase in enumerate(("data", "forward", "wait")):
+        values = sorted(row[number] for row in rows)
+        quantiles = (values[0], median(values), values[(len(values) - 1) * 9 // 10], values[-1])
+        yield Spread(phase, *(round(value, 5) for value in quantiles))
+
+
+def _stragglers(
+    periods: tuple[Period, Period] | None, hosts: Mapping[int, str], trends: _Trends
+) -> tuple[Straggler, ...]:
+    """Each slow rank, or the slow node whose ranks are all slow; what two periods in a row agree on."""
+    if periods is None:
+        return ()
+    newest = periods[1].means
+    slow = steadily_slow(periods[0]) & steadily_slow(periods[1])
+    members_of: dict[str, set[int]] = {}
+    for rank in newest:
+        members_of.setdefault(hosts.get(rank, ""), set()).add(rank)
+    whole = {host for host, own in members_of.items() if len(own) > 1 and own <= slow and len(members_of) > 1}
+    found = [_straggler(sorted(members_of[host]), host, newest, trends) for host in whole]
+    single = [rank for rank in slow if hosts.get(rank, "") not in whole]
+    found += [_straggler([rank], "", newest, trends) for rank in single]
+    return tuple(sorted(found, key=lambda each: (-each.lag_s, each.ranks)))[:MOST_SHOWN]
+
+
+def _straggler(ranks: list[int], host: str, newest: Mapping[int, Mean], trends: _Trends) -> Straggler:
+    usual = typical(newest)
+    usual_data = median_low(pace.data_s for pace in newest.values())
+    usual_forward = median_low(pace.before_sync_s for pace in newest.values())
+    data = median(newest[rank].data_s for rank in ranks) - usual_data
+    forward = median(newest[rank].before_sync_s for rank in ranks) - usual_forward
+    lag = median(newest[rank].alone_s for rank in ranks) - usual
+    return Straggler(
+        tuple(ranks),
+        host,
+        "data" if data > forward else "forward",
+        round(lag, 5),
+        round(usual, 5),
+        trends.trend(trends.medians(ranks)),
+    )
