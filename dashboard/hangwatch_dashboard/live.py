@@ -27,6 +27,7 @@ from hangwatch.model import (
 from hangwatch.wire import members
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.history import History
+from hangwatch_dashboard.job_health import LiveHealth
 from hangwatch_dashboard.store.rows import CaptureRow
 from hangwatch_dashboard.unhurried import unhurried
 
@@ -116,6 +117,7 @@ class LiveJob:
     capture: LiveCapture | None = None
     last_capture: CaptureRow | None = None
     history: History = field(default_factory=History)
+    health: LiveHealth = field(default_factory=LiveHealth)
     revision: int = 0  # of the batches
     facts_revision: int = 0  # of everything else
     last_seen_at: float = 0.0  # when the last batch came, kept for every node that joins asks; before, the start
@@ -186,7 +188,11 @@ class LiveJob:
 
     @property
     def warnings(self) -> list[HealthWarning]:
-        return _distinct([warning for node in self.all_nodes for warning in node.batch.warnings])
+        """What the nodes warn of, and what only all of them together show, which replaces a node's own of its kind."""
+        own = self.health.warnings
+        kinds = {warning.kind for warning in own}
+        told = [each for node in self.all_nodes for each in node.batch.warnings if each.kind not in kinds]
+        return _distinct([*own, *told])
 
     @property
     def divergences(self) -> list[Divergence]:
@@ -245,6 +251,7 @@ class LiveJob:
             return
         ranked = self.ranked()
         self.history.note(now, [beat for _, beat in ranked])
+        self.facts_revision += self.health.note(max((node.taken_at for node in self.all_nodes), default=now), ranked)
         slowest = min((beat.progress.step for _, beat in unhurried(ranked)), default=-1)
         at = next((node.taken_at for node, beat in ranked if beat.progress.step == slowest), now)
         if not self._steps or at > self._steps[-1][0]:

@@ -126,6 +126,11 @@ def rank_columns(job: LiveJob, now: float) -> Document:
     }
 
 
+def job_health(job: LiveJob, now: float) -> Document:
+    """HealthOfJob."""
+    return {"job": job.key, "at": now, "health": encode(job.health.of(job.ranked()))}
+
+
 _USUAL = ("", "?", "R", "S")
 
 

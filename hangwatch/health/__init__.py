@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hangwatch.model import HealthWarning, Reading
 
 from . import environment, loaders, plans
-from .devices import device_warnings
+from .devices import device_warnings, foreign_memory
 from .job_health import job_health
 from .leftovers import leftover_processes
 from .pace import PaceWatch, agreed
@@ -28,6 +28,7 @@ __all__ = [
     "PaceHistory",
     "agreed",
     "device_warnings",
+    "foreign_memory",
     "job_health",
     "leftover_processes",
     "warnings",

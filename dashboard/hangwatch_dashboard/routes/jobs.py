@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from hangwatch.wire import members
 from hangwatch_dashboard import views
-from hangwatch_dashboard.answers import GroupColumns, History, JobDetail, JobList, RankColumns, RankDetail
+from hangwatch_dashboard.answers import GroupColumns, HealthOfJob, History, JobDetail, JobList, RankColumns, RankDetail
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
 from hangwatch_dashboard.live import LiveJob
@@ -70,6 +70,12 @@ async def rank(found: TheJob, rank: Annotated[int, Path(ge=0, le=MOST_RANKS)]) -
 async def collectives(service: TheService, found: TheJob) -> dict[str, Any]:
     """Who is where in every process group."""
     return views.group_columns(found, service.clock())
+
+
+@router.get("/{job}/health", responses=answers(HealthOfJob))
+async def health(service: TheService, found: TheJob) -> dict[str, Any]:
+    """How fast the ranks are: the slowest ranks and nodes with their last windows, and quantiles of all."""
+    return views.job_health(found, service.clock())
 
 
 @router.get("/{job}/history", responses=answers(History))

@@ -303,6 +303,17 @@ export interface Snapshot {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  health: JobHealth | null;
+}
+
+export interface ForeignMemory {
+  host: string;
+  gpu: number;
+  owner: number;
+  rank: number;
+  pid: number;
+  bytes_held: number;
+  line: string;
 }
 
 export interface HealthWarning {
@@ -313,6 +324,47 @@ export interface HealthWarning {
   fix: string;
   at: number;
 }
+
+export interface JobHealth {
+  at: number[];
+  ranks: number;
+  worst: Pace[];
+  nodes: Pace[];
+  spread: Spread[];
+  stragglers: Straggler[];
+  data_share: number;
+  memory: ForeignMemory[];
+}
+
+export interface Pace {
+  ranks: string;
+  host: string;
+  lag_s: number;
+  trend: Trend;
+  data_share: number;
+  data_s: number[];
+  forward_s: number[];
+  wait_s: number[];
+}
+
+export interface Spread {
+  phase: string;
+  least: number;
+  median: number;
+  p90: number;
+  most: number;
+}
+
+export interface Straggler {
+  ranks: number[];
+  host: string;
+  phase: string;
+  lag_s: number;
+  typical_s: number;
+  trend: Trend;
+}
+
+export type Trend = "steady" | "growing" | "shrinking";
 
 export interface Incident {
   id: string;
@@ -341,6 +393,7 @@ export interface Incident {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  health: JobHealth | null;
 }
 
 export interface RankReport {

@@ -1,0 +1,84 @@
+"""The health of a job of several nodes: what no node sees alone, by the nodes' own clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from hangwatch.model import GpuFacts, NodeFacts, StepTimes
+from hangwatch_dashboard.clocks import ClockEstimate
+from hangwatch_dashboard.live import LiveJob, LiveNode
+from hangwatch_dashboard.metrics import Meters
+from tests.nodes import FakeNode
+
+NOW = 1_795_200_000.0
+STEP_S = 0.25
+GIB = 1 << 30
+
+
+def two_nodes() -> dict[str, FakeNode]:
+    return {name: FakeNode(name, ranks) for name, ranks in (("node-a", (0, 1)), ("node-b", (2, 3)))}
+
+
+def trained(forward_s: Mapping[int, float], seconds: int = 60, facts: Mapping[str, NodeFacts] | None = None) -> LiveJob:
+    """A job of four ranks on two nodes that has trained for some time; what each rank needs for its forward."""
+    job, nodes = LiveJob("resnet-1", "job", NOW), two_nodes()
+    for second in range(seconds):
+        steps = 10 + int(second / STEP_S)
+        for name, node in nodes.items():
+            node.step = steps
+            for rank in node.ranks:
+                sums = StepTimes(steps, 0.001 * steps, forward_s[rank] * steps, STEP_S * steps, STEP_S, STEP_S)
+                node.changes[rank] = {"times": sums}
+            batch = node.batch(NOW + second)
+            hello = batch.hello or job.nodes[name].hello
+            job.apply(LiveNode(name, node.boot, batch, hello, NOW + second, ClockEstimate(), (facts or {}).get(name)))
+        job.note(NOW + second)
+    return job
+
+
+def test_a_slow_node_is_told_where_each_node_alone_sees_nothing() -> None:
+    job = trained({0: 0.05, 1: 0.05, 2: 0.2, 3: 0.2})
+    (straggler,) = job.health.of(job.ranked()).stragglers
+    assert (straggler.host, straggler.ranks) == ("node-b", (2, 3))
+    (warning,) = job.warnings
+    assert (warning.kind, warning.ranks) == ("straggler", (2, 3))
+    assert "ranks 2-3, all of node-b, in each step: 201 ms" in warning.summary
+
+
+def test_a_warning_of_all_nodes_is_news_once() -> None:
+    job = trained({0: 0.05, 1: 0.05, 2: 0.2, 3: 0.2}, seconds=50)
+    before = job.facts_revision
+    job.note(NOW + 51)
+    assert (len(job.warnings), job.facts_revision) == (1, before)
+
+
+def test_an_even_job_has_a_table_and_no_blame() -> None:
+    job = trained(dict.fromkeys(range(4), 0.05))
+    found = job.health.of(job.ranked())
+    assert (job.warnings, found.stragglers, found.ranks) == ([], (), 4)
+    assert [node.ranks for node in found.nodes] == ["0-1", "2-3"]
+    assert all(late - early >= 5 for early, late in pairwise(found.at))
+
+
+def test_memory_on_another_ranks_gpu_is_seen_by_what_each_process_holds() -> None:
+    gpus = (
+        GpuFacts(0, "a", "H200", processes={1000: 9 * GIB, 1001: 2 * GIB}),
+        GpuFacts(1, "b", "H200", processes={1001: 9 * GIB}),
+    )
+    job = trained(dict.fromkeys(range(4), 0.05), facts={"node-a": NodeFacts("node-a", (0, 1), gpus=gpus)})
+    (found,) = job.health.of(job.ranked()).memory
+    assert (found.gpu, found.owner, found.rank, found.bytes_held) == (0, 0, 1, 2 * GIB)
+    clean = replace(gpus[0], processes={1000: 9 * GIB})
+    job = trained(dict.fromkeys(range(4), 0.05), facts={"node-a": NodeFacts("node-a", (0, 1), gpus=(clean, gpus[1]))})
+    assert job.health.of(job.ranked()).memory == ()
+
+
+def test_a_large_job_has_as_many_lines_as_a_small_one() -> None:
+    text = Meters().page([trained({0: 0.05, 1: 0.05, 2: 0.2, 3: 0.2})], 0, NOW + 60)
+    assert 'hangwatch_job_stragglers{run="resnet-1"} 2.0' in text
+    assert 'hangwatch_job_step_part_seconds{part="forward",quantile="1",run="resnet-1"} 0.2' in text
+    lines = [line for line in text.splitlines() if line.startswith(("hangwatch_job_step_part", "hangwatch_job_strag"))]
+    assert len(lines) == 3 * 4 + 2
+    assert not any("rank=" in line for line in lines)
