@@ -31,8 +31,16 @@ class LiveHealth:
 
     def __init__(self) -> None:
         self._history = PaceHistory()
-        self.pace = JobHealth()
+        self._pace: JobHealth | None = None  # made when it is asked for: for 10,000 ranks it takes half a second
+        self._hosts: dict[int, str] = {}
         self.warnings: tuple[HealthWarning, ...] = ()
+
+    @property
+    def pace(self) -> JobHealth:
+        """How fast the ranks are, as of the last window."""
+        if self._pace is None:
+            self._pace = job_health(self._history, self._hosts)
+        return self._pace
 
     def note(self, now: float, ranked: Ranked) -> bool:
         """Takes the ranks at one moment, by the nodes' own time. Returns whether there is something new to be told."""
@@ -40,10 +48,9 @@ class LiveHealth:
             return False
         beats = [(node, beat) for node, beat in unhurried(ranked) if not beat.detached]
         times = {beat.rank: beat.times for _, beat in beats}
-        if not self._history.note(now, times, {beat.rank: (node.boot, beat.pid) for node, beat in beats}):
-            return False
-        self.pace = job_health(self._history, {beat.rank: node.host for node, beat in beats})
-        return self._warn(beats, now)
+        ended = self._history.note(now, times, {beat.rank: (node.boot, beat.pid) for node, beat in beats})
+        self._hosts, self._pace = {beat.rank: node.host for node, beat in beats}, None
+        return ended and self._warn(beats, now)
 
     def _warn(self, ranked: Ranked, now: float) -> bool:
         """Says what the pace of ranks on several nodes tells. Of one node, its watchdog says it."""
@@ -55,7 +62,7 @@ class LiveHealth:
         return changed
 
     def of(self, ranked: Ranked) -> JobHealth:
-        """The job's health as of the last window, and its GPU memory as of the nodes' last look."""
+        """The job's health as of the last window, with its GPU memory as of the nodes' last look."""
         return replace(self.pace, memory=memory(ranked))
 
 

@@ -42,7 +42,7 @@ class _Trends:
     def __init__(self, windows: Sequence[Window]) -> None:
         self._windows = windows
         self._index = {rank: index for index, rank in enumerate(windows[-1].ranks)}
-        self._typical = [_typical_of(window) for window in windows]
+        self._typical = [window.typical_s for window in windows]
 
     def series(self, rank: int) -> Series:
         index = self._index[rank]
@@ -66,13 +66,6 @@ class _Trends:
         if last > max(first * TREND_RATIO, first + TREND_S):
             return Trend.GROWING
         return Trend.SHRINKING if first > max(last * TREND_RATIO, last + TREND_S) else Trend.STEADY
-
-
-def _typical_of(window: Window) -> float:
-    return median_low(
-        (data + forward) / steps
-        for data, forward, steps in zip(window.data_s, window.before_sync_s, window.steps, strict=True)
-    )
 
 
 def _parts(window: Window, index: int) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from statistics import median_low
 from hangwatch.model import HealthWarning
 from hangwatch.words import ranks as named
 
-from .pace_history import Mean, PaceHistory, Period, means
+from .pace_history import Mean, PaceHistory, Period
 from .telling import Ranks, backends, warning
 from .thresholds import LEAST_LAG_S, LEAST_WAIT_S, SLOWER, WAITING, WAITING_ASYNC
 
@@ -48,8 +48,9 @@ def agreed(before: Period, newest: Period, ranks: Ranks) -> tuple[HealthWarning,
 def steadily_slow(period: Period) -> set[int]:
     """The ranks that are slow on average and in each window: a burst of slow steps is no straggler."""
     slow = set(slow_ranks(period.means))
-    for window in period.windows if slow and len(period.windows) > 1 else ():
-        slow &= slow_ranks(means([window])).keys()
+    for window in period.windows:
+        least = limit(window.typical_s)
+        slow = {rank for rank in slow if window.alone_s(rank) > least}
     return slow
 
 

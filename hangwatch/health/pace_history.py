@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from hangwatch.model import StepTimes
 
@@ -43,6 +45,13 @@ class Window:
     data_s: array[float]
     before_sync_s: array[float]
     total_s: array[float]
+    least_steps: int  # of a rank
+    typical_s: float  # what a typical rank needs of a step until the end of its forward
+
+    def alone_s(self, rank: int) -> float:
+        """Of the rank's mean step: until it had to meet the others."""
+        index = bisect_left(self.ranks, rank)
+        return (self.data_s[index] + self.before_sync_s[index]) / self.steps[index]
 
 
 @dataclass(frozen=True)
@@ -109,15 +118,13 @@ class PaceHistory:
         if self.windows and self.windows[-1].ranks == ranks:
             ranks = self.windows[-1].ranks  # one tuple for all windows
         pairs = [(times[rank], self._start[rank]) for rank in ranks]
-        return Window(
-            at,
-            at - self._start_at,
-            ranks,
-            array("q", (end.steps - start.steps for end, start in pairs)),
-            array("d", (_gained(end.data_s - start.data_s) for end, start in pairs)),
-            array("d", (_gained(end.before_sync_s - start.before_sync_s) for end, start in pairs)),
-            array("d", (_gained(end.total_s - start.total_s) for end, start in pairs)),
-        )
+        steps = array("q", (end.steps - start.steps for end, start in pairs))
+        data_s = array("d", (_gained(end.data_s - start.data_s) for end, start in pairs))
+        forward_s = array("d", (_gained(end.before_sync_s - start.before_sync_s) for end, start in pairs))
+        total_s = array("d", (_gained(end.total_s - start.total_s) for end, start in pairs))
+        typical = median_low((d + f) / count for d, f, count in zip(data_s, forward_s, steps, strict=True))
+        wall_s = at - self._start_at
+        return Window(at, wall_s, ranks, steps, data_s, forward_s, total_s, min(steps), typical)
 
     def periods(self) -> tuple[Period, Period] | None:
         """The last two periods that are long enough to be judged, the older one first; None where there are not two."""
@@ -134,9 +141,10 @@ def _gained(seconds: float) -> float:
 def _taken(windows: Iterable[Window]) -> list[Window]:
     """As many windows as make one period, [] where there are too few."""
     taken: list[Window] = []
+    wall_s, steps = 0.0, 0
     for window in windows:
         taken.append(window)
-        wall_s, steps = sum(each.wall_s for each in taken), sum(min(each.steps) for each in taken)
+        wall_s, steps = wall_s + window.wall_s, steps + window.least_steps
         if wall_s >= PERIOD_S and steps >= PERIOD_STEPS:
             return taken
     return []

@@ -16,6 +16,7 @@ from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import answers
 from hangwatch_dashboard.routes import Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService
 from hangwatch_dashboard.store.rows import Wanted
+from hangwatch_dashboard.watch import MANY_RANKS
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -75,7 +76,10 @@ async def collectives(service: TheService, found: TheJob) -> dict[str, Any]:
 @router.get("/{job}/health", responses=answers(HealthOfJob))
 async def health(service: TheService, found: TheJob) -> dict[str, Any]:
     """How fast the ranks are: the slowest ranks and nodes with their last windows, and quantiles of all."""
-    return views.job_health(found, service.clock())
+    now = service.clock()
+    if found.beats < MANY_RANKS:
+        return views.job_health(found, now)
+    return await asyncio.to_thread(views.job_health, found, now)
 
 
 @router.get("/{job}/history", responses=answers(History))
