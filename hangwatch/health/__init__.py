@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch.model import HealthWarning, Reading
+from hangwatch.model import HealthWarning, JobHealth, Reading
 
 from . import environment, loaders, plans
 from .devices import device_warnings, foreign_memory
-from .job_health import job_health
+from .job_health import job_health, merged
 from .leftovers import leftover_processes
 from .pace import PaceWatch, agreed
 from .pace_history import PaceHistory
@@ -31,6 +31,7 @@ __all__ = [
     "foreign_memory",
     "job_health",
     "leftover_processes",
+    "merged",
     "warnings",
 ]
 
@@ -57,6 +58,10 @@ class HealthWatch:
     def __init__(self) -> None:
         self._told: set[str] = set()
         self._pace = PaceWatch()
+
+    def pace(self, readings: Sequence[Reading]) -> JobHealth:
+        """How fast the ranks have been of late."""
+        return job_health(self._pace.history, {rank: each.identity.host for rank, each in _by_rank(readings).items()})
 
     def __call__(self, readings: Sequence[Reading]) -> tuple[HealthWarning, ...]:
         """The warnings that are new."""

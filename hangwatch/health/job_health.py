@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median, median_low
 
 from hangwatch.model import JobHealth, Pace, Spread, Straggler, Trend
@@ -34,6 +35,39 @@ def job_health(history: PaceHistory, hosts: Mapping[int, str]) -> JobHealth:
         stragglers=_stragglers(periods, hosts, trends),
         data_share=round(min(pace.share for pace in last.values()), 3),
     )
+
+
+def merged(parts: Sequence[JobHealth]) -> JobHealth | None:
+    """The health of a job from what several watchers knew of parts of it; None where none knew anything.
+
+    How far a rank is behind is measured anew, by what each needed in its last window: a watcher of one node knows no
+    other's pace. Whom a watcher has called slow among its own ranks stays called so.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    known = [part for part in parts if part.at]
+    memory = tuple(dict.fromkeys(each for part in parts for each in part.memory))
+    if len(known) < 2:
+        return replace(known[0], memory=memory) if known else JobHealth(memory=memory) if memory else None
+    worst = _behind([pace for part in known for pace in part.worst])
+    return JobHealth(
+        at=max((part.at for part in known), key=len),
+        ranks=sum(part.ranks for part in known),
+        worst=worst[:MOST_SHOWN],
+        nodes=_behind([pace for part in known for pace in part.nodes])[:MOST_SHOWN],
+        spread=tuple(_quantiles([(p.data_s[-1], p.forward_s[-1], p.wait_s[-1]) for p in worst])),
+        stragglers=tuple(each for part in known for each in part.stragglers)[:MOST_SHOWN],
+        data_share=min(part.data_share for part in known),
+        memory=memory,
+    )
+
+
+def _behind(paces: Sequence[Pace]) -> tuple[Pace, ...]:
+    """The paces with a series, slowest first, each with its lag behind the typical one."""
+    alone = {pace: pace.data_s[-1] + pace.forward_s[-1] for pace in paces if pace.data_s and pace.forward_s}
+    usual = median_low(alone.values()) if alone else 0.0
+    told = (replace(pace, lag_s=round(max(own - usual, 0.0), 5)) for pace, own in alone.items())
+    return tuple(sorted(told, key=lambda pace: (-pace.lag_s, pace.host, pace.ranks)))
 
 
 class _Trends:
@@ -99,10 +133,13 @@ def _nodes(last: Mapping[int, Mean], hosts: Mapping[int, str], usual: float, tre
 
 
 def _spread(window: Window) -> Iterable[Spread]:
-    rows = [_parts(window, index) for index in range(len(window.ranks))]
+    return _quantiles([_parts(window, index) for index in range(len(window.ranks))])
+
+
+def _quantiles(rows: Sequence[tuple[float, float, float]]) -> Iterable[Spread]:
     for number, phase in enumerate(("data", "forward", "wait")):
         values = sorted(row[number] for row in rows)
-        quantiles = (values[0], median(values), values[(len(values) - 1) * 9 // 10], values[-1])
+        quantiles = (values[0], median(values), values[-(-len(values) * 9 // 10) - 1], values[-1])
         yield Spread(phase, *(round(value, 5) for value in quantiles))
 
 

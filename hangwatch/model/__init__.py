@@ -36,7 +36,7 @@ from hangwatch.model.evidence import (
     Snapshot,
 )
 from hangwatch.model.health import ForeignMemory, HealthWarning, JobHealth, Pace, Spread, Straggler, Trend
-from hangwatch.model.incident import Incident, RankReport
+from hangwatch.model.incident import Incident, NextCheck, RankReport
 from hangwatch.model.messages import (
     GroupBeat,
     GroupMembers,
@@ -102,6 +102,7 @@ __all__ = [
     "NcclCommunicator",
     "NcclLaunched",
     "NcclView",
+    "NextCheck",
     "NodeBatch",
     "NodeCapture",
     "NodeCommand",

@@ -46,6 +46,16 @@ def render(
     return "\n".join(lines) + "\n"
 
 
+def next_time(incident: Incident, width: int = 100) -> str:
+    """What to check first next time, as a numbered list; "" where there is nothing that would have helped."""
+    page = _Page(min(max(width, NARROWEST), _WIDEST), color=False)
+    lines = ["", "  next time, check first" if incident.check_next else ""]
+    for number, each in enumerate(incident.check_next, 1):
+        lines.append(f"  {number}. {words.clean(each.command)}   ({words.clean(each.check)})")
+        lines += page.wrapped(each.why, 5, most=3)
+    return "\n".join(lines) + "\n" if incident.check_next else ""
+
+
 def waiting_line(verdict: Verdict, still_s: float, color: bool = False) -> str:
     """One line, for a live job that waits for somebody who still works: shown, and no report of its own."""
     sentence = words.clipped(verdict.summary or words.NO_VERDICT, 200)
@@ -103,6 +113,8 @@ def _rows(incident: Incident, verbose: bool) -> Iterator[_Row]:
         yield _Row("lacks", missing, 1)
     if incident.warnings:
         yield _Row("also", incident.warnings[0].summary, 4)
+    elif said := words.health(incident):
+        yield _Row("also", said[0], 4)
 
 
 def _argument(verdict: Verdict, most: int) -> Iterator[_Row]:

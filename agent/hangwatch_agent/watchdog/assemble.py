@@ -54,7 +54,8 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     else:
         peers = Peers(settings.report_dir, f"{platform.node()}-{os.getpid()}", say=incidents.say)
         made.peer_exchange = PeerExchange(peers, response)
-    made.health = HealthWatch()
+    made.health = watch = HealthWatch()
+    made.pace = watch.pace
     if settings.native_stacks:
         response.deepen = _with_native_stacks
     response.on_hang = made.end

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hangwatch import words
-from hangwatch.health import FORECASTS, device_warnings, leftover_processes
+from hangwatch.health import FORECASTS, device_warnings, foreign_memory, leftover_processes
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     CaptureNote,
@@ -21,6 +21,7 @@ from hangwatch.model import (
     HealthWarning,
     Incident,
     Job,
+    JobHealth,
     Judgement,
     Launched,
     RankEvidence,
@@ -76,6 +77,7 @@ class Watchdog:
     stop: threading.Event = field(default_factory=threading.Event)
     judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
+    pace: Callable[[Sequence[Reading]], JobHealth] = lambda readings: JobHealth()
     remember: Callable[[Sequence[RankState]], None] = lambda rank_states: None  # what can be known of the living only
     keep: Callable[[], str] = lambda: ""  # what would go with the job's folder; says in a sentence where it is kept
 
@@ -224,8 +226,15 @@ class Watchdog:
             last_progress_at=max((each.moved_at for each in self.rank_states), default=0.0),
             launched=self.launched,
             start_patience_s=self.settings.start_after,
+            health=self._health_of(taken, ranks),
         )
         return self._holds.noted(found, self.rank_states, self.response.growth)
+
+    def _health_of(self, taken: Snapshot, ranks: Sequence[RankEvidence]) -> JobHealth | None:
+        """How fast the ranks were, and whose memory is on whose GPU; None where neither is known."""
+        pace = self.pace([each.reading for each in self.rank_states])
+        found = replace(pace, memory=foreign_memory(taken.nodes, ranks))
+        return found if found != JobHealth() else None
 
     def _read(self, now: float) -> tuple[RankState, ...]:
         """The boards as they are now, with what the looks have shown of their ranks."""

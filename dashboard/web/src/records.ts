@@ -393,7 +393,14 @@ export interface Incident {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  check_next: NextCheck[];
   health: JobHealth | null;
+}
+
+export interface NextCheck {
+  command: string;
+  check: string;
+  why: string;
 }
 
 export interface RankReport {

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangwatch.health import PaceHistory, job_health
+from hangwatch.health import PaceHistory, job_health, merged
 from hangwatch.health.thresholds import MOST_SHOWN, MOST_WINDOWS, WARM_UP
-from hangwatch.model import JobHealth, StepTimes, Trend
+from hangwatch.model import ForeignMemory, Incident, JobHealth, StepTimes, Trend
+from hangwatch.report import html, terminal
+from hangwatch.wire import codec
+from tests import examples
 from tests.strategies import record
 
 STEP_S = 0.2
@@ -179,3 +182,35 @@ def test_no_times_can_make_it_fail(moments: list[dict[int, StepTimes]]) -> None:
         history.note(10.0 * number, times, dict.fromkeys(times, 1))
     found = job_health(history, {})
     assert all(math.isfinite(value) for pace in found.worst for value in (*pace.data_s, *pace.wait_s, pace.lag_s))
+
+
+# ---------------------------------------------------------------- several watchers, and the report
+
+
+def test_watchers_of_two_nodes_are_put_together() -> None:
+    one = Job(even, ranks=2, hosts={0: "node-a", 1: "node-a"}).run(60)
+    other = Job(lambda rank, step: (0.004, 0.16), ranks=2, hosts={0: "node-b", 1: "node-b"}).run(60)
+    other = replace(other, worst=tuple(replace(pace, ranks=str(int(pace.ranks) + 2)) for pace in other.worst))
+    found = merged([one, JobHealth(), other])
+    assert found is not None
+    assert (found.ranks, [pace.ranks for pace in found.worst]) == (4, ["2", "3", "0", "1"])
+    assert found.worst[0].lag_s == pytest.approx(0.1, abs=0.01)
+    assert [node.host for node in found.nodes] == ["node-b", "node-a"]
+    assert merged([JobHealth(), JobHealth()]) is None
+
+
+def test_a_report_tells_it_in_html_json_and_on_the_terminal() -> None:
+    health = Job(slow({2}, forward=0.09)).run(60)
+    memory = (ForeignMemory("node-a", 0, 0, 2, 4711, 3 << 30, "torch.load without map_location at train.py:12"),)
+    incident = replace(examples.uneven_steps(), health=replace(health, memory=memory), warnings=())
+    said = "Rank 2 added 90 ms to each step, most of it before the end of its forward; a typical rank needed 64 ms"
+    page = html.render(incident)
+    assert said in page
+    assert "torch.load without map_location at train.py:12" in page
+    assert "Rank 2 added 90 ms" in terminal.render(incident, verbose=True)
+    assert codec.loads(Incident, codec.dumps(incident)).health == incident.health
+
+
+def test_a_report_without_pace_says_nothing_of_it() -> None:
+    page = html.render(examples.uneven_steps())
+    assert "Health before it" not in page

@@ -154,7 +154,7 @@ function PaceTable({ label, first, rows, most, isSlow, name }: Rows) {
             <th scope="row">{name(row)}{isSlow(row) && <span class="tag fault">slow</span>}</th>
             <td class="number">{row.lag_s > 0 ? shortTime(row.lag_s) : "–"}</td>
             <td><Sparkline values={alone(row)} most={most} /> <span class="quiet">{row.trend}</span></td>
-            <td>
+            <td class="wide">
               <span class="stacked" aria-hidden="true">
                 {PARTS.map((part) => <span key={part} class={PAINT[part]} style={{ width: `${(100 * last(row, part)) / longest}%` }} />)}
               </span>
