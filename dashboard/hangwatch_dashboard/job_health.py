@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hangwatch.health import PaceHistory, agreed, foreign_memory, job_health
+from hangwatch.health import PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
 from hangwatch.model import (
     ForeignMemory,
+    GroupBeat,
     GroupHead,
+    GroupMembers,
     HealthWarning,
     Identity,
     JobHealth,
@@ -18,6 +20,7 @@ from hangwatch.model import (
     RankEvidence,
     Reading,
 )
+from hangwatch_dashboard.group_members import members_of
 from hangwatch_dashboard.unhurried import unhurried
 
 if TYPE_CHECKING:
@@ -33,7 +36,14 @@ class LiveHealth:
         self._history = PaceHistory()
         self._pace: JobHealth | None = None  # made when it is asked for: for 10,000 ranks it takes half a second
         self._hosts: dict[int, str] = {}
-        self.warnings: tuple[HealthWarning, ...] = ()
+        self._paces: tuple[HealthWarning, ...] = ()
+        self._forecasts: dict[str, HealthWarning] = {}  # told once, and kept: a plan does not mend itself
+        self._plans: tuple[object, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[HealthWarning, ...]:
+        """What only the nodes together show."""
+        return (*self._forecasts.values(), *self._paces)
 
     @property
     def pace(self) -> JobHealth:
@@ -44,6 +54,26 @@ class LiveHealth:
 
     def note(self, now: float, ranked: Ranked) -> bool:
         """Takes the ranks at one moment, by the nodes' own time. Returns whether there is something new to be told."""
+        told = self._compare(ranked, now)
+        return self._note_pace(now, ranked) or told
+
+    def _compare(self, ranked: Ranked, now: float) -> bool:
+        """Compares the plans of ranks on several nodes, when a node has said a new one."""
+        nodes = list({id(node): node for node, _ in unhurried(ranked)}.values())
+        plans = tuple(node.hello for node in nodes)
+        if len(nodes) < 2 or list(map(id, plans)) == list(map(id, self._plans)):
+            return False
+        self._plans = plans
+        known = {(node.name, plan.rank): plan for node in nodes for plan in node.hello.plans}
+        readings = _readings(ranked, now)
+        own = {beat.rank: known.get((node.name, beat.rank)) for node, beat in ranked}
+        full = {rank: with_plan(readings[rank], plan) for rank, plan in own.items() if plan is not None}
+        found = forecasts(full, {rank: plan.waits for rank, plan in own.items() if plan is not None})
+        new = {each.kind: each for each in found if each.kind not in self._forecasts}
+        self._forecasts |= new
+        return bool(new)
+
+    def _note_pace(self, now: float, ranked: Ranked) -> bool:
         if not self._history.due(now):
             return False
         beats = [(node, beat) for node, beat in unhurried(ranked) if not beat.detached]
@@ -57,8 +87,8 @@ class LiveHealth:
         periods = self._history.periods()
         several = len({node.name for node, _ in ranked}) > 1
         found = agreed(*periods, _readings(ranked, now)) if several and periods is not None else ()
-        changed = [(each.kind, each.ranks) for each in found] != [(each.kind, each.ranks) for each in self.warnings]
-        self.warnings = found if changed else self.warnings
+        changed = [(each.kind, each.ranks) for each in found] != [(each.kind, each.ranks) for each in self._paces]
+        self._paces = found if changed else self._paces
         return changed
 
     def of(self, ranked: Ranked) -> JobHealth:
@@ -78,17 +108,18 @@ def memory(ranked: Ranked) -> tuple[ForeignMemory, ...]:
 
 
 def _readings(ranked: Ranked, now: float) -> dict[int, Reading]:
-    """As much of each rank's reading as the rules of pace ask for: its machine, and its backends."""
-    backends = {
-        group.id: group.backend
-        for node in {id(node): node for node, _ in ranked}.values()
-        for group in node.hello.groups
-    }
-    return {
-        beat.rank: Reading(
-            Identity(beat.rank, None, None, node.host, beat.pid, 0.0, ""),
-            now,
-            heads=tuple(GroupHead(head.id, (), backend=backends.get(head.id, "")) for head in beat.heads),
-        )
-        for node, beat in ranked
-    }
+    """As much of each rank's reading as the rules of pace and plans ask for: machine, settings, groups, step."""
+    nodes = {id(node): node for node, _ in ranked}.values()
+    groups = {group.id: group for node in nodes for group in node.hello.groups}
+    identities = {(node.name, who.rank, who.pid): who for node in nodes for who in node.hello.ranks}
+    found: dict[int, Reading] = {}
+    for node, beat in unhurried(ranked):
+        stranger = Identity(beat.rank, None, None, node.host, beat.pid, 0.0, "")
+        who = identities.get((node.name, beat.rank, beat.pid), stranger)
+        heads = tuple(_head(groups[head.id], head) for head in beat.heads if head.id in groups)
+        found[beat.rank] = Reading(who, now, progress=beat.progress, heads=heads)
+    return found
+
+
+def _head(group: GroupMembers, head: GroupBeat) -> GroupHead:
+    return GroupHead(group.name, members_of(group), backend=group.backend, issued=head.issued, completed=head.completed)

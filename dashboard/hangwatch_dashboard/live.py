@@ -5,7 +5,6 @@ Everything here can be had again from the store; nothing here is the only copy.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -24,7 +23,6 @@ from hangwatch.model import (
     RankBeat,
     Status,
 )
-from hangwatch.wire import members
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.history import History
 from hangwatch_dashboard.job_health import LiveHealth
@@ -278,12 +276,6 @@ class LiveJob:
         beats = (beat for node in self.all_nodes for beat in node.batch.ranks)
         moving = any(beat.progress.step >= 0 or beat.progress.ticks for beat in beats)
         return "running" if moving else "starting"
-
-
-@functools.lru_cache(maxsize=64)
-def members_of(group: GroupMembers) -> tuple[int, ...]:
-    """The ranks of a group, in its order."""
-    return members.parse(group.members)
 
 
 def _ranks_of(node: LiveNode) -> list[int]:

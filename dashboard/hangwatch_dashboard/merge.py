@@ -21,7 +21,8 @@ from hangwatch.model import (
     ThreadStack,
 )
 from hangwatch.wire.clocks import shifted
-from hangwatch_dashboard.live import LiveJob, LiveNode, members_of
+from hangwatch_dashboard.group_members import members_of
+from hangwatch_dashboard.live import LiveJob, LiveNode
 
 
 @dataclass(frozen=True)

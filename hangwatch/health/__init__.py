@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from hangwatch.model import HealthWarning, JobHealth, Reading
 
 from . import environment, loaders, plans
+from .across_nodes import forecasts, plan_of, with_plan
 from .devices import device_warnings, foreign_memory
 from .job_health import job_health, merged
 from .leftovers import leftover_processes
@@ -28,11 +29,14 @@ __all__ = [
     "PaceHistory",
     "agreed",
     "device_warnings",
+    "forecasts",
     "foreign_memory",
     "job_health",
     "leftover_processes",
     "merged",
+    "plan_of",
     "warnings",
+    "with_plan",
 ]
 
 RULES = (

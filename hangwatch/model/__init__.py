@@ -48,6 +48,7 @@ from hangwatch.model.messages import (
     NodeIncident,
     NodeReply,
     RankBeat,
+    RankPlan,
 )
 from hangwatch.model.nccl import NcclCommunicator, NcclLaunched, NcclView
 from hangwatch.model.process import (
@@ -120,6 +121,7 @@ __all__ = [
     "Progress",
     "RankBeat",
     "RankEvidence",
+    "RankPlan",
     "RankReport",
     "RanksDiff",
     "Reading",

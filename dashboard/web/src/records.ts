@@ -497,6 +497,7 @@ export interface NodeHello {
   ranks: Identity[];
   groups: GroupMembers[];
   hangwatch_version: string;
+  plans: RankPlan[];
 }
 
 export interface NodeIncident {
@@ -529,6 +530,13 @@ export interface RankBeat {
   process_state: string;
   blocked: boolean;
   detached: boolean;
+}
+
+export interface RankPlan {
+  rank: number;
+  loaders: LoaderFacts[];
+  groups_made: GroupMade[];
+  waits: boolean;
 }
 
 export interface NcclCommunicator {

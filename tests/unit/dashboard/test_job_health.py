@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
-from hangwatch.model import GpuFacts, NodeFacts, StepTimes
+import pytest
+
+from hangwatch.model import Frame, GpuFacts, LoaderFacts, NodeFacts, RankPlan, StepTimes
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.live import LiveJob, LiveNode
 from hangwatch_dashboard.metrics import Meters
@@ -82,3 +85,72 @@ def test_a_large_job_has_as_many_lines_as_a_small_one() -> None:
     lines = [line for line in text.splitlines() if line.startswith(("hangwatch_job_step_part", "hangwatch_job_strag"))]
     assert len(lines) == 3 * 4 + 2
     assert not any("rank=" in line for line in lines)
+
+
+# ---------------------------------------------------------------- plans across nodes
+
+
+LOOP = Frame("/home/ann/train.py", 40, "main")
+
+
+def planned(job: LiveJob, rank: int, length: int, *, waits: bool = True, second: float = 0.0, **parts: Any) -> None:
+    """One rank on a node of its own says what it is going to draw."""
+    node = FakeNode(f"node-{rank}", (rank,), world_size=2)
+    own: dict[str, Any] = {"epoch": 0, "where": LOOP, "dataset": "Images", "dataset_length": 800, "sampler": "Mine"}
+    plan = RankPlan(rank, (LoaderFacts(0, length, **(own | parts)),), waits=waits)
+    batch = node.batch(NOW + second)
+    assert batch.hello is not None
+    hello = replace(batch.hello, plans=(plan,))
+    job.apply(LiveNode(node.name, node.boot, batch, hello, NOW + second, ClockEstimate()))
+    job.note(NOW + second)
+
+
+def two_ranks(first: int, second: int, **parts: Any) -> LiveJob:
+    job = LiveJob("resnet-1", "job", NOW)
+    planned(job, 0, first, **parts)
+    assert job.warnings == []  # of one rank nothing can be told
+    planned(job, 1, second, second=1.0, **parts)
+    return job
+
+
+def test_loaders_of_two_nodes_that_differ_are_a_forecast_before_the_end_of_the_epoch() -> None:
+    job = two_ranks(251, 250)
+    (found,) = job.warnings
+    assert (found.kind, found.ranks) == ("uneven-forecast", (1,))
+    assert "The loader of rank 1 has 250 batches, that of rank 0 251" in found.summary
+    # AND it is told once, however often the node says its plan again
+    before = job.facts_revision
+    planned(job, 1, 250, second=2.0, epoch=1, drawn_per_epoch=(250,), exhausted_per_epoch=(True,))
+    assert [each.kind for each in job.warnings] == ["uneven-forecast"]
+    assert job.facts_revision == before + 1  # the hello itself
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "parts"),
+    [
+        (250, 250, {}),
+        (251, 250, {"waits": False}),
+        (251, 250, {"epoch": 1, "drawn_per_epoch": (250,), "exhausted_per_epoch": (False,)}),  # it is left early
+        (251, 250, {"exhausted": True}),
+    ],
+)
+def test_plans_of_two_nodes_may_be_innocent(first: int, second: int, parts: dict[str, Any]) -> None:
+    assert two_ranks(first, second, **parts).warnings == []
+
+
+def test_samplers_of_two_nodes_that_draw_one_share() -> None:
+    job = two_ranks(250, 250, sampler_replicas=2, sampler_rank=0)
+    assert [(each.kind, each.ranks) for each in job.warnings] == [("sampler-world-mismatch", (0, 1))]
+
+
+def test_a_rank_that_has_not_come_keeps_the_forecast_back() -> None:
+    job = LiveJob("resnet-1", "job", NOW)
+    for rank, length in ((0, 251), (1, 250)):
+        node = FakeNode(f"node-{rank}", (rank,), world_size=3)
+        batch = node.batch(NOW)
+        assert batch.hello is not None
+        loader = LoaderFacts(0, length, epoch=0, where=LOOP, dataset="Images")
+        hello = replace(batch.hello, plans=(RankPlan(rank, (loader,), waits=True),))
+        job.apply(LiveNode(node.name, node.boot, batch, hello, NOW, ClockEstimate()))
+    job.note(NOW)
+    assert job.warnings == []
