@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hangwatch.health import PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
+from hangwatch.health.thresholds import CONFIRMED_S
 from hangwatch.model import (
     ForeignMemory,
     GroupBeat,
@@ -38,6 +39,7 @@ class LiveHealth:
         self._hosts: dict[int, str] = {}
         self._paces: tuple[HealthWarning, ...] = ()
         self._forecasts: dict[str, HealthWarning] = {}  # told once, and kept: a plan does not mend itself
+        self._suspected: dict[str, tuple[float, HealthWarning]] = {}  # since when it would be told
         self._plans: tuple[object, ...] = ()
 
     @property
@@ -58,18 +60,16 @@ class LiveHealth:
         return self._note_pace(now, ranked) or told
 
     def _compare(self, ranked: Ranked, now: float) -> bool:
-        """Compares the plans of ranks on several nodes, when a node has said a new one."""
+        """Compares the plans of ranks on several nodes; what differs for long enough is told."""
         nodes = list({id(node): node for node, _ in unhurried(ranked)}.values())
         plans = tuple(node.hello for node in nodes)
-        if len(nodes) < 2 or list(map(id, plans)) == list(map(id, self._plans)):
-            return False
-        self._plans = plans
-        known = {(node.name, plan.rank): plan for node in nodes for plan in node.hello.plans}
-        readings = _readings(ranked, now)
-        own = {beat.rank: known.get((node.name, beat.rank)) for node, beat in ranked}
-        full = {rank: with_plan(readings[rank], plan) for rank, plan in own.items() if plan is not None}
-        found = forecasts(full, {rank: plan.waits for rank, plan in own.items() if plan is not None})
-        new = {each.kind: each for each in found if each.kind not in self._forecasts}
+        if len(nodes) > 1 and list(map(id, plans)) != list(map(id, self._plans)):
+            self._plans = plans
+            found = {each.kind: each for each in _forecasts(nodes, ranked, now)}
+            since = {kind: at for kind, (at, _) in self._suspected.items()}
+            self._suspected = {kind: (since.get(kind, now), each) for kind, each in found.items()}
+        due = {kind: each for kind, (at, each) in self._suspected.items() if now - at >= CONFIRMED_S}
+        new = {kind: each for kind, each in due.items() if kind not in self._forecasts}
         self._forecasts |= new
         return bool(new)
 
@@ -94,6 +94,14 @@ class LiveHealth:
     def of(self, ranked: Ranked) -> JobHealth:
         """The job's health as of the last window, with its GPU memory as of the nodes' last look."""
         return replace(self.pace, memory=memory(ranked))
+
+
+def _forecasts(nodes: Sequence[LiveNode], ranked: Ranked, now: float) -> tuple[HealthWarning, ...]:
+    known = {(node.name, plan.rank): plan for node in nodes for plan in node.hello.plans}
+    own = {beat.rank: plan for node, beat in ranked if (plan := known.get((node.name, beat.rank))) is not None}
+    readings = _readings(ranked, now)
+    full = {rank: with_plan(readings[rank], plan) for rank, plan in own.items()}
+    return forecasts(full, {rank: plan.waits for rank, plan in own.items()})
 
 
 def memory(ranked: Ranked) -> tuple[ForeignMemory, ...]:

@@ -23,4 +23,7 @@ TREND_WINDOWS = 6  # windows at least before a trend is told: the first third is
 TREND_RATIO = 1.5  # by which a lag must have changed to be called growing or shrinking
 TREND_S = 0.010  # seconds a step by which it must have changed, too
 
+CONFIRMED_S = 10.0  # seconds that plans of several nodes must differ: each node tells its own about once a second,
+# and while a model or an epoch is made, one node tells the new plan before another does
+
 MOST_SHOWN = 32  # ranks and nodes that are told one by one, slowest first: the rest stands in the quantiles

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, GpuFacts, LoaderFacts, NodeFacts, RankPlan, StepTimes
+from hangwatch.model import Frame, GpuFacts, GroupMade, LoaderFacts, NodeFacts, RankPlan, StepTimes
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.live import LiveJob, LiveNode
 from hangwatch_dashboard.metrics import Meters
@@ -110,7 +110,18 @@ def two_ranks(first: int, second: int, **parts: Any) -> LiveJob:
     planned(job, 0, first, **parts)
     assert job.warnings == []  # of one rank nothing can be told
     planned(job, 1, second, second=1.0, **parts)
+    assert job.warnings == []  # it may be a moment in which one node has told its new plan, and the other has not
+    planned(job, 1, second, second=12.0, **parts)
     return job
+
+
+def later_on(job: LiveJob) -> None:
+    """Every node goes on for twenty seconds, with the plan that it has told."""
+    for second in (0, 5, 12, 20):
+        for node in job.all_nodes:
+            batch = replace(node.batch, taken_at=NOW + second)
+            job.apply(replace(node, batch=batch, received_at=NOW + second))
+        job.note(NOW + second)
 
 
 def test_loaders_of_two_nodes_that_differ_are_a_forecast_before_the_end_of_the_epoch() -> None:
@@ -120,7 +131,7 @@ def test_loaders_of_two_nodes_that_differ_are_a_forecast_before_the_end_of_the_e
     assert "The loader of rank 1 has 250 batches, that of rank 0 251" in found.summary
     # AND it is told once, however often the node says its plan again
     before = job.facts_revision
-    planned(job, 1, 250, second=2.0, epoch=1, drawn_per_epoch=(250,), exhausted_per_epoch=(True,))
+    planned(job, 1, 250, second=20.0, epoch=1, drawn_per_epoch=(250,), exhausted_per_epoch=(True,))
     assert [each.kind for each in job.warnings] == ["uneven-forecast"]
     assert job.facts_revision == before + 1  # the hello itself
 
@@ -152,5 +163,30 @@ def test_a_rank_that_has_not_come_keeps_the_forecast_back() -> None:
         loader = LoaderFacts(0, length, epoch=0, where=LOOP, dataset="Images")
         hello = replace(batch.hello, plans=(RankPlan(rank, (loader,), waits=True),))
         job.apply(LiveNode(node.name, node.boot, batch, hello, NOW, ClockEstimate()))
-    job.note(NOW)
+    later_on(job)
+    assert job.warnings == []
+
+
+def test_a_plan_that_one_node_tells_sooner_is_no_difference() -> None:
+    # GIVEN a second epoch with other lengths, which one node tells three seconds before the other
+    later: dict[str, Any] = {"epoch": 1, "drawn_per_epoch": (250,), "exhausted_per_epoch": (True,)}
+    job = two_ranks(250, 250)
+    planned(job, 0, 200, second=20.0, epoch=0)
+    planned(job, 0, 200, second=22.0, epoch=0)
+    planned(job, 1, 200, second=23.0, **later)
+    planned(job, 0, 200, second=23.5, **later)
+    for second in range(24, 60, 3):
+        planned(job, second % 2, 200, second=second, **later)
+    assert job.warnings == []
+
+
+def test_a_group_that_a_rank_is_just_making_is_no_difference() -> None:
+    job = LiveJob("resnet-1", "job", NOW)
+    for rank, asked in ((0, (0, 1)), (1, ())):
+        node = FakeNode(f"node-{rank}", (rank,), world_size=2)
+        batch = node.batch(NOW)
+        assert batch.hello is not None
+        hello = replace(batch.hello, plans=(RankPlan(rank, groups_made=(GroupMade(0, asked, "0", bool(asked)),)),))
+        job.apply(LiveNode(node.name, node.boot, batch, hello, NOW, ClockEstimate()))
+    later_on(job)
     assert job.warnings == []
