@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch import words
 from hangwatch.health import FORECASTS, device_warnings, foreign_memory, leftover_processes
 from hangwatch.judge import diagnose
 from hangwatch.model import (
@@ -27,7 +26,6 @@ from hangwatch.model import (
     RankEvidence,
     Reading,
     Snapshot,
-    StepName,
 )
 from hangwatch.ranks.divergence import DivergenceWatch
 from hangwatch.settings import Settings
@@ -38,6 +36,7 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.procfs import Table
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
+from hangwatch_agent.watchdog.divergence_words import divergence_sentence
 from hangwatch_agent.watchdog.first_words import FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
@@ -347,7 +346,7 @@ class Watchdog:
                 self.divergences += (divergence,)
                 if not divergence.doubtful:
                     self.incidents.say_once(
-                        f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}"
+                        f"divergence {divergence.group}", f"hangwatch: warning: {divergence_sentence(divergence)}"
                     )
                 self._tell_news()
         for warning in self.health(readings):
@@ -389,15 +388,3 @@ class Watchdog:
 
 def _launcher(rank_states: Sequence[RankState]) -> str:
     return next((each.reading.identity.launcher for each in rank_states if each.reading.identity.launcher), "")
-
-
-def _words(divergence: Divergence) -> str:
-    step = words.step(StepName(divergence.epoch, divergence.batch, divergence.step))
-    issued = {count: [] for count in divergence.counts.values()}  # type: dict[int, list[int]]
-    for rank, count in divergence.counts.items():
-        issued[count].append(rank)
-    counts = ", ".join(f"{words.ranks(ranks)}: {count}" for count, ranks in sorted(issued.items()))
-    return (
-        f"in {step} the ranks issued different numbers of collectives ({counts}); "
-        "from here on gradients may be wrong, and the job may hang"
-    )
