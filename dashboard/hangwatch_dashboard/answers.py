@@ -15,6 +15,7 @@ from hangwatch.model import (
     HealthWarning,
     Identity,
     Incident,
+    JobHealth,
     Judgement,
     NodeFacts,
     Phase,
@@ -302,6 +303,15 @@ class History:
     step_s: tuple[tuple[float | None, ...], ...]
     data_s: tuple[tuple[float | None, ...], ...]
     still_s: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class HealthOfJob:
+    """How fast the ranks and nodes of a running job are."""
+
+    job: str
+    at: float
+    health: JobHealth
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ Everything here can be had again from the store; nothing here is the only copy.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -24,9 +23,9 @@ from hangwatch.model import (
     RankBeat,
     Status,
 )
-from hangwatch.wire import members
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.history import History
+from hangwatch_dashboard.job_health import LiveHealth
 from hangwatch_dashboard.store.rows import CaptureRow
 from hangwatch_dashboard.unhurried import unhurried
 
@@ -116,6 +115,7 @@ class LiveJob:
     capture: LiveCapture | None = None
     last_capture: CaptureRow | None = None
     history: History = field(default_factory=History)
+    health: LiveHealth = field(default_factory=LiveHealth)
     revision: int = 0  # of the batches
     facts_revision: int = 0  # of everything else
     last_seen_at: float = 0.0  # when the last batch came, kept for every node that joins asks; before, the start
@@ -186,7 +186,11 @@ class LiveJob:
 
     @property
     def warnings(self) -> list[HealthWarning]:
-        return _distinct([warning for node in self.all_nodes for warning in node.batch.warnings])
+        """What the nodes warn of, and what only all of them together show, which replaces a node's own of its kind."""
+        own = self.health.warnings
+        kinds = {warning.kind for warning in own}
+        told = [each for node in self.all_nodes for each in node.batch.warnings if each.kind not in kinds]
+        return _distinct([*own, *told])
 
     @property
     def divergences(self) -> list[Divergence]:
@@ -245,6 +249,7 @@ class LiveJob:
             return
         ranked = self.ranked()
         self.history.note(now, [beat for _, beat in ranked])
+        self.facts_revision += self.health.note(max((node.taken_at for node in self.all_nodes), default=now), ranked)
         slowest = min((beat.progress.step for _, beat in unhurried(ranked)), default=-1)
         at = next((node.taken_at for node, beat in ranked if beat.progress.step == slowest), now)
         if not self._steps or at > self._steps[-1][0]:
@@ -271,12 +276,6 @@ class LiveJob:
         beats = (beat for node in self.all_nodes for beat in node.batch.ranks)
         moving = any(beat.progress.step >= 0 or beat.progress.ticks for beat in beats)
         return "running" if moving else "starting"
-
-
-@functools.lru_cache(maxsize=64)
-def members_of(group: GroupMembers) -> tuple[int, ...]:
-    """The ranks of a group, in its order."""
-    return members.parse(group.members)
 
 
 def _ranks_of(node: LiveNode) -> list[int]:

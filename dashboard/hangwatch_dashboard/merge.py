@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from hangwatch.health import merged as joined
 from hangwatch.model import (
     CaptureNote,
     GroupHead,
     Identity,
+    JobHealth,
     LoaderFacts,
     NodeFacts,
     RankBeat,
@@ -19,7 +21,8 @@ from hangwatch.model import (
     ThreadStack,
 )
 from hangwatch.wire.clocks import shifted
-from hangwatch_dashboard.live import LiveJob, LiveNode, members_of
+from hangwatch_dashboard.group_members import members_of
+from hangwatch_dashboard.live import LiveJob, LiveNode
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ def merged(parts: Sequence[Part], rest: Snapshot) -> Snapshot:
         "nodes": tuple(_nodes(own, rest)),
         "taken_at": max((snapshot.taken_at for snapshot in snapshots), default=rest.taken_at),
         "sampled_twice": all(snapshot.sampled_twice for snapshot in snapshots),
+        "health": _health(snapshots, rest),
     }
     return replace(rest, **{**_others(everything), **own_fields})
 
@@ -58,6 +62,15 @@ def _others(snapshots: Sequence[Snapshot]) -> dict[str, Any]:
         elif type(values[0]) is float:
             found[entry.name] = max(values)
     return found
+
+
+def _health(snapshots: Sequence[Snapshot], rest: Snapshot) -> JobHealth | None:
+    """The pace of all ranks as the batches tell it, and the nodes' own word on GPU memory, which names lines."""
+    known = [snapshot.health for snapshot in snapshots if snapshot.health is not None]
+    memory = tuple(each for health in known for each in health.memory)
+    if rest.health is None or not rest.health.at:
+        return joined(known)
+    return replace(rest.health, memory=memory or rest.health.memory)
 
 
 def _nodes(parts: Iterable[Part], rest: Snapshot) -> Iterable[NodeFacts]:
@@ -100,6 +113,7 @@ def remainder(job: LiveJob, answered: Set[str], now: float, told: Collection[str
         warnings=tuple(job.warnings),
         notes=tuple(_note(node, now) for node in silent if not node.closed),
         last_progress_at=max(moved_at, default=0.0),
+        health=job.health.of(job.ranked()),
     )
 
 

@@ -21,13 +21,27 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 import hangwatch
-from hangwatch.model import RankBeat, Status
+from hangwatch.model import JobHealth, RankBeat, Status
 from hangwatch_dashboard.live import LiveJob, LiveNode
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # an unneeded gauge beside every counter
 MOST_JOBS = 50
 MOST_RANKS = 64  # of one job; of larger jobs the slowest and the most waiting
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+OF_PACE: dict[str, tuple[str, Callable[[JobHealth], float]]] = {
+    "hangwatch_job_data_share": (
+        "Share of its time that the rank with the least spends waiting for data",
+        lambda health: health.data_share,
+    ),
+    "hangwatch_job_stragglers": (
+        "Ranks that the others wait for in each step",
+        lambda health: sum(len(each.ranks) for each in health.stragglers),
+    ),
+    "hangwatch_job_straggler_lag_seconds": (
+        "What the slowest of them adds to each step",
+        lambda health: max((each.lag_s for each in health.stragglers), default=0.0),
+    ),
+}
 
 
 class Meters:
@@ -96,6 +110,7 @@ class _Live(Collector):
         yield GaugeMetricFamily("hangwatch_streams", "Open live streams", value=self._streams)
         yield GaugeMetricFamily("hangwatch_jobs", "Running jobs, of which the first 50 have lines", value=self._count)
         yield from self._of_jobs()
+        yield from self._of_pace()
         yield from self._of_ranks()
 
     def _of_jobs(self) -> Iterator[Metric]:
@@ -126,6 +141,25 @@ class _Live(Collector):
         for job in self._jobs:
             dropped.add_metric([job.key], sum(node.batch.dropped for node in job.all_nodes))
         yield dropped
+
+    def _of_pace(self) -> Iterator[Metric]:
+        """A few lines a job, however many ranks it has: quantiles of the parts of a step, and who is waited for."""
+        found = [(job.key, health) for job in self._jobs if (health := job.health.pace).at]
+        step = GaugeMetricFamily(
+            "hangwatch_job_step_part_seconds",
+            "Mean time of a part of the step in the last window: data, forward, wait; quantiles over the ranks",
+            labels=["run", "part", "quantile"],
+        )
+        for run, health in found:
+            for part in health.spread:
+                for quantile, value in (("0", part.least), ("0.5", part.median), ("0.9", part.p90), ("1", part.most)):
+                    step.add_metric([run, part.phase, quantile], value)
+        yield step
+        for name, (text, of) in OF_PACE.items():
+            gauge = GaugeMetricFamily(name, text, labels=["run"])
+            for run, health in found:
+                gauge.add_metric([run], of(health))
+            yield gauge
 
     def _of_ranks(self) -> Iterator[Metric]:
         chosen = [(job.key, node, beat) for job in self._jobs for node, beat in _chosen(job)]

@@ -9,8 +9,9 @@ from hangwatch.model import Incident, Phase
 from hangwatch.wire import members
 from hangwatch.wire.codec import encode
 from hangwatch_dashboard import documents
+from hangwatch_dashboard.group_members import members_of
 from hangwatch_dashboard.history import PHASE_INDEX
-from hangwatch_dashboard.live import LiveCapture, LiveJob, LiveNode, members_of
+from hangwatch_dashboard.live import LiveCapture, LiveJob, LiveNode
 from hangwatch_dashboard.store.lists import group_of, place_of
 from hangwatch_dashboard.store.rows import CaptureRow, ListedGroup, ListedIncident, Review, RunRow
 from hangwatch_dashboard.store.text import clean
@@ -124,6 +125,11 @@ def rank_columns(job: LiveJob, now: float) -> Document:
         "process_state": {str(beat.rank): beat.process_state for beat in beats if beat.process_state not in _USUAL},
         "absent": members.text(absent(job, {beat.rank for beat in beats})),
     }
+
+
+def job_health(job: LiveJob, now: float) -> Document:
+    """HealthOfJob."""
+    return {"job": job.key, "at": now, "health": encode(job.health.of(job.ranked()))}
 
 
 _USUAL = ("", "?", "R", "S")

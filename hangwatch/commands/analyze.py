@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="files, or folders with such files")
     parser.add_argument("--json", metavar="OUT", help="write the merged report as JSON; - is standard output")
     parser.add_argument("--html", metavar="OUT", help="write the merged report as one HTML file; - is standard output")
+    parser.add_argument("--markdown", metavar="OUT", help="write the verdict as Markdown; - is standard output")
     parser.add_argument("--verbose", action="store_true", help="print the whole argument and all evidence")
 
 
@@ -32,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"hangwatch: {words.clean(problem)}", file=sys.stderr)
     if not snapshots:
         raise files.ReportError("none of these files can be used; wanted: incident-*.json, rank-*.board, dumps, logs")
-    if len(snapshots) > 1 and (arguments.json or arguments.html):
+    if len(snapshots) > 1 and (arguments.json or arguments.html or arguments.markdown):
         raise files.ReportError(f"these files are of {len(snapshots)} jobs; give those of one job to write one report")
     for snapshot in snapshots:
         judged = _judgement(snapshot, pile)
@@ -75,12 +77,12 @@ def _tell_of_nothing_wrong(pile: Pile, arguments: argparse.Namespace) -> None:
     from hangwatch.commands import evidence_files
     from hangwatch.report import words
 
-    out = sys.stderr if "-" in (arguments.json, arguments.html) else sys.stdout
+    out = sys.stderr if "-" in (arguments.json, arguments.html, arguments.markdown) else sys.stdout
     first, *rest = pile.assessment.sentences
     print(f"hangwatch: from {evidence_files.kinds(pile)}: {words.clean(first)}", file=out)
     for sentence in rest:
         print(f"  {words.clean(sentence)}", file=out)
-    if arguments.json or arguments.html:
+    if arguments.json or arguments.html or arguments.markdown:
         print("hangwatch: no report is written, since there is no incident", file=sys.stderr)
 
 
@@ -90,7 +92,9 @@ def _judged(snapshot: Snapshot, judged: Judgement, pile: Pile) -> Incident:
 
     earlier = [known for _, known in pile.incidents if known.job.id == snapshot.job.id]
     first = min(earlier, key=lambda known: known.opened_at, default=None)
-    return incident(
+    from hangwatch.report import next_time
+
+    made = incident(
         judged,
         snapshot,
         id=first.id if first else new_id(),
@@ -98,6 +102,7 @@ def _judged(snapshot: Snapshot, judged: Judgement, pile: Pile) -> Incident:
         detected_after_s=first.detected_after_s if first else None,
         hangwatch_version=_version(earlier),
     )
+    return replace(made, check_next=next_time.checks(made))
 
 
 def _version(incidents: Iterable[Incident]) -> str:
@@ -106,13 +111,16 @@ def _version(incidents: Iterable[Incident]) -> str:
 
 def _tell(incident: Incident, sources: str, arguments: argparse.Namespace) -> None:
     from hangwatch.commands.report import put
-    from hangwatch.report import html, terminal
+    from hangwatch.report import html, markdown, terminal
     from hangwatch.wire import codec
 
     if arguments.json:
         put(arguments.json, codec.dumps(incident, indent=1) + "\n")
     if arguments.html:
         put(arguments.html, html.page(incident))
-    if "-" not in (arguments.json, arguments.html):
+    if arguments.markdown:
+        put(arguments.markdown, markdown.render(incident))
+    if "-" not in (arguments.json, arguments.html, arguments.markdown):
         print(f"hangwatch: from {sources}:\n")
         terminal.show(incident, sys.stdout, verbose=arguments.verbose)
+        sys.stdout.write(terminal.next_time(incident))

@@ -10,17 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch.model import HealthWarning, Reading
+from hangwatch.model import HealthWarning, JobHealth, Reading
 
 from . import environment, loaders, plans
-from .devices import device_warnings
+from .across_nodes import forecasts, plan_of, with_plan
+from .devices import device_warnings, foreign_memory
+from .job_health import job_health, merged
 from .leftovers import leftover_processes
-from .pace import PaceWatch
+from .pace import PaceWatch, agreed
+from .pace_history import PaceHistory
 
 FORECASTS = frozenset({"uneven-forecast", "plans-differ"})
 """Warnings that tell of a hang to come: what `--on-forecast abort` heeds."""
 
-__all__ = ["FORECASTS", "HealthWatch", "device_warnings", "leftover_processes", "warnings"]
+__all__ = [
+    "FORECASTS",
+    "HealthWatch",
+    "PaceHistory",
+    "agreed",
+    "device_warnings",
+    "forecasts",
+    "foreign_memory",
+    "job_health",
+    "leftover_processes",
+    "merged",
+    "plan_of",
+    "warnings",
+    "with_plan",
+]
 
 RULES = (
     loaders.uneven_forecast,
@@ -45,6 +62,10 @@ class HealthWatch:
     def __init__(self) -> None:
         self._told: set[str] = set()
         self._pace = PaceWatch()
+
+    def pace(self, readings: Sequence[Reading]) -> JobHealth:
+        """How fast the ranks have been of late."""
+        return job_health(self._pace.history, {rank: each.identity.host for rank, each in _by_rank(readings).items()})
 
     def __call__(self, readings: Sequence[Reading]) -> tuple[HealthWarning, ...]:
         """The warnings that are new."""

@@ -2,46 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from hangwatch.model import GpuFacts, HealthWarning, NodeFacts, RankEvidence
+from hangwatch.model import ForeignMemory, GpuFacts, HealthWarning, NodeFacts, RankEvidence
 from hangwatch.words import ranks as named
 from hangwatch.words import verb
 
+from .device_lines import suspect_line
 from .telling import warning
 
 LEAST = 64 << 20  # bytes; a CUDA context alone is several times this
 
 
 def device_warnings(nodes: Sequence[NodeFacts], ranks: Sequence[RankEvidence]) -> tuple[HealthWarning, ...]:
-    """What the GPUs' memory tells at the time of a capture."""
-    return tuple(found for node in nodes if (found := _imbalance(node, ranks)) is not None)
-
-
-def _imbalance(node: NodeFacts, ranks: Sequence[RankEvidence]) -> HealthWarning | None:
-    """Ranks hold memory on a GPU that another rank is bound to. A model spread over GPUs of its own is no fault."""
-    here = [rank for rank in ranks if rank.host == node.host and rank.pid is not None and rank.gpu is not None]
-    owners = {rank.gpu: rank.rank for rank in here}
-    if len(owners) < len(here):
-        return None  # ranks share GPUs on purpose, or which is whose is not known
-    for gpu in node.gpus:
-        strangers = [
-            rank for rank in here if gpu.index in owners and rank.gpu != gpu.index and _held(gpu, rank) > LEAST
-        ]
-        if strangers:
-            return _told(gpu, owners[gpu.index], strangers, here, node)
-    return None
-
-
-def _told(
-    gpu: GpuFacts, owner: int, strangers: list[RankEvidence], here: list[RankEvidence], node: NodeFacts
-) -> HealthWarning:
-    held = sum(_held(gpu, rank) for rank in strangers)
-    who = [rank.rank for rank in strangers]
-    summary = (
-        f"{named(who, capital=True)} {verb(len(who), 'holds', 'hold')} {size(held)} on GPU {gpu.index}"
-        f"{f' of {node.host}' if node.host else ''}, which is rank {owner}'s"
+    """What the GPUs' memory tells: for each node its first GPU on which other ranks hold memory."""
+    found = foreign_memory(nodes, ranks)
+    return tuple(
+        _told(node, own, ranks) for node in nodes if (own := [each for each in found if each.host == node.host])
     )
+
+
+def foreign_memory(nodes: Sequence[NodeFacts], ranks: Sequence[RankEvidence]) -> tuple[ForeignMemory, ...]:
+    """What ranks hold on GPUs that other ranks are bound to. A model spread over GPUs of its own is no fault."""
+    return tuple(each for node in nodes for each in _on(node, [rank for rank in ranks if rank.host == node.host]))
+
+
+def _on(node: NodeFacts, ranks: Sequence[RankEvidence]) -> Iterator[ForeignMemory]:
+    here = [(rank, own) for rank in ranks if rank.pid is not None and (own := _bound(rank, node)) is not None]
+    owners = {own: rank.rank for rank, own in here}
+    if len(owners) < len(here):
+        return  # ranks share GPUs on purpose, or which is whose is not known
+    for gpu in node.gpus:
+        for rank, own in here:
+            if gpu.index in owners and own != gpu.index and (held := _held(gpu, rank)) > LEAST:
+                line = suspect_line(rank) or ""
+                yield ForeignMemory(node.host, gpu.index, owners[gpu.index], rank.rank, rank.pid or 0, held, line)
+
+
+def _bound(rank: RankEvidence, node: NodeFacts) -> int | None:
+    """The GPU that a rank is bound to; where no capture has said, the one on which it holds most."""
+    if rank.gpu is not None or rank.reading is not None:
+        return rank.gpu
+    most = max(node.gpus, key=lambda gpu: _held(gpu, rank), default=None)
+    return most.index if most is not None and _held(most, rank) else None
+
+
+def _told(node: NodeFacts, found: list[ForeignMemory], ranks: Sequence[RankEvidence]) -> HealthWarning:
+    first = [each for each in found if each.gpu == found[0].gpu]
+    who = [each.rank for each in first]
+    summary = (
+        f"{named(who, capital=True)} {verb(len(who), 'holds', 'hold')} {size(sum(each.bytes_held for each in first))}"
+        f" on GPU {first[0].gpu}{f' of {node.host}' if node.host else ''}, which is rank {first[0].owner}'s"
+        f"{next((f': {each.line}' for each in first if each.line), '')}"
+    )
+    here = [rank for rank in ranks if rank.host == node.host and rank.pid is not None]
     readings = {rank.rank: rank.reading for rank in here if rank.reading is not None}
     matrix = [f"rank {rank.rank} (pid {rank.pid}): {_row(rank, node.gpus)}" for rank in here[:16]]
     return warning("gpu-memory-imbalance", summary, readings, about=who, evidence=matrix)

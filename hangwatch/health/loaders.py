@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from hangwatch.model import HealthWarning, LoaderFacts, Reading, StepName
 from hangwatch.words import plural, step
@@ -21,13 +22,18 @@ TORCHS_OWN = (
 )
 
 
-def uneven_forecast(ranks: Ranks) -> HealthWarning | None:
+Waits = Callable[[Reading, LoaderFacts], bool]
+"""Whether the steps of a rank wait for other ranks."""
+
+
+def uneven_forecast(ranks: Ranks, waits: Waits | None = None) -> HealthWarning | None:
     """The ranks' training loaders have different lengths, and their steps wait for each other."""
+    waits = waits or _waits
     loaders = _alike(ranks)
     lengths = {rank: loader.length for rank, loader in loaders.items() if loader.length is not None}
     if len(lengths) < len(loaders) or len(set(lengths.values())) < 2:
         return None
-    if not _will_be_drawn_whole(loaders) or not all(_waits(ranks[rank], loaders[rank]) for rank in loaders):
+    if not _will_be_drawn_whole(loaders) or not all(waits(ranks[rank], loaders[rank]) for rank in loaders):
         return None
     least, most = min(lengths.values()), max(lengths.values())
     short = [rank for rank, length in lengths.items() if length == least]
@@ -156,6 +162,20 @@ def _waits_for_others(reading: Reading) -> bool:
     before, after = reading.steps[-2:]
     issued = any(count > before.issued.get(group, count) for group, count in after.issued.items())
     return issued and not _joins(reading)
+
+
+def waits_always(reading: Reading) -> bool:
+    """Every finished step that its board remembers had a collective in it; before the first, as model and source say.
+
+    Stricter than the rule of one look: what travels to a dashboard must not change with every step.
+    """
+    loader = _training(reading)
+    if loader is None or len(reading.steps) < 2:
+        return loader is not None and _waits(reading, loader)
+    pairs = zip(reading.steps, reading.steps[1:], strict=False)
+    return not _joins(reading) and all(
+        any(count > before.issued.get(group, count) for group, count in after.issued.items()) for before, after in pairs
+    )
 
 
 def _joins(reading: Reading) -> bool:

@@ -45,6 +45,8 @@ def _groups(ranks: Ranks) -> Iterator[HealthWarning]:
         return
     for number in range(min(map(len, made.values()))):
         asked = {rank: ",".join(map(str, groups[number].members)) for rank, groups in made.items()}
+        if not all(asked.values()):
+            continue  # a rank is inside the call that makes it, and its members are not known yet
         if len(set(asked.values())) > 1:
             summary = f"Group {number} is made of different ranks on different ranks: {_values(asked)}"
             yield warning("plans-differ", summary, ranks, evidence=_places(made, number))

@@ -35,8 +35,8 @@ from hangwatch.model.evidence import (
     RankEvidence,
     Snapshot,
 )
-from hangwatch.model.health import HealthWarning
-from hangwatch.model.incident import Incident, RankReport
+from hangwatch.model.health import ForeignMemory, HealthWarning, JobHealth, Pace, Spread, Straggler, Trend
+from hangwatch.model.incident import Incident, NextCheck, RankReport
 from hangwatch.model.messages import (
     GroupBeat,
     GroupMembers,
@@ -48,6 +48,7 @@ from hangwatch.model.messages import (
     NodeIncident,
     NodeReply,
     RankBeat,
+    RankPlan,
 )
 from hangwatch.model.nccl import NcclCommunicator, NcclLaunched, NcclView
 from hangwatch.model.process import (
@@ -82,6 +83,7 @@ __all__ = [
     "Divergence",
     "ExceptionFacts",
     "Excerpt",
+    "ForeignMemory",
     "Frame",
     "GpuFacts",
     "GroupBeat",
@@ -92,6 +94,7 @@ __all__ = [
     "Identity",
     "Incident",
     "Job",
+    "JobHealth",
     "Judgement",
     "Launched",
     "LoaderBeat",
@@ -102,6 +105,7 @@ __all__ = [
     "NcclCommunicator",
     "NcclLaunched",
     "NcclView",
+    "NextCheck",
     "NodeBatch",
     "NodeCapture",
     "NodeCommand",
@@ -110,6 +114,7 @@ __all__ = [
     "NodeIncident",
     "NodeReply",
     "OpenFile",
+    "Pace",
     "Phase",
     "PhaseSpan",
     "Pipe",
@@ -118,19 +123,23 @@ __all__ = [
     "Progress",
     "RankBeat",
     "RankEvidence",
+    "RankPlan",
     "RankReport",
     "RanksDiff",
     "Reading",
     "Snapshot",
     "Socket",
+    "Spread",
     "StackNode",
     "Stage",
     "Status",
     "StepEntry",
     "StepName",
     "StepTimes",
+    "Straggler",
     "ThreadFacts",
     "ThreadStack",
+    "Trend",
     "Verdict",
     "Wait",
 ]

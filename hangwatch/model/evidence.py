@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.model.board import PhaseSpan, Reading
 from hangwatch.model.collective import Collectives, Divergence
-from hangwatch.model.health import HealthWarning
+from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.nccl import NcclView
 from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import Frame, ThreadStack
@@ -173,3 +173,4 @@ class Snapshot:
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
     call_sites: tuple[CallSite, ...] = ()  # of recorded calls, those that a turn of the loop can pass by
+    health: JobHealth | None = None  # how fast the ranks were before it; None where nobody watched

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hangwatch.model.board import ExceptionFacts, LoaderFacts, PhaseSpan, Progress, Reading
 from hangwatch.model.collective import Collectives, Divergence
 from hangwatch.model.evidence import CallSite, CaptureNote, Excerpt, Job, Launched, NodeFacts
-from hangwatch.model.health import HealthWarning
+from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.process import LockFile, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import StackNode, ThreadStack
 from hangwatch.model.terms import SCHEMA, Stage, Status
@@ -50,6 +50,19 @@ class RankReport:
 
 
 @dataclass(frozen=True)
+class NextCheck:
+    """What to check first next time: a command or a setting, and why it fits what happened.
+
+    `check` is the name of what it leads to: a family of `hangwatch doctor` ("links"), one of `hangwatch doctor loader`
+    ("loader lengths"), a forecast ("uneven-forecast"), or a setting of hangwatch ("on-forecast").
+    """
+
+    command: str
+    check: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Incident:
     """A hang, kept: what `incident-*.json` holds."""
 
@@ -79,3 +92,5 @@ class Incident:
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()
     call_sites: tuple[CallSite, ...] = ()
+    check_next: tuple[NextCheck, ...] = ()  # from `hangwatch analyze`
+    health: JobHealth | None = None  # how fast the ranks were before it; None where nobody watched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hangwatch.model.board import Identity, Progress, StepTimes
+from hangwatch.model.board import GroupMade, Identity, LoaderFacts, Progress, StepTimes
 from hangwatch.model.collective import Divergence
 from hangwatch.model.evidence import Job, NodeFacts, Snapshot
 from hangwatch.model.health import HealthWarning
@@ -75,6 +75,20 @@ class RankBeat:
 
 
 @dataclass(frozen=True)
+class RankPlan:
+    """What a rank is going to do, as its node knows it: changes by the epoch. Ranks of all nodes are compared by it.
+
+    `loaders` are the training ones, without what moves by the second. `waits`: each recent step, or where there is none
+    yet each step as model and source say, waits for other ranks.
+    """
+
+    rank: int
+    loaders: tuple[LoaderFacts, ...] = ()
+    groups_made: tuple[GroupMade, ...] = ()
+    waits: bool = False
+
+
+@dataclass(frozen=True)
 class NodeHello:
     """What of a node does not change by the second: sent first, after a change, and when the dashboard asks."""
 
@@ -84,6 +98,7 @@ class NodeHello:
     ranks: tuple[Identity, ...] = ()
     groups: tuple[GroupMembers, ...] = ()
     hangwatch_version: str = ""
+    plans: tuple[RankPlan, ...] = ()
 
 
 @dataclass(frozen=True)

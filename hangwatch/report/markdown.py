@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from hangwatch.model import Excerpt, Incident, Verdict
+from hangwatch.model import Excerpt, Incident, NextCheck, Verdict
 from hangwatch.report import titles, words
 
 MOST = 10
@@ -19,6 +19,7 @@ def render(incident: Incident, report: str = "") -> str:
     parts = [f"**{_plain(words.headline(incident))}** in `{name}`", f"> {_plain(verdict.summary or words.NO_VERDICT)}"]
     parts += ["\n".join(_rows(verdict)), *_excerpts(verdict), *_list("Evidence", verdict.evidence)]
     parts += _ruled_out(verdict)
+    parts += _list("Next time, check first", [_check(each) for each in incident.check_next], ready=True)
     if report:
         parts.append(f"More: `{_code(report)}`")
     return "\n\n".join(parts) + "\n"
@@ -49,9 +50,15 @@ def _line(excerpt: Excerpt, number: int, text: str) -> str:
     return f"{mark} {number:4} {words.clean(text).replace('```', chr(39) * 3)}"
 
 
-def _list(name: str, sentences: Sequence[str]) -> Iterator[str]:
+def _list(name: str, sentences: Sequence[str], *, ready: bool = False) -> Iterator[str]:
+    """A list; `ready` sentences are Markdown already."""
     if sentences:
-        yield "\n".join((f"**{name}**", "", *(f"- {_plain(sentence)}" for sentence in sentences[:MOST])))
+        lines = (sentence if ready else _plain(sentence) for sentence in sentences[:MOST])
+        yield "\n".join((f"**{name}**", "", *(f"- {line}" for line in lines)))
+
+
+def _check(each: NextCheck) -> str:
+    return f"`{_code(each.command)}` ({_plain(each.check)}): {_plain(each.why)}"
 
 
 def _ruled_out(verdict: Verdict) -> Iterator[str]:

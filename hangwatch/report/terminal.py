@@ -46,6 +46,16 @@ def render(
     return "\n".join(lines) + "\n"
 
 
+def next_time(incident: Incident, width: int = 100) -> str:
+    """What to check first next time, as a numbered list; "" where there is nothing that would have helped."""
+    page = _Page(min(max(width, NARROWEST), _WIDEST), color=False)
+    lines = ["", "  next time, check first" if incident.check_next else ""]
+    for number, each in enumerate(incident.check_next, 1):
+        lines.append(f"  {number}. {words.clean(each.command)}   ({words.clean(each.check)})")
+        lines += page.wrapped(each.why, 5, most=3)
+    return "\n".join(lines) + "\n" if incident.check_next else ""
+
+
 def show(
     incident: Incident,
     stream: TextIO,
@@ -97,6 +107,8 @@ def _rows(incident: Incident, verbose: bool) -> Iterator[_Row]:
         yield _Row("lacks", missing, 1)
     if incident.warnings:
         yield _Row("also", incident.warnings[0].summary, 4)
+    elif said := words.health(incident):
+        yield _Row("also", said[0], 4)
 
 
 def _argument(verdict: Verdict, most: int) -> Iterator[_Row]:

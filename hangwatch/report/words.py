@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import unicodedata
 
-from hangwatch.model import Certainty, Culprit, Incident, Stage, Status, Verdict, Wait
+from hangwatch.model import (
+    Certainty,
+    Culprit,
+    ForeignMemory,
+    Incident,
+    Stage,
+    Status,
+    Straggler,
+    Trend,
+    Verdict,
+    Wait,
+)
 from hangwatch.words import duration, ended, place, ranges, ranks, runs, size
 
 __all__ = [
@@ -19,6 +30,8 @@ __all__ = [
     "ended",
     "hang",
     "headline",
+    "health",
+    "milliseconds",
     "missing_evidence",
     "place",
     "ranges",
@@ -30,6 +43,33 @@ __all__ = [
 ]
 
 NO_VERDICT = "no cause can be named from this evidence"
+
+
+def milliseconds(seconds: float) -> str:
+    """81 ms, 0.4 ms"""
+    return f"{seconds * 1000:,.0f} ms" if seconds >= 0.01 or not seconds else f"{seconds * 1000:.1f} ms"
+
+
+def health(incident: Incident) -> list[str]:
+    """Who was waited for before the job stopped, and whose memory is on whose GPU, in sentences."""
+    known = incident.health
+    return [] if known is None else [*map(_straggler, known.stragglers[:8]), *map(_foreign, known.memory[:8])]
+
+
+def _straggler(each: Straggler) -> str:
+    who = f"{each.host} ({ranks(each.ranks)})" if each.host else ranks(each.ranks)
+    where = "waiting for its loader" if each.phase == "data" else "before the end of its forward"
+    trend = "" if each.trend is Trend.STEADY else f"; the lag is {each.trend}"
+    return (
+        f"{who[0].upper()}{who[1:]} added {milliseconds(each.lag_s)} to each step, most of it {where};"
+        f" a typical rank needed {milliseconds(each.typical_s)} until there{trend}"
+    )
+
+
+def _foreign(each: ForeignMemory) -> str:
+    at = f": {each.line}" if each.line else ""
+    held = size(each.bytes_held)
+    return f"Rank {each.rank} holds {held} on GPU {each.gpu} of {each.host}, which is rank {each.owner}'s{at}"
 
 
 def clean(text: str) -> str:

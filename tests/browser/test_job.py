@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Served, Watched, until
 from tests.browser.fleet import Fleet
 
-VIEWS = ("Diff", "Collectives", "Steps", "Timeline", "Stacks", "GPUs", "Loader", "Evidence")
+VIEWS = ("Diff", "Collectives", "Steps", "Health", "Timeline", "Stacks", "GPUs", "Loader", "Evidence")
 
 
 def open_job(page: Page, served: Served, name: str = "vision") -> None:
@@ -73,6 +73,7 @@ def test_every_view_shows_the_hang(page: Page, served: Served, fleet: Fleet) -> 
         "Diff": ("Calls in epoch 0, batch 250 (step 250)", "missing on rank 3"),
         "Collectives": ("mismatch", "barrier", "train.py:88", "Where the ranks parted"),
         "Steps": ("Steps behind the fastest", "rank 3, at fault", "Where the time goes"),
+        "Health": ("No pace yet", "GPU memory"),
         "Timeline": ("out of the loop", "nothing moves"),
         "Stacks": ("_engine_run_backward", "rank 3"),
         "GPUs": ("NVIDIA H200", "rank 3", "31 GiB"),

@@ -23,7 +23,19 @@ from tests.browser.test_job import hang, open_job
 
 WEB = Path(__file__).parents[2] / "dashboard" / "web"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
-VIEWS = ("", "/diff", "/collectives", "/steps", "/timeline", "/stacks", "/gpus", "/loader", "/evidence", "/ranks/3")
+VIEWS = (
+    "",
+    "/diff",
+    "/collectives",
+    "/steps",
+    "/health",
+    "/timeline",
+    "/stacks",
+    "/gpus",
+    "/loader",
+    "/evidence",
+    "/ranks/3",
+)
 
 
 def barriers(page: Page) -> list[str]:
@@ -150,7 +162,7 @@ def large() -> Iterator[Large]:
     thread.join(PATIENCE_S)
 
 
-@pytest.mark.parametrize("view", ["", "/collectives", "/steps", "/timeline", "/gpus"])
+@pytest.mark.parametrize("view", ["", "/collectives", "/steps", "/health", "/timeline", "/gpus"])
 def test_ten_thousand_ranks_keep_the_page_responsive(browser: Browser, large: Large, view: str) -> None:
     # GIVEN a view of the job
     page = browser.new_page(viewport={"width": 1280, "height": 900})

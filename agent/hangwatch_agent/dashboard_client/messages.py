@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from hangwatch.health import plan_of
 from hangwatch.model import (
     GroupBeat,
     GroupHead,
@@ -90,7 +91,8 @@ def hello(job: Job, host: str, started_at: float, rank_states: Sequence[RankStat
     readings = [each.reading for each in rank_states]
     groups = {group.id: group for reading in readings for group in map(_group, reading.heads)}
     ranks = tuple(reading.identity for reading in readings)
-    return NodeHello(_described(job, ranks), host, started_at, ranks, tuple(groups.values()), version)
+    plans = tuple(plan_of(reading) for reading in readings if reading.identity.rank is not None)
+    return NodeHello(_described(job, ranks), host, started_at, ranks, tuple(groups.values()), version, plans)
 
 
 def _group(head: GroupHead) -> GroupMembers:

@@ -17,6 +17,7 @@ from hangwatch_agent.board import directory, local_reader, reader
 from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.board.reader import request_collectives
 from hangwatch_agent.capture import CaptureOptions, Target, capture, with_native_stacks
+from hangwatch_agent.capture.gpu import Gpus
 from hangwatch_agent.capture.gpu_strangers import with_strangers
 from hangwatch_agent.capture.proc.node import oom_kills
 from hangwatch_agent.capture.rank.outputs import log_files, unreadable
@@ -28,6 +29,7 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.job_identity import job_identity
 from hangwatch_agent.shared.redact import redact_command
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange, Link
+from hangwatch_agent.watchdog.device_look import DeviceLook
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.loop import Watchdog
 from hangwatch_agent.watchdog.peer_exchange import PeerExchange
@@ -54,7 +56,10 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     else:
         peers = Peers(settings.report_dir, f"{platform.node()}-{os.getpid()}", say=incidents.say)
         made.peer_exchange = PeerExchange(peers, response)
-    made.health = HealthWatch()
+    watch = HealthWatch()
+    look = DeviceLook(evidence.gpus, NVIDIA.exists, link.devices if link is not None else lambda facts: None)
+    made.health = lambda readings: (*watch(readings), *look(readings))
+    made.pace = watch.pace
     if settings.native_stacks:
         response.deepen = _with_native_stacks
     response.on_hang = made.end
@@ -111,6 +116,11 @@ class Evidence:
             clock=steady_clock.time,
         )
         self._logs: dict[Path, tuple[tuple[Path, ...], str]] = {}  # by board: those of the dead can no longer be found
+
+    @property
+    def gpus(self) -> Gpus:
+        """NVML, which is started once."""
+        return self._options.gpus
 
     def remember(self, rank_states: Sequence[RankState]) -> None:
         """Note what can be known of a process only while it lives: where its output goes.

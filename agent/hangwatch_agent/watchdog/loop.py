@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hangwatch import words
 from hangwatch.facts.timeouts import timeout_ahead
-from hangwatch.health import FORECASTS, device_warnings, leftover_processes
+from hangwatch.health import FORECASTS, device_warnings, foreign_memory, leftover_processes
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     CaptureNote,
@@ -22,12 +21,12 @@ from hangwatch.model import (
     HealthWarning,
     Incident,
     Job,
+    JobHealth,
     Judgement,
     Launched,
     RankEvidence,
     Reading,
     Snapshot,
-    StepName,
 )
 from hangwatch.ranks.divergence import DivergenceWatch
 from hangwatch.settings import Settings
@@ -38,6 +37,7 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.procfs import Table
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
+from hangwatch_agent.watchdog.divergence_words import divergence_sentence
 from hangwatch_agent.watchdog.first_words import FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
@@ -77,6 +77,7 @@ class Watchdog:
     stop: threading.Event = field(default_factory=threading.Event)
     judge: Callable[[Snapshot], Judgement] = diagnose
     health: Callable[[Sequence[Reading]], Sequence[HealthWarning]] = lambda readings: ()
+    pace: Callable[[Sequence[Reading]], JobHealth] = lambda readings: JobHealth()
     remember: Callable[[Sequence[RankState]], None] = lambda rank_states: None  # what can be known of the living only
     keep: Callable[[], str] = lambda: ""  # what would go with the job's folder; says in a sentence where it is kept
 
@@ -226,8 +227,15 @@ class Watchdog:
             last_progress_at=max((each.moved_at for each in self.rank_states), default=0.0),
             launched=self.launched,
             start_patience_s=self.settings.start_after,
+            health=self._health_of(taken, ranks),
         )
         return self._holds.noted(found, self.rank_states, self.response.growth)
+
+    def _health_of(self, taken: Snapshot, ranks: Sequence[RankEvidence]) -> JobHealth | None:
+        """How fast the ranks were, and whose memory is on whose GPU; None where neither is known."""
+        pace = self.pace([each.reading for each in self.rank_states])
+        found = replace(pace, memory=foreign_memory(taken.nodes, ranks))
+        return found if found != JobHealth() else None
 
     def _read(self, now: float) -> tuple[RankState, ...]:
         """The boards as they are now, with what the looks have shown of their ranks."""
@@ -340,7 +348,7 @@ class Watchdog:
                 self.divergences += (divergence,)
                 if not divergence.doubtful:
                     self.incidents.say_once(
-                        f"divergence {divergence.group}", f"hangwatch: warning: {_words(divergence)}"
+                        f"divergence {divergence.group}", f"hangwatch: warning: {divergence_sentence(divergence)}"
                     )
                 self._tell_news()
         for warning in self.health(readings):
@@ -385,15 +393,3 @@ class Watchdog:
 
 def _launcher(rank_states: Sequence[RankState]) -> str:
     return next((each.reading.identity.launcher for each in rank_states if each.reading.identity.launcher), "")
-
-
-def _words(divergence: Divergence) -> str:
-    step = words.step(StepName(divergence.epoch, divergence.batch, divergence.step))
-    issued = {count: [] for count in divergence.counts.values()}  # type: dict[int, list[int]]
-    for rank, count in divergence.counts.items():
-        issued[count].append(rank)
-    counts = ", ".join(f"{words.ranks(ranks)}: {count}" for count, ranks in sorted(issued.items()))
-    return (
-        f"in {step} the ranks issued different numbers of collectives ({counts}); "
-        "from here on gradients may be wrong, and the job may hang"
-    )

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Path, Query, Response
 
 from hangwatch.wire import members
 from hangwatch_dashboard import views
-from hangwatch_dashboard.answers import GroupColumns, History, JobDetail, JobList, RankColumns, RankDetail
+from hangwatch_dashboard.answers import GroupColumns, HealthOfJob, History, JobDetail, JobList, RankColumns, RankDetail
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import answers
 from hangwatch_dashboard.routes import Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService
 from hangwatch_dashboard.store.rows import Wanted
+from hangwatch_dashboard.watch import MANY_RANKS
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -70,6 +71,15 @@ async def rank(found: TheJob, rank: Annotated[int, Path(ge=0, le=MOST_RANKS)]) -
 async def collectives(service: TheService, found: TheJob) -> dict[str, Any]:
     """Each rank's place in every process group."""
     return views.group_columns(found, service.clock())
+
+
+@router.get("/{job}/health", responses=answers(HealthOfJob))
+async def health(service: TheService, found: TheJob) -> dict[str, Any]:
+    """How fast the ranks are: the slowest ranks and nodes with their last windows, and quantiles of all."""
+    now = service.clock()
+    if found.beats < MANY_RANKS:
+        return views.job_health(found, now)
+    return await asyncio.to_thread(views.job_health, found, now)
 
 
 @router.get("/{job}/history", responses=answers(History))

@@ -1,6 +1,6 @@
 // Written by scripts/generate_types.py from hangwatch_dashboard/answers.py. Edit there.
 
-import type { Certainty, Divergence, GroupMembers, HealthWarning, Identity, Incident, Judgement, NodeFacts, Phase, RankBeat, Stage, Status } from "./records";
+import type { Certainty, Divergence, GroupMembers, HealthWarning, Identity, Incident, JobHealth, Judgement, NodeFacts, Phase, RankBeat, Stage, Status } from "./records";
 
 export type JobState = "starting" | "running" | "waiting" | "hung" | "lingering" | "failed" | "finished" | "silent";
 
@@ -249,6 +249,12 @@ export interface History {
   step_s: ((number | null)[])[];
   data_s: ((number | null)[])[];
   still_s: ((number | null)[])[];
+}
+
+export interface HealthOfJob {
+  job: string;
+  at: number;
+  health: JobHealth;
 }
 
 export interface Session {

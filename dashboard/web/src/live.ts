@@ -1,13 +1,15 @@
 // A job as it lives: what the stream tells of it, and the evidence that has been fetched.
 
 import { batch, computed, signal } from "@preact/signals";
-import { ask, type Capture, type GroupColumns, type History, type IncidentSummary, type JobDetail, type JobSummary, type RankColumns } from "./api";
+import { ask, type Capture, type GroupColumns, type HealthOfJob, type History, type IncidentSummary, type JobDetail, type JobSummary, type RankColumns } from "./api";
 import { appended, emptyHistory } from "./model/tracks";
-import type { Incident } from "./records";
+import type { Incident, JobHealth } from "./records";
 import { address, write } from "./router";
 import { blamed, firstShown, historyScene, type Scene } from "./scene";
 import { connect } from "./stream";
 import { clean, parseClean } from "./words";
+
+const HEALTH_EVERY_MS = 5000; // a window is as long
 
 /** Whether evidence should replace what is shown: newer, but something rather than nothing. */
 export function better(incident: Incident, known: Incident | null): boolean {
@@ -30,6 +32,7 @@ export class LiveJob {
   readonly gone = signal(false);
   readonly missing = signal(false);
   readonly scene: Scene;
+  private readonly health = signal<JobHealth | null>(null);
   private readonly history = signal<History>(emptyHistory("", []));
   private wantsHistory = false;
   private readonly fetched = new Set<string>();
@@ -150,6 +153,11 @@ export class LiveJob {
     if (history && history.rank.length && this.history.value.rank === ranks) this.history.value = history;
   }
 
+  private async loadHealth(): Promise<void> {
+    const answer = await ask<HealthOfJob>(`/jobs/${encodeURIComponent(this.key)}/health`).catch(() => null);
+    if (answer) this.health.value = answer.health;
+  }
+
   private makeScene(): Scene {
     const verdict = computed(() => this.detail.value?.judgement?.verdict ?? null);
     const culprits = computed(() => blamed(verdict.value));
@@ -167,6 +175,12 @@ export class LiveJob {
       ),
       warnings: computed(() => this.detail.value?.warning_list ?? []),
       divergences: computed(() => this.detail.value?.divergences ?? []),
+      health: this.health,
+      needHealth: () => {
+        void this.loadHealth();
+        const timer = setInterval(() => void this.loadHealth(), HEALTH_EVERY_MS);
+        return () => clearInterval(timer);
+      },
       ...historyScene(this.history),
       show: (ranks) => void this.showHistory(ranks),
       needHistory: () => {

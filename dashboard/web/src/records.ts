@@ -309,6 +309,17 @@ export interface Snapshot {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  health: JobHealth | null;
+}
+
+export interface ForeignMemory {
+  host: string;
+  gpu: number;
+  owner: number;
+  rank: number;
+  pid: number;
+  bytes_held: number;
+  line: string;
 }
 
 export interface HealthWarning {
@@ -319,6 +330,47 @@ export interface HealthWarning {
   fix: string;
   at: number;
 }
+
+export interface JobHealth {
+  at: number[];
+  ranks: number;
+  worst: Pace[];
+  nodes: Pace[];
+  spread: Spread[];
+  stragglers: Straggler[];
+  data_share: number;
+  memory: ForeignMemory[];
+}
+
+export interface Pace {
+  ranks: string;
+  host: string;
+  lag_s: number;
+  trend: Trend;
+  data_share: number;
+  data_s: number[];
+  forward_s: number[];
+  wait_s: number[];
+}
+
+export interface Spread {
+  phase: string;
+  least: number;
+  median: number;
+  p90: number;
+  most: number;
+}
+
+export interface Straggler {
+  ranks: number[];
+  host: string;
+  phase: string;
+  lag_s: number;
+  typical_s: number;
+  trend: Trend;
+}
+
+export type Trend = "steady" | "growing" | "shrinking";
 
 export interface Incident {
   id: string;
@@ -347,6 +399,14 @@ export interface Incident {
   start_patience_s: number;
   excerpts: Excerpt[];
   call_sites: CallSite[];
+  check_next: NextCheck[];
+  health: JobHealth | null;
+}
+
+export interface NextCheck {
+  command: string;
+  check: string;
+  why: string;
 }
 
 export interface RankReport {
@@ -443,6 +503,7 @@ export interface NodeHello {
   ranks: Identity[];
   groups: GroupMembers[];
   hangwatch_version: string;
+  plans: RankPlan[];
 }
 
 export interface NodeIncident {
@@ -475,6 +536,13 @@ export interface RankBeat {
   process_state: string;
   blocked: boolean;
   detached: boolean;
+}
+
+export interface RankPlan {
+  rank: number;
+  loaders: LoaderFacts[];
+  groups_made: GroupMade[];
+  waits: boolean;
 }
 
 export interface NcclCommunicator {

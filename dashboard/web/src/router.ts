@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 
-export const VIEWS = ["overview", "diff", "collectives", "steps", "timeline", "stacks", "gpus", "loader", "evidence"] as const;
+export const VIEWS = ["overview", "diff", "collectives", "steps", "health", "timeline", "stacks", "gpus", "loader", "evidence"] as const;
 export type View = (typeof VIEWS)[number] | "ranks";
 
 export interface Place {

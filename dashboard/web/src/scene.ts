@@ -4,7 +4,7 @@ import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import type { GroupColumns, History, NodeRow, RankColumns } from "./api";
 import { columnsOf, groupsOf } from "./model/columns";
 import { curvesOfHistory, curvesOfIncident, lanesOfHistory, lanesOfIncident, type Curves, type Lane } from "./model/tracks";
-import type { Divergence, HealthWarning, Incident, NodeFacts, Status, Verdict } from "./records";
+import type { Divergence, HealthWarning, Incident, JobHealth, NodeFacts, Status, Verdict } from "./records";
 import { address, write, writeView, type View } from "./router";
 
 export interface Node {
@@ -25,6 +25,8 @@ export interface Scene {
   nodes: ReadonlySignal<Node[]>;
   warnings: ReadonlySignal<HealthWarning[]>;
   divergences: ReadonlySignal<Divergence[]>;
+  health: ReadonlySignal<JobHealth | null>; // null: not known, or not yet
+  needHealth(): () => void; // it is about to be looked at; until the answer is called
   lanes: ReadonlySignal<Lane[]>;
   curves: ReadonlySignal<Curves>;
   shown: ReadonlySignal<number[]>; // the ranks of lanes and curves
@@ -75,6 +77,8 @@ export function frozen(incident: Incident, page: "incident" | "capture", id: str
     nodes: signal(incident.nodes.map((facts) => ({ host: facts.host, ranks: facts.ranks, facts, row: null }))),
     warnings: signal(incident.warnings),
     divergences: signal(incident.divergences),
+    health: signal(incident.health ?? null),
+    needHealth: () => () => undefined,
     lanes: computed(() => lanes.filter((lane) => rows.value.has(lane.rank))),
     curves: computed(() => only(curves, rows.value)),
     shown,

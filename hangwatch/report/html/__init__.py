@@ -15,7 +15,7 @@ from importlib import resources
 
 from hangwatch.model import Incident
 from hangwatch.report import words
-from hangwatch.report.html import collectives, histories, interactive, machine, ranks, stacks, verdict
+from hangwatch.report.html import collectives, health, histories, interactive, machine, ranks, stacks, verdict
 from hangwatch.report.html.markup import Html, join, section, tag
 
 
@@ -51,6 +51,7 @@ def _parts(incident: Incident) -> tuple[Html, ...]:
         section("Data loaders", machine.loaders(incident), machine.workers(incident)),
         section("Processes", machine.processes(incident)),
         section("Nodes and GPUs", machine.nodes(incident), machine.gpus(incident), machine.gpu_memory(incident)),
+        section("Health before it", health.findings(incident), health.nodes(incident), health.ranks(incident)),
         section("Warnings", verdict.warnings(incident)),
         section("All threads", stacks.by_rank(incident)),
         section("How the evidence was taken", machine.notes(incident)),

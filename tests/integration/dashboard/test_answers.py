@@ -29,6 +29,7 @@ def paths(dashboard: Dashboard) -> dict[str, type]:
         f"/jobs/{key}/ranks": answers.RankColumns,
         f"/jobs/{key}/ranks/1": answers.RankDetail,
         f"/jobs/{key}/collectives": answers.GroupColumns,
+        f"/jobs/{key}/health": answers.HealthOfJob,
         f"/jobs/{key}/history": answers.History,
         f"/jobs/{key}/captures": answers.CaptureList,
         f"/captures/{made.json()['id']}": answers.Capture,

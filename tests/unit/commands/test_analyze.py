@@ -238,7 +238,8 @@ def test_the_merged_report_is_written(tmp_path: Path, judged: list[Snapshot], ca
     assert main(["analyze", str(written), "--json", str(tmp_path / "m.json"), "--html", str(tmp_path / "m.html")]) == 0
     assert "HUNG" in capsys.readouterr().out
     merged = files.read(tmp_path / "m.json")
-    assert merged == replace(examples.uneven_steps(), updated_at=merged.updated_at)
+    assert merged == replace(examples.uneven_steps(), updated_at=merged.updated_at, check_next=merged.check_next)
+    assert [each.check for each in merged.check_next] == ["uneven-forecast", "loader lengths"]
     assert (tmp_path / "m.html").read_text().startswith("<!doctype html>")
     assert main(["analyze", str(written), "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == "3f2a"
@@ -354,3 +355,18 @@ def test_pickles_need_no_leave(tmp_path: Path, capsys: Capture) -> None:
     _whole_job().write(tmp_path)
     assert main(["analyze", str(tmp_path)]) == 0
     assert "nothing is wrong" in capsys.readouterr().out
+
+
+def test_it_ends_with_what_to_check_first_next_time(tmp_path: Path, capsys: Capture) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    for host in ("node-a", "node-b"):
+        files.write(_part(host), folder)
+    markdown, merged = tmp_path / "issue.md", tmp_path / "all.json"
+    assert main(["analyze", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "\n  next time, check first\n  1. hangwatch run --on-forecast abort" in out
+    assert "hangwatch doctor loader train.py:NAME --ranks 4   (loader lengths)" in out
+    assert main(["analyze", str(folder), "--markdown", str(markdown), "--json", str(merged)]) == 0
+    assert "**Next time, check first**" in markdown.read_text()
+    assert [each.check for each in codec.loads(Incident, merged.read_text()).check_next][-1] == "loader lengths"

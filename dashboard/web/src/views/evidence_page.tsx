@@ -9,6 +9,7 @@ import { CollectivesView } from "./collectives";
 import { DiffView } from "./diff";
 import { EvidenceView } from "./evidence";
 import { GpusView } from "./gpus";
+import { HealthView } from "./health";
 import { LoaderView } from "./loader";
 import { Overview } from "./overview";
 import { RankView } from "./rank";
@@ -21,6 +22,7 @@ const NAMES: Record<Exclude<View, "ranks">, string> = {
   diff: "Diff",
   collectives: "Collectives",
   steps: "Steps",
+  health: "Health",
   timeline: "Timeline",
   stacks: "Stacks",
   gpus: "GPUs",
@@ -57,6 +59,8 @@ export function Body({ scene, view, rank, job }: { scene: Scene; view: View; ran
       return <CollectivesView scene={scene} />;
     case "steps":
       return <StepsView scene={scene} />;
+    case "health":
+      return <HealthView scene={scene} />;
     case "timeline":
       return <TimelineView scene={scene} />;
     case "stacks":

@@ -69,7 +69,7 @@ function power(gpu: GpuFacts): string {
 }
 
 /** Processes x GPUs: memory off the diagonal is memory on a GPU that is not the process's own. */
-function Matrix({ node, scene }: { node: NodeFacts; scene: Scene }) {
+export function Matrix({ node, scene }: { node: NodeFacts; scene: Scene }) {
   const pids = [...new Set(node.gpus.flatMap((gpu) => Object.keys(gpu.processes).map(Number)))];
   if (!pids.length) return null;
   const named = pids.map((pid) => ({ pid, ...whoIs(pid, node, scene) })).sort((a, b) => (a.rank ?? 1e9) - (b.rank ?? 1e9) || a.pid - b.pid);
@@ -105,9 +105,16 @@ function Matrix({ node, scene }: { node: NodeFacts; scene: Scene }) {
 function whoIs(pid: number, node: NodeFacts, scene: Scene): { rank: number | null; gpu: number | null } {
   const report = scene.doc.value?.ranks.find((rank) => rank.pid === pid && node.ranks.includes(rank.rank));
   if (report) return { rank: report.rank, gpu: report.gpu };
+  const foreign = scene.health.value?.memory.find((each) => each.pid === pid && each.host === node.host);
   const columns: RankColumns | null = scene.columns.value;
   const index = columns ? columns.pid.findIndex((known, at) => known === pid && node.ranks.includes(columns.rank[at]!)) : -1;
-  return { rank: index < 0 ? null : columns!.rank[index]!, gpu: null };
+  return { rank: index < 0 ? null : columns!.rank[index]!, gpu: foreign ? mostOf(pid, node) : null };
+}
+
+/** The GPU on which a process holds most: its own, where no capture has said. */
+function mostOf(pid: number, node: NodeFacts): number | null {
+  const held = node.gpus.filter((gpu) => gpu.processes[pid]).sort((a, b) => b.processes[pid]! - a.processes[pid]!);
+  return held[0]?.index ?? null;
 }
 
 function Memory({ nodes }: { nodes: NodeFacts[] }) {

@@ -1,0 +1,133 @@
+"""How a live job does: what its nodes' batches show together, which no node sees alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hangwatch.health import PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
+from hangwatch.health.thresholds import CONFIRMED_S
+from hangwatch.model import (
+    ForeignMemory,
+    GroupBeat,
+    GroupHead,
+    GroupMembers,
+    HealthWarning,
+    Identity,
+    JobHealth,
+    NodeFacts,
+    RankBeat,
+    RankEvidence,
+    Reading,
+)
+from hangwatch_dashboard.group_members import members_of
+from hangwatch_dashboard.unhurried import unhurried
+
+if TYPE_CHECKING:
+    from hangwatch_dashboard.live import LiveNode
+
+Ranked = Sequence[tuple["LiveNode", RankBeat]]
+
+
+class LiveHealth:
+    """The pace of one job's ranks, kept from look to look."""
+
+    def __init__(self) -> None:
+        self._history = PaceHistory()
+        self._pace: JobHealth | None = None  # made when it is asked for: for 10,000 ranks it takes half a second
+        self._hosts: dict[int, str] = {}
+        self._paces: tuple[HealthWarning, ...] = ()
+        self._forecasts: dict[str, HealthWarning] = {}  # told once, and kept: a plan does not mend itself
+        self._suspected: dict[str, tuple[float, HealthWarning]] = {}  # since when it would be told
+        self._plans: tuple[object, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[HealthWarning, ...]:
+        """What only the nodes together show."""
+        return (*self._forecasts.values(), *self._paces)
+
+    @property
+    def pace(self) -> JobHealth:
+        """How fast the ranks are, as of the last window."""
+        if self._pace is None:
+            self._pace = job_health(self._history, self._hosts)
+        return self._pace
+
+    def note(self, now: float, ranked: Ranked) -> bool:
+        """Takes the ranks at one moment, by the nodes' own time. Returns whether there is something new to be told."""
+        told = self._compare(ranked, now)
+        return self._note_pace(now, ranked) or told
+
+    def _compare(self, ranked: Ranked, now: float) -> bool:
+        """Compares the plans of ranks on several nodes; what differs for long enough is told."""
+        nodes = list({id(node): node for node, _ in unhurried(ranked)}.values())
+        plans = tuple(node.hello for node in nodes)
+        if len(nodes) > 1 and list(map(id, plans)) != list(map(id, self._plans)):
+            self._plans = plans
+            found = {each.kind: each for each in _forecasts(nodes, ranked, now)}
+            since = {kind: at for kind, (at, _) in self._suspected.items()}
+            self._suspected = {kind: (since.get(kind, now), each) for kind, each in found.items()}
+        due = {kind: each for kind, (at, each) in self._suspected.items() if now - at >= CONFIRMED_S}
+        new = {kind: each for kind, each in due.items() if kind not in self._forecasts}
+        self._forecasts |= new
+        return bool(new)
+
+    def _note_pace(self, now: float, ranked: Ranked) -> bool:
+        if not self._history.due(now):
+            return False
+        beats = [(node, beat) for node, beat in unhurried(ranked) if not beat.detached]
+        times = {beat.rank: beat.times for _, beat in beats}
+        ended = self._history.note(now, times, {beat.rank: (node.boot, beat.pid) for node, beat in beats})
+        self._hosts, self._pace = {beat.rank: node.host for node, beat in beats}, None
+        return ended and self._warn(beats, now)
+
+    def _warn(self, ranked: Ranked, now: float) -> bool:
+        """Says what the pace of ranks on several nodes tells. Of one node, its watchdog says it."""
+        periods = self._history.periods()
+        several = len({node.name for node, _ in ranked}) > 1
+        found = agreed(*periods, _readings(ranked, now)) if several and periods is not None else ()
+        changed = [(each.kind, each.ranks) for each in found] != [(each.kind, each.ranks) for each in self._paces]
+        self._paces = found if changed else self._paces
+        return changed
+
+    def of(self, ranked: Ranked) -> JobHealth:
+        """The job's health as of the last window, with its GPU memory as of the nodes' last look."""
+        return replace(self.pace, memory=memory(ranked))
+
+
+def _forecasts(nodes: Sequence[LiveNode], ranked: Ranked, now: float) -> tuple[HealthWarning, ...]:
+    known = {(node.name, plan.rank): plan for node in nodes for plan in node.hello.plans}
+    own = {beat.rank: plan for node, beat in ranked if (plan := known.get((node.name, beat.rank))) is not None}
+    readings = _readings(ranked, now)
+    full = {rank: with_plan(readings[rank], plan) for rank, plan in own.items()}
+    return forecasts(full, {rank: plan.waits for rank, plan in own.items()})
+
+
+def memory(ranked: Ranked) -> tuple[ForeignMemory, ...]:
+    """Memory that ranks hold on GPUs of others, by what each node last said of its GPUs."""
+    facts: dict[str, NodeFacts] = {}
+    ranks: list[RankEvidence] = []
+    for node, beat in ranked:
+        if node.facts is not None and node.facts.gpus:
+            facts[node.name] = node.facts
+            ranks.append(RankEvidence(beat.rank, node.facts.host, beat.pid))
+    return foreign_memory(tuple(facts.values()), ranks)
+
+
+def _readings(ranked: Ranked, now: float) -> dict[int, Reading]:
+    """As much of each rank's reading as the rules of pace and plans ask for: machine, settings, groups, step."""
+    nodes = {id(node): node for node, _ in ranked}.values()
+    groups = {group.id: group for node in nodes for group in node.hello.groups}
+    identities = {(node.name, who.rank, who.pid): who for node in nodes for who in node.hello.ranks}
+    found: dict[int, Reading] = {}
+    for node, beat in unhurried(ranked):
+        stranger = Identity(beat.rank, None, None, node.host, beat.pid, 0.0, "")
+        who = identities.get((node.name, beat.rank, beat.pid), stranger)
+        heads = tuple(_head(groups[head.id], head) for head in beat.heads if head.id in groups)
+        found[beat.rank] = Reading(who, now, progress=beat.progress, heads=heads)
+    return found
+
+
+def _head(group: GroupMembers, head: GroupBeat) -> GroupHead:
+    return GroupHead(group.name, members_of(group), backend=group.backend, issued=head.issued, completed=head.completed)

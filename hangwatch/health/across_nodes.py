@@ -1,0 +1,51 @@
+"""What the plans of ranks on several nodes tell together: each node compares its own ranks only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hangwatch.model import HealthWarning, LoaderFacts, RankPlan, Reading
+
+from . import environment, loaders, plans
+from .telling import Ranks, world
+
+MOST_GROUPS = 64  # of those that a rank has made, the first ones
+MOST_LOADERS = 4
+
+
+def plan_of(reading: Reading) -> RankPlan:
+    """A rank's plan, without what moves by the second."""
+    rank = reading.identity.rank
+    assert rank is not None
+    training = [_still(loader) for loader in reading.loaders if loader.training]
+    return RankPlan(
+        rank, tuple(training[:MOST_LOADERS]), reading.groups_made[:MOST_GROUPS], loaders.waits_always(reading)
+    )
+
+
+def _still(loader: LoaderFacts) -> LoaderFacts:
+    return replace(loader, drawn=min(loader.drawn, 1), inside_next=False, worker_pids=())
+
+
+def with_plan(reading: Reading, plan: RankPlan) -> Reading:
+    """A reading that knows no more than what travels, with its rank's plan."""
+    return replace(reading, loaders=plan.loaders, groups_made=plan.groups_made)
+
+
+def forecasts(ranks: Ranks, waits: Mapping[int, bool]) -> tuple[HealthWarning, ...]:
+    """The warnings of all ranks together; none while a rank of the job is not among them."""
+    if len(ranks) < 2 or len(ranks) < world(ranks):
+        return ()
+
+    def waiting(reading: Reading, loader: LoaderFacts) -> bool:
+        return waits.get(reading.identity.rank if reading.identity.rank is not None else -1, False)
+
+    found = (
+        loaders.uneven_forecast(ranks, waiting),
+        loaders.sampler_world_mismatch(ranks),
+        loaders.sampler_full_copy(ranks),
+        plans.plans_differ(ranks),
+        environment.differing(ranks),
+    )
+    return tuple(each for each in found if each is not None)
