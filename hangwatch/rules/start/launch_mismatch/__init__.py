@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.arrivals import LATE, Arrivals, registered
 from hangwatch.facts.case import Case
 from hangwatch.facts.connections import was_refused
-from hangwatch.facts.launch import Agent, agents
+from hangwatch.facts.launch import Agent, agents, tasks
 from hangwatch.facts.process_end import end_of
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import IDLE_CPU_S
@@ -73,10 +73,11 @@ def _refused(case: Case) -> bool:
 
 
 def _status(case: Case, found: Contradiction, launchers: list[Agent]) -> Status:
-    if case.ranks and all(view.dead for view in case):
+    if not launchers and not any(each.alive for each in tasks(case)):
         return Status.FAILED
     arrivals = Arrivals(case)
     ages = [*map(arrivals.age, arrivals.waiting), *(_age(case, each) for each in launchers)]
+    ages += [case.snapshot.taken_at - each.started_at for each in case.snapshot.launched if each.ended_at is None]
     if any((each.process.facts.cpu_delta_s or 0.0) > IDLE_CPU_S for each in launchers) and not arrivals.waiting:
         return Status.WAITING  # it may be about to go on
     late = arrivals.late or arrivals.unborn or (arrivals.waiting and arrivals.still_starting)

@@ -42,7 +42,7 @@ def one_rank_for_all(case: Case) -> Contradiction | None:
     """The scheduler has numbered its tasks, and several of them have the same RANK."""
     scheduler, started = _direct(case)
     by_rank: dict[int, list[Task]] = defaultdict(list)
-    for each in started:
+    for each in sorted(started, key=lambda each: number(each.settings, scheduler.task) or 0 if scheduler else 0):
         by_rank[each.rank].append(each)
     same = max(by_rank.values(), key=len, default=[])
     if scheduler is None or len(same) < 2:
