@@ -26,6 +26,10 @@ HEALTH = (
     Cause("gpu-leftover-process", None, "A process of another run holds a GPU",
           "A process that is no part of the job holds memory on one of its GPUs, and nobody waits for it any more.",
           "look at it (ps -fp PID) and end it (kill PID); end whole process groups when a launcher goes"),
+    Cause("timeout-ahead", None, "A timeout will end a wait that is right",
+          "Ranks wait for one that works, and their process group's timeout comes first.",
+          "raise the timeout: init_process_group(..., timeout=timedelta(hours=3)), or ddp_timeout of the Trainer; or do"
+          " that work before the process group is made"),
     Cause("straggler", None, "One rank is slow",
           "A rank needs longer than the others until its first gradients.",
           "look at that rank's data, processor and GPU"),

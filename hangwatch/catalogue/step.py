@@ -35,6 +35,26 @@ STEP = (
         ("uneven-steps", "collective-mismatch", "rank-zero-only-collective"),
     ),
     Cause(
+        "data-dependent-graph",
+        Stage.STEP,
+        "The graph differs by data on one rank",
+        "A batch left parameters or whole modules out of the graph on one rank, so that their gradients or gathers, for"
+        " which the others wait, never happened.",
+        "keep every parameter in the graph: loss = loss + 0.0 * sum(p.sum() for p in model.parameters()), or"
+        " DistributedDataParallel(..., find_unused_parameters=True)",
+        ("skipped-collective", "exception-on-one-rank", "collective-mismatch"),
+    ),
+    Cause(
+        "rank-local-decision",
+        Stage.STEP,
+        "A value of one rank decided about a collective",
+        "A condition on a value that differs by rank (a loss, a metric, a clock) guards a collective call, and came out"
+        " differently.",
+        "reduce or broadcast the value before the condition: value = torch.tensor(float(value));"
+        " dist.all_reduce(value, op=dist.ReduceOp.AVG), or dist.broadcast(value, src=0)",
+        ("rank-zero-only-collective", "skipped-collective", "early-exit"),
+    ),
+    Cause(
         "exception-on-one-rank",
         Stage.STEP,
         "An exception on one rank",

@@ -38,8 +38,8 @@ class Left(StrEnum):
 class Parting:
     """The first step in which the ranks' ledgers part: who left the path there, and how.
 
-    `witnesses` say why. `call` names the calls in question where they are known, and `ways` are those past them, by the
-    source.
+    `witnesses` say why. `places` are the call sites in question, which some used more often in that step than others;
+    `call` names the calls where they come from one place, and `ways` are those past them, by the source.
     """
 
     divergence: Divergence
@@ -48,6 +48,7 @@ class Parting:
     witnesses: tuple[Witness, ...] = ()
     call: str = ""
     ways: tuple[Bypass, ...] = ()
+    places: tuple[Site, ...] = ()
 
     @property
     def step(self) -> StepName:
@@ -151,9 +152,10 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     few, many = (tuple(sorted(r for r, count in counts.items() if count == level)) for level in (fewest, most))
     if len(few) + len(many) < len(counts):
         return _of_several_levels(case, divergence)
-    by_sites, call, ways = Left.UNKNOWN, "", tuple[Bypass, ...]()
+    by_sites, call, ways, places = Left.UNKNOWN, "", tuple[Bypass, ...](), tuple[Site, ...]()
     if divergence.exact:
         by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
+        places = tuple(_surplus(case, divergence, few[0], many[0]))
     heard = tuple(
         witness
         for witness in (
@@ -165,12 +167,12 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     )
     balance = sum(1 if witness.agrees else -1 for witness in heard)
     if balance == 0:
-        return Parting(divergence, Left.UNKNOWN, witnesses=heard)
+        return Parting(divergence, Left.UNKNOWN, witnesses=heard, places=places)
     doubt = _apart_before(case, divergence)
     if balance > 0:
-        return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways)
+        return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways, places)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in heard)
-    return Parting(divergence, Left.EXTRA, many, turned + doubt, call, ways)
+    return Parting(divergence, Left.EXTRA, many, turned + doubt, call, ways, places)
 
 
 def _apart_before(case: Case, divergence: Divergence) -> tuple[Witness, ...]:
@@ -301,6 +303,13 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     if added and not any(added):
         return Left.SKIPPED, call, ways
     return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
+
+
+def _surplus(case: Case, divergence: Divergence, short: int, long: int) -> Counter[Site]:
+    """The places from which `long` called in that step more often than `short`, as far as recorded."""
+    sites = sites_of(case)
+    theirs, mine = (sites.inside(rank, divergence.group, divergence.step) for rank in (long, short))
+    return (theirs[0] if theirs is not None else Counter()) - (mine[0] if mine is not None else Counter())
 
 
 def _never_as_many(sites: Sites, place: Site, known: set[Site], times: int, divergence: Divergence, rank: int) -> bool:

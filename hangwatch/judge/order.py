@@ -44,6 +44,7 @@ from hangwatch.rules.step.concurrent_collectives import (
     crossed_with_the_main_thread,
     mispaired_threads,
 )
+from hangwatch.rules.step.data_dependent_graph import data_dependent_graph, ended_without_gradients
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, swallowed
@@ -55,6 +56,7 @@ from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_died import rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
+from hangwatch.rules.step.rank_local_decision import decided_and_ended, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, met_at_a_new_place
@@ -89,6 +91,8 @@ ORDER: tuple[Rule, ...] = (
     file_descriptors_exhausted,
     loader_worker_died,
     loader_worker_frozen,
+    ended_without_gradients,
+    decided_and_ended,
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,
@@ -134,6 +138,8 @@ ORDER: tuple[Rule, ...] = (
     uneven_validation,
     batches_discarded,
     gradient_sync_mismatch,
+    data_dependent_graph,
+    rank_local_decision,
     rank_zero_only,
     skipped_collective,
     uneven_steps,

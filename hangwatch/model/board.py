@@ -55,7 +55,8 @@ class StepEntry:
     """One line of the step ledger: what a rank had issued when a step began.
 
     `issued` maps group name to the collectives issued in that group *before* this step; the collectives of step k are
-    the difference between the entries k and k + 1 (or the head, for the last one).
+    the difference between the entries k and k + 1 (or the head, for the last one). `optimizer_steps` are those made
+    before this step, in the same way; None where the record does not say.
     """
 
     step: int
@@ -64,6 +65,7 @@ class StepEntry:
     loader: int | None
     at: float
     issued: dict[str, int] = field(default_factory=dict)
+    optimizer_steps: int | None = None
 
 
 @dataclass(frozen=True)

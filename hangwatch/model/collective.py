@@ -37,7 +37,8 @@ class GroupHead:
     """How far a rank is in one process group. Counts are of collectives; -1 for "never".
 
     `members` are global ranks in group order. Two ranks mean the same group where name and members agree.
-    `sent` and `received` count point-to-point calls.
+    `sent` and `received` count point-to-point calls. `timeout_s` is how long a call of this group may take before the
+    backend ends it; None where it is not known.
     """
 
     name: str
@@ -48,6 +49,7 @@ class GroupHead:
     completed: int = -1
     sent: int = 0
     received: int = 0
+    timeout_s: float | None = None
 
     @property
     def key(self) -> tuple[str, tuple[int, ...]]:

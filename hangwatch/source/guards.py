@@ -60,6 +60,11 @@ def _later(scope: ast.AST, condition: ast.If, line: int) -> bool:
     return False
 
 
+def asks_rank(test: ast.AST, tree: ast.Module) -> bool:
+    """The condition `test` of the module `tree` asks which rank it is."""
+    return _asks_rank(test, _derived(tree))
+
+
 def _asks_rank(test: ast.AST, known: frozenset[str]) -> bool:
     return any(_RANK.search(name) or name in known for name in _names(test))
 

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
+from hangwatch.source.decisions import asks
 from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses
 
-_Way = tuple[int, str]  # a line, and its text
+
+class _Way(NamedTuple):
+    line: int
+    text: str
+    test: ast.expr | None = None  # its condition
+    of_turn: bool = False
+
+
 _LEVELS = 2  # a turn of the loop around the call, and one of the loop around that
 
 
@@ -30,12 +39,20 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[Bypass, ...]:
             body: Sequence[ast.stmt] = loop.body if loop is not None else getattr(scope, "body", ())
             if not holds(body, frame.line):
                 continue
-            ways = sorted(set(_ways(body, frame.line, ast.Return if loop is None else ast.Continue)))
-            found += [Bypass(Frame(frame.file, line, frame.function), text, level == 0) for line, text in ways]
+            each = {
+                (way.line, way.text): way
+                for way in _ways(body, frame.line, ast.Return if loop is None else ast.Continue)
+            }
+            found += [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
             level += loop is not None
             if level == _LEVELS or (loop is not None and found):
                 return tuple(found)
     return tuple(found)
+
+
+def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner: bool) -> Bypass:
+    asked = asks(way.test, scope, tree) if way.test is not None else ""
+    return Bypass(Frame(frame.file, way.line, frame.function), way.text, inner, asked, way.of_turn)
 
 
 def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
@@ -50,11 +67,11 @@ def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterat
 def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
     """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
     if isinstance(statement, ast.If) and statement.test.lineno != line:
-        yield statement.lineno, f"if {ast.unparse(statement.test)}"
+        yield _Way(statement.lineno, f"if {ast.unparse(statement.test)}", statement.test)
     if isinstance(statement, ast.With) and suppresses(statement):
-        yield statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}"
+        yield _Way(statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}")
     if isinstance(statement, ast.Try) and holds(statement.body, line):
-        yield from ((each.lineno, _handler_text(each)) for each in statement.handlers if _goes_on(each, exits))
+        yield from (_Way(each.lineno, _handler_text(each)) for each in statement.handlers if _goes_on(each, exits))
     if isinstance(statement, ast.If | ast.Try | ast.With | ast.AsyncWith):
         for part in _blocks(statement):
             if holds(part, line):
@@ -68,20 +85,21 @@ def _blocks(statement: ast.If | ast.Try | ast.With | ast.AsyncWith) -> Iterator[
         yield handler.body
 
 
-def _left_by(node: ast.AST, exits: type[ast.stmt], when: str = "") -> Iterator[_Way]:
+def _left_by(node: ast.AST, exits: type[ast.stmt], when: str = "", test: ast.expr | None = None) -> Iterator[_Way]:
     """The `continue` or `return` statements in what stands before the call, with the condition right above them."""
     if isinstance(node, exits):
-        yield node.lineno, when + ("continue" if exits is ast.Continue else "return")
+        turn = exits is ast.Continue
+        yield _Way(node.lineno, when + ("continue" if turn else "return"), test, turn)
     if isinstance(node, SCOPES) or (exits is ast.Continue and isinstance(node, ast.For | ast.AsyncFor | ast.While)):
         return
     for child in ast.iter_child_nodes(node):
-        above = when
+        above, asked = when, test
         if isinstance(node, ast.If):
-            test = node.test if child in node.body else ast.UnaryOp(ast.Not(), node.test)
-            above = f"if {ast.unparse(test)}: "
+            asked = node.test if child in node.body else ast.UnaryOp(ast.Not(), node.test)
+            above = f"if {ast.unparse(asked)}: "
         elif isinstance(node, ast.ExceptHandler):
-            above = f"{_handler_text(node)}: "
-        yield from _left_by(child, exits, above)
+            above, asked = f"{_handler_text(node)}: ", None
+        yield from _left_by(child, exits, above, asked)
 
 
 def _goes_on(handler: ast.ExceptHandler, exits: type[ast.stmt]) -> bool:

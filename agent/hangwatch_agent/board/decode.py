@@ -129,12 +129,17 @@ def times(words: array[int]) -> StepTimes:
 def slots(data: Any) -> tuple[Slot, ...]:
     """The group slots of the groups blob. Raises one of SPOILED."""
     found = {}
-    for index, since, alive, name, ranks, description, backend in data:
+    for index, since, alive, name, ranks, description, backend, *more in data:
         if type(index) is not int or not 0 <= index < b.GROUP_SLOTS or type(since) is not int:
             raise ValueError(f"no group slot: {index!r:.40}")
-        head = GroupHead(str(name), members.parse(ranks), str(description), str(backend))
+        timeout_s = _timeout(more[0]) if more else None
+        head = GroupHead(str(name), members.parse(ranks), str(description), str(backend), timeout_s=timeout_s)
         found[index] = Slot(index, since, bool(alive), head)
     return tuple(found.values())
+
+
+def _timeout(data: Any) -> float | None:
+    return float(data) if isinstance(data, int | float) and 0 < data < LATEST else None
 
 
 def head(slot: Slot, words: array[int]) -> GroupHead:
@@ -163,6 +168,7 @@ def step_entry(number: int, raw: bytes, groups: tuple[Slot, ...], anchor_ns: int
         loader=known(words[b.S_LOADER]),
         at=moment(words[b.S_AT], anchor_ns),
         issued=issued,
+        optimizer_steps=words[b.S_OPTIMIZED] - 1 if words[b.S_OPTIMIZED] > 0 else None,
     )
 
 

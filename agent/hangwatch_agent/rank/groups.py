@@ -30,6 +30,7 @@ class Group:
         self.ranks = ranks
         self.backend = backend
         self.description = str(getattr(pg, "group_desc", ""))
+        self.timeout_s = timeout_of(pg)
         self.records: dict[str, int] = {}
         self.since = 0
         self.alive = True
@@ -74,7 +75,8 @@ class Group:
 
     def row(self) -> list[Any]:
         """This group in the groups blob, as `reading.slots` expects it."""
-        return [self.index, self.since, self.alive, self.name, members.text(self.ranks), self.description, self.backend]
+        ranks = members.text(self.ranks)
+        return [self.index, self.since, self.alive, self.name, ranks, self.description, self.backend, self.timeout_s]
 
 
 class Groups:
@@ -121,7 +123,7 @@ class Groups:
             if world is None:
                 return False
             present = {id(pg): pg for pg in list(world.pg_map) if hasattr(pg, "group_name")}
-            changed = self._retire(present)
+            changed = self._retire(present) or self._retimed()
             for identity, pg in present.items():
                 known = self._by_id.get(identity)
                 if known is None or known.ref() is not pg:
@@ -141,6 +143,16 @@ class Groups:
         for identity in gone:
             self._by_id.pop(identity).alive = False
         return bool(gone)
+
+    def _retimed(self) -> bool:
+        """Whether a timeout was set anew, as some trainers do after their first step. About 2 us for each group."""
+        changed = False
+        for group in self.slots:
+            pg = group.ref() if group.alive else None
+            found = timeout_of(pg) if pg is not None else group.timeout_s
+            changed = changed or found != group.timeout_s
+            group.timeout_s = found
+        return changed
 
     def _enrol(self, world: Any, pg: Any) -> bool:
         backend = str(world.pg_map[pg][0])
@@ -187,6 +199,15 @@ class Groups:
                 found[name] = self._made[name]
                 self._made[name] += 1
         return found
+
+
+def timeout_of(pg: Any) -> float | None:
+    """Seconds after which a backend of the group ends a call: the least of its backends'. None where torch hides it."""
+    try:
+        found = [pg._get_backend(device).options._timeout.total_seconds() for device in pg._device_types]
+    except Exception:  # another torch, a backend without options, or one that has been aborted
+        return None
+    return min(found, default=None)
 
 
 def _world() -> Any:

@@ -14,7 +14,7 @@ from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.rank.groups import Groups
 
 NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER = range(5)
-PACK = Struct(f"={b.S_GROUPS - b.S_MARK}q").pack_into
+PACK = Struct(f"={b.S_OPTIMIZED - b.S_MARK}q").pack_into
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
 
 
@@ -46,7 +46,7 @@ class Steps:
         # The entry that lay here needs no voiding: readers leave out the oldest, which the next one overwrites.
         groups = self._groups.write_issued(words, entry + b.S_ISSUED)
         # Not word by word: nobody looks into an entry without its mark.
-        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups)
+        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups, words[b.W_OPTIMIZER_STEPS] + 1)
         self.count = number = number + 1
         words[entry] = number
         words[b.W_STEPS_WRITTEN] = number

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hangwatch import words
+from hangwatch.facts.timeouts import timeout_ahead
 from hangwatch.health import FORECASTS, device_warnings, leftover_processes
 from hangwatch.judge import diagnose
 from hangwatch.model import (
@@ -189,6 +190,7 @@ class Watchdog:
         with self._still_heard():
             snapshot = self.response.confirmed(self.take_evidence(), self.rank_states)
             self._first_words.saw(snapshot, self.clock())
+            self._guarded("the look at timeouts", lambda: self._warn(timeout_ahead(snapshot)))
             judgement = self._act(self.judge(snapshot), snapshot, started)
         if self.dashboard is not None:
             self.dashboard.link.capture(snapshot)
@@ -342,10 +344,13 @@ class Watchdog:
                     )
                 self._tell_news()
         for warning in self.health(readings):
-            if self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
-                self.incidents.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
-                self._tell_news()
-                self._heed(warning)
+            self._warn(warning)
+
+    def _warn(self, warning: HealthWarning | None) -> None:
+        if warning is not None and self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
+            self.incidents.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
+            self._tell_news()
+            self._heed(warning)
 
     def _heed(self, warning: HealthWarning) -> None:
         """Do what --on-forecast asks for."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hangwatch.facts.timeouts import LEAST_S, USED
 from hangwatch.model import Launched
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import patience_with
@@ -28,6 +29,7 @@ class Reason:
     """Why a look is due. Reasons with one `key` are one episode: the pauses between their looks grow."""
 
     # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "quiet" | "patience" | "lingering" | "missing" | "twice"
+    # | "timeout"
     kind: str
     key: tuple[object, ...]
     urgent: bool = False
@@ -63,6 +65,7 @@ def reasons(
     if not any(each.state in ("T", "t") and now - each.since < STOPPED for each in living):
         found += _still(living, now, settings, growth)  # else a look would only be in the way of the one that tells
     found += _lingering(rank_states, living, now, settings)
+    found += _timing_out(living, now)
     return found
 
 
@@ -142,6 +145,18 @@ def _still(living: Sequence[RankState], now: float, settings: Settings, growth: 
     quiet = [each for each in working if now - each.moved_at > max(QUIET, slow_after(each))]
     if quiet:
         found.append(Reason("quiet", tuple((each.pid, each.moved_at) for each in quiet)))
+    return found
+
+
+def _timing_out(living: Sequence[RankState], now: float) -> list[Reason]:
+    """A rank has been in one call for a share of its group's timeout: once, then whether the awaited rank works."""
+    found = []
+    for each in living:
+        limits = {head.name: head.timeout_s for head in each.reading.heads if head.timeout_s}
+        for call in each.reading.open_calls:
+            limit, waited = limits.get(call.group), now - (call.at or now)
+            if limit and waited >= max(USED * limit, LEAST_S):
+                found.append(Reason("timeout", (each.pid, call.group, call.seq)))
     return found
 
 

@@ -38,6 +38,15 @@ HEALTH: tuple[Case, ...] = (
         status="warned",
     ),
     Case(
+        name="timeout-ahead",
+        cause="timeout-ahead",
+        script="timeout_ahead.py",
+        culprit=None,
+        culprits=everyone,
+        status="warned",
+        after=30.0,
+    ),
+    Case(
         name="slow-rank",
         cause="straggler",
         script="straggler.py",

@@ -20,6 +20,7 @@ from hangwatch_agent.rank.patch import Patches
 from hangwatch_agent.rank.steps import BY_FORWARD
 
 DDP_MODULE = "torch.nn.parallel.distributed"
+UNREDUCED = "Expected to have finished reduction"  # of the last iteration; a program may catch it and go on
 
 
 class ForwardHook:
@@ -91,7 +92,11 @@ class ForwardHook:
                 enter(module)
                 if not self._planned:
                     self._plan(module)
-            return original(module, *inputs, **kwargs)
+            try:
+                return original(module, *inputs, **kwargs)
+            except RuntimeError as error:
+                self._met(error)
+                raise
 
         return _pre_forward
 
@@ -106,6 +111,13 @@ class ForwardHook:
             return output
 
         return _post_forward
+
+    def _met(self, error: RuntimeError) -> None:
+        try:
+            if UNREDUCED in str(error):
+                self._context.met(error)
+        except Exception as failure:
+            self._context.guard.swallow(failure)
 
     def _entering(self) -> Callable[[Any], None]:
         """What is done as a forward begins. Its constants are at hand: a step finds caches that are cold."""

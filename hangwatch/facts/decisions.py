@@ -1,0 +1,181 @@
+"""Where ranks parted at a condition: some made a call in a step, others did not, and the source shows what decides.
+
+The records show that they parted, the source of the call site shows at what. Both are needed: neither alone tells a
+decision from a call that was skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.facts.call_sites import Site, site, sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.last_calls import brought_down, last_call
+from hangwatch.facts.parting import Parting, parting
+from hangwatch.facts.skip_paths import ways_past
+from hangwatch.model import Bypass, Collective, Frame, StepName
+from hangwatch.ranks.view import RankView
+
+HABIT = 2  # whole steps with the call, and none without it, that make it a call of every step
+_MODULE = "torch/nn/modules/module.py"
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """In `step` the ranks `made` called from `place` and those `without` did not; `found` is where ledgers part.
+
+    `call` is a record of the call, `name` says it in words. `ways` are the ways past it in a turn of the loop, those
+    left out that are the same for all ranks.
+    """
+
+    place: Site
+    call: Collective
+    name: str
+    made: tuple[int, ...]
+    without: tuple[int, ...]
+    step: StepName
+    ways: tuple[Bypass, ...]
+    found: Parting | None = None
+    ended: bool = False  # the job came down because of it
+
+    @property
+    def odd(self) -> tuple[int, ...]:
+        """The fewer ranks; all of them where both sides are equally many."""
+        if len(self.made) == len(self.without):
+            return tuple(sorted((*self.made, *self.without)))
+        return min(self.made, self.without, key=len)
+
+    @property
+    def in_module(self) -> bool:
+        """Every way past the call lies within the forward of a module: what ran there differs, and not the loop."""
+        return bool(self.ways) and all(_within_module(way.where, self.call.frames) for way in self.ways)
+
+
+def _within_module(where: Frame, frames: tuple[Frame, ...]) -> bool:
+    depth = next(
+        (n for n, frame in enumerate(frames) if (frame.file, frame.function) == (where.file, where.function)), None
+    )
+    return depth is not None and any(frame.file.endswith(_MODULE) for frame in frames[depth + 1 :])
+
+
+@once
+def disagreement(case: Case) -> Disagreement | None:
+    """The first call about which ranks disagreed, where it is known and its source could be read."""
+    found = parting(case)
+    if found is not None:
+        return _of_parting(case, found)
+    return _of_the_present(case, _standing(case))
+
+
+def of_every_step(case: Case, found: Disagreement) -> bool:
+    """As far as recorded, every step before had that call, on both sides: it is due whatever happens."""
+    asked = (*found.made[:1], *found.without[:1])
+    return all(_always(case, rank, found) for rank in asked)
+
+
+def _always(case: Case, rank: int, found: Disagreement) -> bool:
+    places = sites_of(case).by_step(rank)
+    first = min(places, default=0)
+    last = found.step.step if found.step.step is not None else max(places, default=0)
+    whole = [step.step for step in case.ledger.steps(rank) if step.complete and first < step.step < last]
+    return len(whole) >= HABIT and all(found.place in places.get(step, ()) for step in whole)
+
+
+# ------------------------------------------------------------------------------------------ in an earlier step
+
+
+def _of_parting(case: Case, found: Parting) -> Disagreement | None:
+    counts = found.divergence.counts
+    levels = sorted(set(counts.values()))
+    if len(levels) != 2 or not found.places or not found.divergence.exact or found.divergence.doubtful:
+        return None
+    made, without = (tuple(sorted(rank for rank in counts if counts[rank] == level)) for level in levels[::-1])
+    each = {place: _different(case, place, levels[1] - levels[0]) for place in found.places}
+    if len(set(each.values())) != 1:
+        return None
+    place = found.places[0]
+    call = _record(case, made[0], place)
+    if call is None:
+        return None
+    name = sites_of(case).named(made[0], place)
+    return Disagreement(place, call, name, made, without, found.step, each[place], found)
+
+
+def _different(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
+    """The ways past `place`, without conditions that are the same on all ranks."""
+    return tuple(way for way in ways_past(case, place, times) if way.asks != "alike" and way.inner)
+
+
+def _record(case: Case, rank: int, place: Site) -> Collective | None:
+    calls = case.ledger.calls(rank).values()
+    return next((call for call in calls if site(call) == place), None)
+
+
+# ------------------------------------------------------------------------------------------ in this very step
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Where a rank stands, or stood at its end."""
+
+    view: RankView
+    place: Site
+    call: Collective
+    name: str
+
+
+def _standing(case: Case) -> dict[int, _Standing]:
+    """Where every rank stands in a call that Python code issued or backward; empty where one stands in none."""
+    found: dict[int, _Standing] = {}
+    ended = case.any_rank_failed
+    if ended and not brought_down(case):
+        return {}
+    for view in case:
+        each = _at_end(case, view) if ended else _now(case, view)
+        if each is None:
+            return {}
+        found[view.rank] = each
+    return found
+
+
+def _now(case: Case, view: RankView) -> _Standing | None:
+    entry, place = case.blocked.get(view.rank), sites_of(case).now(view.rank)
+    if entry is None or place is None or entry.to_a_peer:
+        return None
+    call = entry.call or Collective("", 0, entry.op, frames=view.evidence.main_stack)
+    return _Standing(view, place, call, sites_of(case).named(view.rank, place))
+
+
+def _at_end(case: Case, view: RankView) -> _Standing | None:
+    last = last_call(case, view)
+    if last is None:
+        return None
+    call = last.call or Collective("", 0, last.name, frames=last.frames)
+    return _Standing(view, last.site, call, sites_of(case).named(view.rank, last.site))
+
+
+def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement | None:
+    """Some ranks stand in a call that all the others have gone by in this step."""
+    for place in {each.place for each in standing.values()}:
+        made = tuple(sorted(rank for rank, each in standing.items() if each.place == place))
+        without = tuple(sorted(rank for rank in standing if rank not in made))
+        ways = _different(case, place, 1)
+        gone_by = without and all(_gone_by(standing[made[0]], standing[rank]) for rank in without)
+        if ways and gone_by:
+            first = standing[made[0]]
+            return Disagreement(
+                place, first.call, first.name, made, without, first.view.step, ways, ended=case.any_rank_failed
+            )
+    return None
+
+
+def _gone_by(mine: _Standing, other: _Standing) -> bool:
+    """`other` is in a later step, or in the same one behind the place of `mine`, by the order of the source."""
+    here, there = mine.view.step.step, other.view.step.step
+    if here is None or there is None or here > there:
+        return False
+    if there > here:
+        return True
+    pairs = zip(reversed(mine.place[1]), reversed(other.place[1]), strict=False)
+    outer = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    return outer is not None and outer[0][0] == outer[1][0] and outer[0][1] < outer[1][1]

@@ -1,0 +1,195 @@
+"""Ranks whose backward ended without all of its gradients: a parameter had no part in the loss of that step.
+
+DistributedDataParallel reduces a bucket once all of its parameters have a gradient. A parameter that a batch leaves out
+keeps its bucket from being reduced at all; backward returns, the rank goes on, and the others wait. torch itself says
+so at the rank's next forward, if it comes to one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hangwatch.facts.call_sites import site, sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.last_calls import frames_at_end
+from hangwatch.facts.parting import Left, Parting, parting
+from hangwatch.facts.skip_paths import ways_past
+from hangwatch.model import Frame, StepEntry, StepName
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import origin, user_frame
+
+TORCH_SAYS = re.compile(r"Expected to have finished reduction in the prior iteration")
+_LEFT_OUT = re.compile(r"Parameters? (?:indices )?which did not receive grad for rank \d+:\s*(.+)")
+_BACKWARD = "_engine_run_backward"
+
+
+@dataclass(frozen=True)
+class Unreduced:
+    """Ranks that left backward with gradients unreduced in `step`.
+
+    `where` is the line of that backward, `parameters` what torch says had no gradient; `said` that torch has said so.
+    """
+
+    ranks: tuple[int, ...]
+    step: StepName
+    where: Frame | None = None
+    parameters: str = ""
+    said: bool = False
+    found: Parting | None = None
+    waiting: tuple[int, ...] = ()
+
+
+@once
+def unreduced(case: Case) -> Unreduced | None:
+    """Where a backward ended without its gradients; None where nothing shows it."""
+    return _said_by_torch(case) or _by_ledger(case) or _in_this_step(case)
+
+
+# ------------------------------------------------------------------------------------------ by torch's word
+
+
+def _said_by_torch(case: Case) -> Unreduced | None:
+    said = [view for view in case if view.exception is not None and TORCH_SAYS.search(view.exception.message)]
+    if not said or len(said) == len(case.ranks):
+        return None  # on every rank it is the same parameter in every batch, and no rank waits for another
+    view = min(said, key=lambda each: each.exception.at if each.exception is not None else 0.0)
+    error = view.exception
+    assert error is not None
+    left_out = _LEFT_OUT.search(error.message)
+    step = _parted_before(case, view) or _before(view, error.at)
+    if step is None:
+        return None
+    where = _backward_line(case, view) or user_frame(error.frames)
+    return Unreduced((view.rank,), step, where, left_out[1].strip() if left_out else "", said=True)
+
+
+def _parted_before(case: Case, view: RankView) -> StepName | None:
+    """The step in which the ledgers parted over this rank: a program that goes on is told of it again at each forward."""
+    found = parting(case)
+    return found.step if found is not None and found.how is Left.SKIPPED and view.rank in found.who else None
+
+
+def _before(view: RankView, at: float) -> StepName | None:
+    """The step before the one in which `view` was at that time: torch speaks at the next forward."""
+    begun = [entry for entry in _entries(view) if entry.at <= at or not at]
+    if len(begun) < 2:
+        return None
+    entry = begun[-2]
+    return StepName(entry.epoch, entry.batch, entry.step)
+
+
+def _entries(view: RankView) -> tuple[StepEntry, ...]:
+    return view.reading.steps if view.reading is not None else ()
+
+
+def _backward_line(case: Case, view: RankView) -> Frame | None:
+    """The user's line from which the newest recorded gradients of `view` were computed."""
+    for call in reversed(list(case.ledger.calls(view.rank).values())):
+        if any(frame.function == _BACKWARD for frame in call.frames):
+            return _of_user(call.frames)
+    return None
+
+
+def _of_user(frames: tuple[Frame, ...]) -> Frame | None:
+    """The line outside of torch that called backward, if it is the user's: what a framework's loop does is unknown."""
+    own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
+    frame = next(own, None)
+    return frame if frame is not None and origin(frame.file) == "user" else None
+
+
+# ------------------------------------------------------------------------------------------ by the ledgers
+
+
+def _by_ledger(case: Case) -> Unreduced | None:
+    """The ledgers part at gradients, which no way past backward explains, for the rank went on to its optimizer."""
+    found, sites = parting(case), sites_of(case)
+    if found is None or found.how is not Left.SKIPPED or not found.places or not found.who:
+        return None
+    counts = found.divergence.counts
+    other = max(counts, key=lambda rank: counts[rank])
+    if not all(sites.in_backward(other, place) for place in found.places):
+        return None
+    call = next(call for call in case.ledger.calls(other).values() if site(call) == found.places[0])
+    where = _of_user(call.frames)
+    passes = any(not way.of_turn for place in found.places for way in ways_past(case, place))
+    if where is None or passes or not all(_went_on(case, rank, found) for rank in found.who):
+        return None
+    return Unreduced(found.who, found.step, where, found=found)
+
+
+def _went_on(case: Case, rank: int, found: Parting) -> bool:
+    """Some of the gradients were reduced from the same place, or the optimizer has made its step of that turn."""
+    view, sites = case.ranks.get(rank), sites_of(case)
+    if view is None:
+        return False
+    inside = sites.inside(rank, found.divergence.group, found.divergence.step)
+    partly = inside is not None and all(inside[0][place] for place in found.places)
+    return partly or optimized(view, found.divergence.step)
+
+
+def optimized(view: RankView, step: int) -> bool:
+    """`view` has made an optimizer step within that step."""
+    entries = _entries(view)
+    index = next((n for n, entry in enumerate(entries) if entry.step == step), None)
+    if index is None or view.reading is None:
+        return False
+    before = entries[index].optimizer_steps
+    after = entries[index + 1].optimizer_steps if index + 1 < len(entries) else view.reading.progress.optimizer_steps
+    return before is not None and after is not None and after > before
+
+
+# ------------------------------------------------------------------------------------------ in this very step
+
+
+def _in_this_step(case: Case) -> Unreduced | None:
+    """A rank is past its optimizer's step with no gradients reduced, and others stand in that step's backward."""
+    waiting = {view.rank: where for view in case if (where := _in_backward(case, view)) is not None}
+    if not waiting or len({case.ranks[rank].step for rank in waiting}) != 1:
+        return None
+    first = next(iter(waiting))
+    step, where = case.ranks[first].step, waiting[first]
+    others = [view for view in case if view.rank not in waiting]
+    past = [view for view in others if view.step == step and step.step is not None and _without(case, view, step.step)]
+    passes = any(
+        not way.of_turn
+        for call in case.ledger.calls(first).values()
+        if (place := site(call)) is not None and sites_of(case).in_backward(first, place)
+        for way in ways_past(case, place)
+    )
+    if not past or len(past) < len(others) or passes:
+        return None
+    return Unreduced(tuple(view.rank for view in past), step, where, waiting=tuple(waiting))
+
+
+def _in_backward(case: Case, view: RankView) -> Frame | None:
+    """The user's line of the backward in which `view` stands, or stood at its end, before the optimizer's step."""
+    ended = (view.dead and not view.finished) or view.raised
+    frames = frames_at_end(view)[0] if ended else view.evidence.main_stack
+    if not any(frame.function == _BACKWARD for frame in frames) or (not ended and view.rank not in case.blocked):
+        return None
+    step = view.step.step
+    return _of_user(frames) if step is not None and not optimized(view, step) else None
+
+
+def _without(case: Case, view: RankView, step: int) -> bool:
+    """It is past the optimizer's step of `step`, and issued nothing in it but what Python code called, unlike before."""
+    if not optimized(view, step):
+        return False
+    past = [each for each in case.ledger.steps(view.rank) if each.complete]
+    groups = [group.name for group in case.ledger.groups_of(view.rank)]
+    return any(_lacks(case, view, name, step) for name in groups) and len(past) >= 2
+
+
+def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
+    span = case.ledger.span(view.rank, group, step)
+    if span is None:
+        return False
+    made = [
+        call for (name, seq), call in case.ledger.calls(view.rank).items() if name == group and span[0] < seq <= span[1]
+    ]
+    recorded = len(made) == span[1] - span[0]
+    steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
+    usual = sites_of(case).synchronised(view.rank, group, steps)
+    habit = bool(usual) or (case.ledger.usual(view.rank, group) or 0) > len(made)
+    return recorded and habit and not any(frame.function == _BACKWARD for call in made for frame in call.frames)

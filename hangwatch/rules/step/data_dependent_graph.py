@@ -1,0 +1,123 @@
+"""On one rank the graph differs by data, so that gradients or gathers of parameters never happen there."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.decisions import Disagreement, disagreement
+from hangwatch.facts.parting import counted
+from hangwatch.facts.unreduced import Unreduced, unreduced
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Status
+from hangwatch.rules.finding import Finding
+
+_FOR_MODULES = (
+    "run every module on every rank: send an empty or dummy input through it and add its output times 0;"
+    " ZeRO-3: set_z3_leaf_modules; random drops: the same generator on all ranks"
+)
+
+
+def data_dependent_graph(case: Case) -> Finding | None:
+    """A backward ended without its gradients, or a module that others ran was not run."""
+    short = unreduced(case)
+    if short is not None and (case.blocked or case.any_rank_failed):
+        return _without_gradients(case, short)
+    found = disagreement(case)
+    if found is not None and found.in_module and (case.blocked or found.ended):
+        return _without_module(case, found)
+    return None
+
+
+def ended_without_gradients(case: Case) -> Finding | None:
+    """The same, where ranks ended of it: by torch's own error, or in a call that met another one."""
+    return data_dependent_graph(case) if case.any_rank_failed else None
+
+
+# ------------------------------------------------------------------------------------------ DistributedDataParallel
+
+
+def _without_gradients(case: Case, short: Unreduced) -> Finding:
+    one = len(short.ranks) == 1
+    who, its = case.name(short.ranks, capital=True), "its" if one else "their"
+    witnesses = _witnesses(case, short)
+    missing = f" ({_parameters(short)})" if short.parameters else ""
+    certainty = case.weigh(witnesses) if short.said or short.found is not None else Certainty.LIKELY
+    return Finding(
+        "data-dependent-graph",
+        certainty,
+        f"The backward of {who[0].lower()}{who[1:]}{words.at(short.where)} in {words.step(short.step)} ended without all of"
+        f" {its} gradients: parameters of the model had no part in that loss{missing}. {_others(case, short)}",
+        culprits=tuple(case.ranks[rank].culprit(short.where) for rank in short.ranks if rank in case.ranks),
+        victims=case.victims(short.ranks),
+        step=short.step,
+        evidence=(counted(case, short.found),) if short.found is not None else (),
+        witnesses=witnesses,
+        status=Status.FAILED if case.any_rank_failed else None,
+        awaited=short.ranks,
+    )
+
+
+def _others(case: Case, short: Unreduced) -> str:
+    others = [rank for rank in case.blocked if rank not in short.ranks]
+    if not others or case.any_rank_failed:
+        return f"No other rank can go on without {words.verb(len(short.ranks), 'it', 'them')}."
+    wait = words.verb(len(others), "waits", "wait")
+    return (
+        f"{case.name(others, capital=True)} {wait} for them; the later calls of {case.name(short.ranks)} are mispaired."
+    )
+
+
+def _parameters(short: Unreduced) -> str:
+    text = " ".join(short.parameters.split())
+    named = not text[:1].isdigit()
+    return text[:160] if named else f"indices {text[:80].rstrip(' .')} of its parameters"
+
+
+def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
+    heard = list(short.found.witnesses) if short.found is not None else []
+    who = case.name(short.ranks)
+    if short.said:
+        heard.append(
+            Witness(Kind.FACT, f"torch refused the next forward of {who}: its last reduction was not finished")
+        )
+    elif short.found is not None:
+        heard.append(
+            Witness(Kind.SOURCE, f"{who} went on in that very step, so that backward was not left out as a whole")
+        )
+    else:
+        waiting = case.name(short.waiting)
+        heard.append(
+            Witness(Kind.HABIT, f"{who} is past optimizer.step() and had reduced gradients in the steps before")
+        )
+        stand = words.verb(len(short.waiting), "stands", "stand")
+        heard.append(Witness(Kind.PLACE, f"{waiting} {stand} in the backward of that step"))
+    return tuple(heard)
+
+
+# ------------------------------------------------------------------------------------------ sharded modules
+
+
+def _without_module(case: Case, found: Disagreement) -> Finding:
+    made, without = case.name(found.made), case.name(found.without)
+    when = f" in {words.step(found.step)}" if words.step(found.step) else ""
+    ways = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
+    one = found.ways[0].where if len(found.ways) == 1 else None
+    witnesses = (
+        Witness(Kind.PLACE, f"{made} called {found.name}{when} more often than {without}"),
+        Witness(Kind.SOURCE, f"within the model's forward, {ways} leads past that call"),
+    )
+    named = found.found is not None and found.step.batch is not None
+    return Finding(
+        "data-dependent-graph",
+        case.weigh(witnesses) if named and not found.ended else Certainty.LIKELY,
+        f"The ranks did not run the same parts of the model{when}: {made} called {found.name} more often than {without};"
+        f" {ways} decides.",
+        fix=_FOR_MODULES,
+        culprits=tuple(case.ranks[rank].culprit(one) for rank in found.odd if rank in case.ranks),
+        victims=case.victims(found.odd) if len(found.odd) < len(case.ranks) else (),
+        step=found.step,
+        evidence=(counted(case, found.found),) if found.found is not None else (),
+        witnesses=witnesses,
+        status=Status.FAILED if found.ended else None,
+        awaited=found.odd,
+    )

@@ -1,0 +1,190 @@
+"""What a condition of the user's asks for, by its source. A hint, and never proof.
+
+Ranks that part at a condition have answered it differently. A condition on the rank does so on purpose. One on counters
+or settings, or on a value that was reduced before, is the same everywhere. A check that data is there, or finite, is
+meant to hold always. What is left compares or asks for a value of the rank's own: that decides.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from hangwatch.source.guards import asks_rank
+from hangwatch.source.loops import within
+
+Asks = Literal["rank", "value", "check", "alike"]
+
+_ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")  # of a condition with several parts
+_DEPTH = 5  # assignments that are followed back from a name
+
+_COMMUNICATES = re.compile(
+    r"^(all_?reduce|reduce|broadcast|all_?gather|gather|sync|synchroni[sz]e|reduced|pmean|psum|mean_across)"
+    r"|_?(all_?reduced?|broadcast|all_?gather|across_ranks|across_processes|reduce_mean|reduce_tensor)"
+)
+_SETTINGS = re.compile(
+    r"^(self\.)?(args?|cfg|config|conf|opts?|hparams?|hp|params|flags|settings|options)$", re.IGNORECASE
+)
+_COUNTS = re.compile(
+    r"(^|_)(step|steps|epochs?|iter|iters|iteration|iterations|batch_idx|batch_index|idx|every|interval|freq\w*|period"
+    r"|warmup|training|max_\w+|num_\w+|n_\w+)($|_)",
+    re.IGNORECASE,
+)
+_CHECKS = frozenset(
+    {
+        "isnan",
+        "isfinite",
+        "isinf",
+        "any",
+        "all",
+        "numel",
+        "isinstance",
+        "issubclass",
+        "hasattr",
+        "callable",
+        "is_tensor",
+    }
+)
+_SIZES = frozenset({"len", "numel", "size", "shape", "sum", "count"})
+_PLAIN = frozenset(
+    {"bool", "float", "int", "abs", "round", "max", "min", "item", "sum", "mean", "detach", "cpu", "tolist"}
+)
+_CLOCKS = frozenset(
+    {"time", "monotonic", "perf_counter", "process_time", "now", "random", "randint", "rand", "uniform"}
+)
+_VERDICTS = re.compile(
+    r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
+)
+
+
+def asks(test: ast.AST, scope: ast.AST, tree: ast.Module) -> Asks:
+    """What `test`, a condition in the function `scope` of the module `tree`, asks for."""
+    return "rank" if asks_rank(test, tree) else _Reader(scope, tree).asks(test)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    scope: ast.AST
+    tree: ast.Module
+
+    def asks(self, test: ast.AST, depth: int = 0) -> Asks:
+        if isinstance(test, ast.BoolOp):
+            found = [self.asks(part, depth) for part in test.values]
+            return next(kind for kind in _ORDER if kind in found)
+        if isinstance(test, ast.UnaryOp):
+            return self.asks(test.operand, depth)
+        if asks_rank(test, self.tree):
+            return "rank"
+        if self._alike(test, depth):
+            return "alike"
+        if isinstance(test, ast.Compare):
+            return "check" if _is_check(test) else "value"
+        return self._of_call(test, depth) if isinstance(test, ast.Call) else self._of_name(test, depth)
+
+    def _of_call(self, test: ast.Call, depth: int) -> Asks:
+        name = _called(test)
+        if name in _CHECKS:
+            return "check"
+        if name in _PLAIN:
+            inner = test.args[0] if test.args else getattr(test.func, "value", None)
+            return self.asks(inner, depth) if inner is not None else "check"
+        return "value"
+
+    def _of_name(self, test: ast.AST, depth: int) -> Asks:
+        """The truth of a name: what it was made from says more; else a collection's, which asks whether it is empty."""
+        name = test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else ""
+        made = self._made(name) if isinstance(test, ast.Name) else None
+        if isinstance(made, ast.Compare | ast.BoolOp | ast.UnaryOp) and depth < _DEPTH:
+            return self.asks(made, depth + 1)
+        return "value" if _VERDICTS.search(name) else "check"
+
+    # -------------------------------------------------------------- alike on all ranks
+
+    def _alike(self, node: ast.AST, depth: int) -> bool:
+        """All that it is computed from is the same on every rank, as far as the source shows."""
+        if isinstance(node, ast.Constant):
+            return True
+        if isinstance(node, ast.Name):
+            return self._alike_name(node.id, depth)
+        if isinstance(node, ast.Attribute):
+            return _by_name(node.attr) or self._settings(node) or self._alike(node.value, depth)
+        if isinstance(node, ast.Call):
+            return self._alike_call(node, depth)
+        parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+        return bool(parts) and all(self._alike(part, depth) for part in parts)
+
+    def _settings(self, node: ast.Attribute) -> bool:
+        return any(
+            _SETTINGS.search(ast.unparse(part)) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)
+        )
+
+    def _alike_call(self, node: ast.Call, depth: int) -> bool:
+        if self._communicates(node):
+            return True
+        if _called(node) in _CLOCKS or (_called(node) == "len" and node.args):
+            return False
+        data = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if isinstance(node.func, ast.Attribute) and _called(node) in _PLAIN:
+            data.append(node.func.value)
+        return bool(data) and all(self._alike(part, depth) for part in data)
+
+    def _alike_name(self, name: str, depth: int) -> bool:
+        if _by_name(name) or _SETTINGS.search(name) or name.isupper() or name in self._met():
+            return True
+        made = self._made(name) if depth < _DEPTH else None
+        return made is not None and self._alike(made, depth + 1)
+
+    def _made(self, name: str) -> ast.expr | None:
+        """What the last assignment to `name` in this function takes; None where there is none, or several targets."""
+        found: ast.expr | None = None
+        for node in within(self.scope):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(each, ast.Name) and each.id == name for each in node.targets
+            ):
+                found = node.value
+        return found
+
+    def _met(self) -> set[str]:
+        """Names of what this function has given to a collective, which left the same value in it on every rank."""
+        calls = (
+            node for node in within(self.scope) if isinstance(node, ast.Call) and _COMMUNICATES.search(_called(node))
+        )
+        return {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+
+    def _communicates(self, node: ast.Call) -> bool:
+        """A collective, or a function of this module that calls one."""
+        if _COMMUNICATES.search(_called(node)):
+            return True
+        functions = (each for each in ast.walk(self.tree) if isinstance(each, ast.FunctionDef))
+        return any(
+            isinstance(part, ast.Call) and _COMMUNICATES.search(_called(part)) is not None
+            for function in functions
+            if function.name == _called(node) and isinstance(node.func, ast.Name)
+            for part in ast.walk(function)
+        )
+
+
+def _by_name(name: str) -> bool:
+    return _COUNTS.search(name) is not None
+
+
+def _is_check(test: ast.Compare) -> bool:
+    """Whether something is there, of that kind or not empty; or is no number: `x is None`, `len(x) > 0`, `x != x`."""
+    sides = [test.left, *test.comparators]
+    if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
+        return True
+    if len({ast.unparse(side) for side in sides}) == 1:
+        return True
+    sized = any(isinstance(part, ast.Call) and _called(part) in _SIZES for side in sides for part in ast.walk(side))
+    sized = sized or any(
+        isinstance(part, ast.Attribute) and part.attr == "shape" for side in sides for part in ast.walk(side)
+    )
+    return sized and any(isinstance(side, ast.Constant) for side in sides)
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
