@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hangwatch.facts.call_sites import Site, site, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
+from hangwatch.facts.mismatches import first_mismatch
 from hangwatch.facts.parting import Parting, parting
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.model import Bypass, Collective, Frame, StepName
@@ -36,7 +37,6 @@ class Disagreement:
     step: StepName
     ways: tuple[Bypass, ...]
     found: Parting | None = None
-    ended: bool = False  # the job came down because of it
 
     @property
     def odd(self) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ def disagreement(case: Case) -> Disagreement | None:
     found = parting(case)
     if found is not None:
         return _of_parting(case, found)
-    return _of_the_present(case, _standing(case))
+    return _of_the_present(case, _standing(case)) or _of_mispaired(case)
 
 
 def of_every_step(case: Case, found: Disagreement) -> bool:
@@ -163,9 +163,7 @@ def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement 
         gone_by = without and all(_gone_by(standing[made[0]], standing[rank]) for rank in without)
         if ways and gone_by:
             first = standing[made[0]]
-            return Disagreement(
-                place, first.call, first.name, made, without, first.view.step, ways, ended=case.any_rank_failed
-            )
+            return Disagreement(place, first.call, first.name, made, without, first.view.step, ways)
     return None
 
 
@@ -179,3 +177,26 @@ def _gone_by(mine: _Standing, other: _Standing) -> bool:
     pairs = zip(reversed(mine.place[1]), reversed(other.place[1]), strict=False)
     outer = next((pair for pair in pairs if pair[0] != pair[1]), None)
     return outer is not None and outer[0][0] == outer[1][0] and outer[0][1] < outer[1][1]
+
+
+def _of_mispaired(case: Case) -> Disagreement | None:
+    """As many calls, but others: within a module's forward, some ranks made more of one kind in the present step."""
+    met, sites = first_mismatch(case), sites_of(case)
+    steps = {case.ranks[rank].step for rank in met.calls if rank in case.ranks} if met is not None else set()
+    step = next(iter(steps)).step if len(steps) == 1 else None
+    if met is None or step is None:
+        return None
+    inside = {rank: found[0] for rank in met.calls if (found := sites.inside(rank, met.group.name, step)) is not None}
+    for place in sorted({place for counts in inside.values() for place in counts}):
+        counts = {rank: made[place] for rank, made in inside.items()}
+        levels = sorted(set(counts.values()))
+        ways = _different(case, place, 1)
+        if len(levels) != 2 or len(counts) < len(met.calls) or not ways:
+            continue
+        made, without = (tuple(sorted(rank for rank in counts if counts[rank] == level)) for level in levels[::-1])
+        call = _record(case, made[0], place)
+        name = sites.named(made[0], place)
+        found = Disagreement(place, call, name, made, without, next(iter(steps)), ways) if call is not None else None
+        if found is not None and found.in_module:
+            return found
+    return None

@@ -88,8 +88,8 @@ def _warning(case: Case, wait: Wait) -> HealthWarning:
     waited, left, limit = map(words.duration, (wait.waited_s, wait.left_s, wait.timeout_s))
     have, work = words.verb(len(wait.ranks), "has", "have"), words.verb(len(awaited), "works", "work")
     summary = (
-        f"{case.name(wait.ranks, capital=True)} {have} waited {waited} for {case.name(wait.awaited)}, which still {work}"
-        f" in {_place(awaited[0])}; in {left} their process group's timeout ends them: raise timeout= of"
+        f"{case.name(wait.ranks, capital=True)} {have} waited {waited} for {case.name(wait.awaited)}, which still"
+        f" {work} in {_place(awaited[0])}; in {left} their process group's timeout ends them: raise timeout= of"
         " init_process_group, or do that work before"
     )
     return HealthWarning(

@@ -14,6 +14,7 @@ from hangwatch.facts.call_sites import site, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
+from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.model import Frame, StepEntry, StepName
 from hangwatch.ranks.view import RankView
@@ -65,7 +66,7 @@ def _said_by_torch(case: Case) -> Unreduced | None:
 
 
 def _parted_before(case: Case, view: RankView) -> StepName | None:
-    """The step in which the ledgers parted over this rank: a program that goes on is told of it again at each forward."""
+    """The step in which the ledgers parted over this rank: torch refuses each of its forwards from then on."""
     found = parting(case)
     return found.step if found is not None and found.how is Left.SKIPPED and view.rank in found.who else None
 
@@ -165,15 +166,21 @@ def _in_this_step(case: Case) -> Unreduced | None:
 def _in_backward(case: Case, view: RankView) -> Frame | None:
     """The user's line of the backward in which `view` stands, or stood at its end, before the optimizer's step."""
     ended = (view.dead and not view.finished) or view.raised
-    frames = frames_at_end(view)[0] if ended else view.evidence.main_stack
+    frames = _at_the_end(view) if ended else view.evidence.main_stack
     if not any(frame.function == _BACKWARD for frame in frames) or (not ended and view.rank not in case.blocked):
         return None
     step = view.step.step
     return _of_user(frames) if step is not None and not optimized(view, step) else None
 
 
+def _at_the_end(view: RankView) -> tuple[Frame, ...]:
+    """Where it stood when its backend or a peer ended it: by its last stack, else by the error that it met there."""
+    error = view.exception if ending(view).why is not Why.ITSELF else None
+    return frames_at_end(view)[0] or (error.frames if error is not None else ())
+
+
 def _without(case: Case, view: RankView, step: int) -> bool:
-    """It is past the optimizer's step of `step`, and issued nothing in it but what Python code called, unlike before."""
+    """It is past the optimizer of `step`, and issued nothing in it but what Python code called, unlike before."""
     if not optimized(view, step):
         return False
     past = [each for each in case.ledger.steps(view.rank) if each.complete]

@@ -149,14 +149,14 @@ def _still(living: Sequence[RankState], now: float, settings: Settings, growth: 
 
 
 def _timing_out(living: Sequence[RankState], now: float) -> list[Reason]:
-    """A rank has been in one call for a share of its group's timeout: once, then whether the awaited rank works."""
+    """A rank has been in one call for a share of its group's timeout: does the rank that it waits for work?"""
     found = []
     for each in living:
         limits = {head.name: head.timeout_s for head in each.reading.heads if head.timeout_s}
         for call in each.reading.open_calls:
             limit, waited = limits.get(call.group), now - (call.at or now)
             if limit and waited >= max(USED * limit, LEAST_S):
-                found.append(Reason("timeout", (each.pid, call.group, call.seq)))
+                found.append(Reason("timeout", (call.group, call.seq), urgent=True))
     return found
 
 

@@ -123,6 +123,23 @@ STEP: tuple[Case, ...] = (
         after=16.0,
     ),
     Case(
+        name="unused-parameters",
+        cause="data-dependent-graph",
+        script="data_dependent_graph.py",
+        ranks=3,
+        step=(0, 70),
+        where="main",
+    ),
+    Case(
+        name="best-checkpoint",
+        cause="rank-local-decision",
+        script="rank_local_decision.py",
+        ranks=3,
+        step=(2, 39),
+        where="update",
+        culprits=odd_one_out,
+    ),
+    Case(
         name="exception-under-finally",
         cause="exception-on-one-rank",
         script="exception_on_one_rank.py",

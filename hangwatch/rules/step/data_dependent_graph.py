@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement
-from hangwatch.facts.parting import counted
+from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Status
@@ -23,7 +23,7 @@ def data_dependent_graph(case: Case) -> Finding | None:
     if short is not None and (case.blocked or case.any_rank_failed):
         return _without_gradients(case, short)
     found = disagreement(case)
-    if found is not None and found.in_module and (case.blocked or found.ended):
+    if found is not None and found.in_module and (case.blocked or case.any_rank_failed):
         return _without_module(case, found)
     return None
 
@@ -38,15 +38,15 @@ def ended_without_gradients(case: Case) -> Finding | None:
 
 def _without_gradients(case: Case, short: Unreduced) -> Finding:
     one = len(short.ranks) == 1
-    who, its = case.name(short.ranks, capital=True), "its" if one else "their"
+    who, its = case.name(short.ranks), "its" if one else "their"
     witnesses = _witnesses(case, short)
     missing = f" ({_parameters(short)})" if short.parameters else ""
     certainty = case.weigh(witnesses) if short.said or short.found is not None else Certainty.LIKELY
     return Finding(
         "data-dependent-graph",
         certainty,
-        f"The backward of {who[0].lower()}{who[1:]}{words.at(short.where)} in {words.step(short.step)} ended without all of"
-        f" {its} gradients: parameters of the model had no part in that loss{missing}. {_others(case, short)}",
+        f"The backward of {who}{words.at(short.where)} in {words.step(short.step)} ended without all of {its}"
+        f" gradients: parameters of the model had no part in that loss{missing}. {_others(case, short)}",
         culprits=tuple(case.ranks[rank].culprit(short.where) for rank in short.ranks if rank in case.ranks),
         victims=case.victims(short.ranks),
         step=short.step,
@@ -99,6 +99,8 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
 
 def _without_module(case: Case, found: Disagreement) -> Finding:
     made, without = case.name(found.made), case.name(found.without)
+    skipped = found.found.who if found.found is not None and found.found.how is Left.SKIPPED else ()
+    odd = skipped or found.odd
     when = f" in {words.step(found.step)}" if words.step(found.step) else ""
     ways = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
     one = found.ways[0].where if len(found.ways) == 1 else None
@@ -109,15 +111,15 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
     named = found.found is not None and found.step.batch is not None
     return Finding(
         "data-dependent-graph",
-        case.weigh(witnesses) if named and not found.ended else Certainty.LIKELY,
-        f"The ranks did not run the same parts of the model{when}: {made} called {found.name} more often than {without};"
-        f" {ways} decides.",
+        case.weigh(witnesses) if named and not case.any_rank_failed else Certainty.LIKELY,
+        f"The ranks did not run the same parts of the model{when}: {made} called {found.name} more often than"
+        f" {without}; {ways} decides.",
         fix=_FOR_MODULES,
-        culprits=tuple(case.ranks[rank].culprit(one) for rank in found.odd if rank in case.ranks),
-        victims=case.victims(found.odd) if len(found.odd) < len(case.ranks) else (),
+        culprits=tuple(case.ranks[rank].culprit(one) for rank in odd if rank in case.ranks),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=found.step,
         evidence=(counted(case, found.found),) if found.found is not None else (),
         witnesses=witnesses,
-        status=Status.FAILED if found.ended else None,
-        awaited=found.odd,
+        status=Status.FAILED if case.any_rank_failed else None,
+        awaited=odd,
     )

@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
-from hangwatch.facts.parting import counted
+from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Status
 from hangwatch.rules.finding import Finding
@@ -17,9 +17,10 @@ from hangwatch.rules.finding import Finding
 def rank_local_decision(case: Case) -> Finding | None:
     """Ranks parted at a condition that asks neither for the rank nor for what is the same on all of them."""
     found = disagreement(case)
-    if found is None or not (case.blocked or found.ended) or not _decides(found):
+    if found is None or not (case.blocked or case.any_rank_failed) or not _decides(found):
         return None
-    if sites_of(case).in_backward(found.made[0], found.place) or of_every_step(case, found):
+    extra = found.found is not None and found.found.how is Left.EXTRA
+    if of_every_step(case, found) or (sites_of(case).in_backward(found.made[0], found.place) and not extra):
         return None  # what belongs to every step was skipped, whatever the reason was
     return _finding(case, found)
 

@@ -22,7 +22,8 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
         root = proc / str(rank.pid) / "root" if lives else None
-        for frames in {call.frames for call in rank.collectives.recent}:
+        calls = rank.collectives.recent or (rank.reading.calls if rank.reading is not None else ())
+        for frames in {call.frames for call in calls}:
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
                 places.setdefault(own, root)
