@@ -110,6 +110,7 @@ export interface StepEntry {
   loader: number | null;
   at: number;
   issued: Record<string, number>;
+  optimizer_steps: number | null;
 }
 
 export interface StepTimes {
@@ -170,6 +171,7 @@ export interface GroupHead {
   completed: number;
   sent: number;
   received: number;
+  timeout_s: number | null;
 }
 
 export interface DiffCall {
@@ -201,6 +203,8 @@ export interface Bypass {
   where: Frame;
   text: string;
   inner: boolean;
+  asks: string;
+  of_turn: boolean;
 }
 
 export interface CallSite {

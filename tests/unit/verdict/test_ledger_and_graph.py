@@ -14,7 +14,8 @@ from hangwatch.ranks.ledger import Ledger, family
 IDS = [
     "rendezvous-missing-ranks", "rendezvous-unreachable-master", "rendezvous-port-conflict",
     "rendezvous-duplicate-rank", "node-not-started", "rank-died-before-init", "new-group-mismatch",
-    "stale-file-lock", "uneven-steps", "early-exit", "skipped-collective", "exception-on-one-rank",
+    "stale-file-lock", "uneven-steps", "early-exit", "skipped-collective", "data-dependent-graph",
+    "rank-local-decision", "exception-on-one-rank", "timeout-ahead",
     "rank-died", "rank-frozen", "node-lost", "rank-zero-only-collective", "collective-mismatch", "group-order-cycle",
     "concurrent-collectives", "point-to-point-deadlock", "gradient-sync-mismatch", "slow-checkpoint",
     "compile-skew", "signal-handler-deadlock", "gil-held", "network-partition", "user-code-blocked",
