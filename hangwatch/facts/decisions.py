@@ -186,7 +186,7 @@ def _of_mispaired(case: Case) -> Disagreement | None:
     step = next(iter(steps)).step if len(steps) == 1 else None
     if met is None or step is None:
         return None
-    inside = {rank: found[0] for rank in met.calls if (found := sites.inside(rank, met.group.name, step)) is not None}
+    inside = {rank: used[0] for rank in met.calls if (used := sites.inside(rank, met.group.name, step)) is not None}
     for place in sorted({place for counts in inside.values() for place in counts}):
         counts = {rank: made[place] for rank, made in inside.items()}
         levels = sorted(set(counts.values()))
