@@ -147,11 +147,15 @@ class _Reader:
         return found
 
     def _met(self) -> set[str]:
-        """Names of what this function has given to a collective, which left the same value in it on every rank."""
-        calls = (
-            node for node in within(self.scope) if isinstance(node, ast.Call) and _COMMUNICATES.search(_called(node))
-        )
-        return {argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)}
+        """Names of what this function has given to a collective that leaves its result in them: its value is unused."""
+        calls = (node.value for node in within(self.scope) if isinstance(node, ast.Expr))
+        return {
+            argument.id
+            for call in calls
+            if isinstance(call, ast.Call) and _COMMUNICATES.search(_called(call))
+            for argument in call.args
+            if isinstance(argument, ast.Name)
+        }
 
     def _communicates(self, node: ast.Call) -> bool:
         """A collective, or a function of this module that calls one."""

@@ -11,6 +11,7 @@ from tests.integration.playing import PATIENT, play
 
 WARNED = [case for case in CASES if case.status == "warned"]
 SAID = {
+    "timeout-ahead": "which still works in __getitem__ (timeout_ahead.py:32)",
     "uneven-forecast": "The loader of rank 0 has 600 batches, that of rank 1 602: the job will hang at epoch 0",
     "sampler-full-copy": "Every rank draws all 800 samples of TensorDataset: BalancedSampler does not divide them",
     "set-epoch-missing": "The last two epochs came in the same order on ranks 0-1",

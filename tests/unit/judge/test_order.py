@@ -6,6 +6,7 @@ from hangwatch.catalogue import BY_ID, CATALOGUE
 from hangwatch.judge import ORDER
 
 IDS = [
+    "data-dependent-graph", "rank-local-decision", "timeout-ahead",
     "launch-mismatch", "lock-held-by-process", "fork-deadlock",
     "rendezvous-missing-ranks", "rendezvous-unreachable-master", "rendezvous-port-conflict",
     "rendezvous-duplicate-rank", "node-not-started", "rank-died-before-init", "new-group-mismatch",

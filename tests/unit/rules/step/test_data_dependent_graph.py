@@ -1,0 +1,146 @@
+"""`data-dependent-graph`: on one rank the graph differs by data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Certainty,
+    Collective,
+    ExceptionFacts,
+    Frame,
+    RankEvidence,
+    Snapshot,
+)
+from tests.unit.rules.step.decisions import END, GRADIENTS, MODULE, SAVE, Program, blamed, changed, job, way
+from tests.unit.simulator import SCRIPT, TORCH, Call, Draw, World
+
+
+def within_a_module(snapshot: Snapshot) -> Snapshot:
+    """The calls at line 30 were made below a module's forward, of function `forward` in the user's file."""
+
+    def frames(call: Collective) -> Collective:
+        if call.frames[0].line != SAVE:
+            return call
+        forward, loop = Frame(SCRIPT, SAVE, "forward"), Frame(SCRIPT, 10, "main")
+        return replace(call, frames=(forward, MODULE, loop))
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        return replace(rank, collectives=replace(rank.collectives, recent=tuple(map(frames, rank.collectives.recent))))
+
+    sites = tuple(
+        replace(site, frames=(Frame(SCRIPT, SAVE, "forward"), Frame(SCRIPT, 10, "main")))
+        for site in snapshot.call_sites
+    )
+    return replace(changed(snapshot, change), call_sites=sites)
+
+
+@pytest.mark.parametrize("asks", ["value", "check"])
+def test_a_module_that_one_rank_did_not_run_is_a_graph_that_differs(asks: str) -> None:
+    ways = (way(asks, function="forward"),)
+    judgement = diagnose(within_a_module(job(3, (0, 2), ways, every_step=True)))
+    verdict = judgement.verdict
+    assert (verdict.cause, blamed(judgement)) == ("data-dependent-graph", [(1, 28)]), verdict.summary
+    assert "did not run the same parts of the model in epoch 0, batch 8" in verdict.summary
+    assert any("within the model's forward" in sentence for sentence in verdict.evidence)
+    assert "set_z3_leaf_modules" in verdict.fix
+
+
+def test_a_condition_outside_of_the_module_is_none_of_the_graph() -> None:
+    judgement = diagnose(within_a_module(job(3, (0, 2), (way("check", line=9),), every_step=True)))
+    assert judgement.verdict.cause == "skipped-collective"
+
+
+def unreduced(*, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all_reduce") -> Snapshot:
+    """Rank 1 issues no gradients in batch 5; it makes that step of its optimizer, or does not.
+
+    Its next call pairs with the others' gradients, so that all go on, unless `log` is another operation.
+    """
+
+    def program(rank: int) -> Program:
+        made: Program = []
+        for batch in range(10):
+            gradients = [] if (rank, batch) == (1, 5) else [GRADIENTS]
+            made += [Draw(0, batch), *gradients, Call(log, line=14)]
+        return [*made, *END]
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        assert rank.reading is not None
+        lost = 0 if optimized or rank.rank != 1 else 1
+        steps = tuple(
+            replace(step, optimizer_steps=step.step - (lost if step.step > 5 else 0)) for step in rank.reading.steps
+        )
+        backward = Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward")
+        recent = tuple(
+            replace(call, frames=(backward, *call.frames)) if call.frames[0].line == 12 else call
+            for call in rank.collectives.recent
+        )
+        made = (steps[-1].optimizer_steps or 0) + (optimized and rank.rank == 1)
+        progress = replace(rank.reading.progress, optimizer_steps=made)
+        collectives = replace(rank.collectives, recent=recent)
+        return replace(rank, reading=replace(rank.reading, steps=steps, progress=progress), collectives=collectives)
+
+    snapshot = World([program(rank) for rank in range(3)]).run().snapshot()
+    return replace(changed(snapshot, change), call_sites=(CallSite((Frame(SCRIPT, 12, "main"),), ways),))
+
+
+def test_a_rank_that_went_on_to_its_optimizer_has_not_skipped_backward() -> None:
+    judgement = diagnose(unreduced(optimized=True))
+    verdict = judgement.verdict
+    assert (verdict.cause, blamed(judgement)) == ("data-dependent-graph", [(1, 12)]), verdict.summary
+    assert verdict.certainty is Certainty.PROVEN
+    assert (verdict.step.epoch, verdict.step.batch) == (0, 5)
+    assert "ended without all of its gradients" in verdict.summary
+    assert "rank 1 went on in that very step, so that backward was not left out as a whole" in verdict.evidence
+    assert "find_unused_parameters" in verdict.fix
+
+
+def test_in_the_very_step_the_others_still_stand_in_backward() -> None:
+    judgement = diagnose(unreduced(optimized=True, log="all_gather"))
+    verdict = judgement.verdict
+    assert (verdict.cause, blamed(judgement)) == ("data-dependent-graph", [(1, 12)]), verdict.summary
+    assert verdict.certainty is Certainty.LIKELY
+    assert (verdict.step.epoch, verdict.step.batch) == (0, 5)
+    assert "rank 1 is past optimizer.step() and had reduced gradients in the steps before" in verdict.evidence
+    assert "ranks 0 and 2 stand in the backward of that step" in verdict.evidence
+
+
+def test_a_turn_that_ended_without_its_optimizer_has_skipped_backward() -> None:
+    judgement = diagnose(unreduced(optimized=False))
+    assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])
+
+
+def test_a_condition_around_backward_alone_has_skipped_it() -> None:
+    judgement = diagnose(unreduced(optimized=True, ways=(way("check", line=11),)))
+    assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])
+
+
+SAID = (
+    "Expected to have finished reduction in the prior iteration before starting a new one. ...\n"
+    "Parameter indices which did not receive grad for rank 1: 4 5\n In addition, you can set ..."
+)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_torchs_own_error_settles_it_unless_every_rank_has_it(everywhere: bool) -> None:
+    error = ExceptionFacts("RuntimeError", SAID, (Frame(SCRIPT, 11, "main"),), at=1000.0, fatal=False)
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        raises = rank.reading is not None and (everywhere or rank.rank == 1)
+        return replace(rank, reading=replace(rank.reading, exception=error)) if raises and rank.reading else rank
+
+    judgement = diagnose(changed(unreduced(optimized=False), change))
+    verdict = judgement.verdict
+    if everywhere:
+        assert verdict.cause == "skipped-collective"
+        return
+    assert (verdict.cause, blamed(judgement)) == ("data-dependent-graph", [(1, 12)])
+    assert verdict.certainty is Certainty.PROVEN
+    assert (verdict.step.epoch, verdict.step.batch) == (0, 5)
+    assert "(indices 4 5 of its parameters)" in verdict.summary
+    assert "torch refused the next forward of rank 1: its last reduction was not finished" in verdict.evidence

@@ -1,0 +1,60 @@
+"""`rank-local-decision`: a value of a rank's own decided about a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import (
+    Bypass,
+    Certainty,
+    Status,
+)
+from tests.unit.rules.step.decisions import blamed, job, way
+
+
+@pytest.mark.parametrize(
+    ("ranks", "alone", "named"),
+    [(3, (1,), [1]), (4, (0, 1, 3), [2]), (2, (1,), [0, 1])],
+    ids=["one saves", "one does not", "one of two"],
+)
+def test_a_condition_on_a_value_names_its_line_and_those_who_decided_otherwise(
+    ranks: int, alone: tuple[int, ...], named: list[int]
+) -> None:
+    judgement = diagnose(job(ranks, alone, (way("value"),)))
+    verdict = judgement.verdict
+    assert (judgement.status, verdict.cause, verdict.certainty) == (
+        Status.HUNG, "rank-local-decision", Certainty.PROVEN,
+    )  # fmt: skip
+    assert blamed(judgement) == [(rank, 28) for rank in named]
+    assert (verdict.step.epoch, verdict.step.batch) == (0, 8)
+    assert verdict.summary.startswith("`if loss < best` (train.py:28) came out differently on the ranks in epoch 0,")
+    sentence = "the condition at train.py:28 asks neither for the rank nor for a value that was reduced or broadcast"
+    assert any(said.startswith(sentence) for said in verdict.evidence), verdict.evidence
+    assert "reduce or broadcast the value" in verdict.fix
+
+
+def test_a_condition_that_is_alike_on_all_ranks_is_passed_over() -> None:
+    judgement = diagnose(job(3, (1,), (way("alike", line=27), way("value"))))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        (),
+        (way("rank"),),
+        (way("check"),),
+        (way("alike"),),
+        (way("value", of_turn=True),),
+        (way("value"), way("check", line=29)),
+    ],
+    ids=["nothing read", "rank", "check", "alike", "continue", "two"],
+)
+def test_any_other_way_past_the_call_leaves_the_cause_as_it_was(ways: tuple[Bypass, ...]) -> None:
+    assert diagnose(job(3, (1,), ways)).verdict.cause in ("rank-zero-only-collective", "skipped-collective")
+
+
+def test_a_call_of_every_step_was_skipped_whatever_the_condition_asks() -> None:
+    judgement = diagnose(job(3, (0, 2), (way("value"),), every_step=True))
+    assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])

@@ -1,0 +1,73 @@
+"""What the condition in front of a call asks for, by its source."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from hangwatch.model import Frame
+from hangwatch.source.hints import ways_past_call
+
+FILE = "/home/ann/train.py"
+
+LOOP = """
+def reduced(value):
+    dist.all_reduce(value)
+    return value.item()
+
+def main(args):
+    best, spike, loss = 9.0, CEILING, 0.0
+    is_best = score < best
+    shared = reduced(score)
+    dist.broadcast(flag, 0)
+    boxes = find(batch)
+    first = rank == 0
+    for step, batch in enumerate(loader):
+        if {condition}:
+            gather()  # here
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "asked"),
+    [
+        ("score < best", "value"),
+        ("is_best", "value"),
+        ("time.monotonic() - begun > 60", "value"),
+        ("stopper.should_stop(score)", "value"),
+        ("self.improved", "value"),
+        ("random.random() < 0.1", "value"),
+        ("step % 10 == 0 and score < best", "value"),
+        ("self.best is not None and score > self.best", "value"),
+        ("not score < best", "value"),
+        ("rank == 0 and score < best", "rank"),
+        ("first", "rank"),
+        ("boxes", "check"),
+        ("len(boxes) > 0", "check"),
+        ("batch is not None", "check"),
+        ("torch.isfinite(score)", "check"),
+        ("not torch.isnan(score).any()", "check"),
+        ("mask.any()", "check"),
+        ("step % args.every == 0", "alike"),
+        ("step > WARM_UP", "alike"),
+        ("self.config.save", "alike"),
+        ("shared < 0.5", "alike"),
+        ("flag", "alike"),
+        ("flag.item() > 0", "alike"),
+        ("reduced(score) < 0.5", "alike"),
+        ("self.global_step % 5 == 0", "alike"),
+        ("epoch == 3", "alike"),
+    ],
+)
+def test_what_a_condition_asks_for(condition: str, asked: str) -> None:
+    text = textwrap.dedent(LOOP.format(condition=condition)).strip("\n")
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if "# here" in each)
+    (way,) = ways_past_call((Frame(FILE, line, "main"),), lambda file: text)
+    assert (way.asks, way.of_turn) == (asked, False)
+
+
+def test_a_continue_ends_the_turn_and_a_return_the_call_alone() -> None:
+    text = "def save(x):\n    if x > y: return\n    gather()\nfor b in l:\n    if b > c: continue\n    save(b)\n"
+    ways = ways_past_call((Frame(FILE, 3, "save"), Frame(FILE, 6, "<module>")), lambda file: text)
+    assert [(way.where.line, way.asks, way.of_turn) for way in ways] == [(2, "value", False), (5, "value", True)]
