@@ -13,8 +13,8 @@ from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
-IDLE_CPU_S = 0.05  # of a worker that waits; on a busy machine one that computes gets little
-QUIET_IO = 64 << 10  # bytes between two samples; a worker writes nothing for us
+WORKER_IDLE_CPU_S = 0.05  # seconds between two samples, of a worker that waits; one at work may get little more
+CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a worker or child writes nothing for us
 _LOOP = ("_worker_loop", "torch/utils/data/_utils/worker.py")
 
 
@@ -104,7 +104,7 @@ class Worker:
         if self.dead or self.state in ("T", "t"):
             return False
         facts = self.facts
-        if self.computes or (facts.io_delta_bytes or 0) > QUIET_IO:
+        if self.computes or (facts.io_delta_bytes or 0) > CHILD_QUIET_IO:
             return True
         return bool(self.evidence.earlier_stacks) and not self.steady
 
@@ -112,7 +112,7 @@ class Worker:
     def computes(self) -> bool:
         """It uses the processor, or would if one were free."""
         facts = self.facts
-        return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
+        return (facts.cpu_delta_s or 0) > WORKER_IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
 
     @property
     def delivered(self) -> bool:
@@ -166,7 +166,7 @@ class Worker:
         facts = self.facts
         if self.computes and facts.cpu_delta_s is not None:
             return f"it uses the processor ({facts.cpu_delta_s:.1f} s in the last second)"
-        if (facts.io_delta_bytes or 0) > QUIET_IO:
+        if (facts.io_delta_bytes or 0) > CHILD_QUIET_IO:
             return "it reads or writes"
         if facts.blocked_on is not None:
             return f"it waits on {_file(facts.blocked_on)}"

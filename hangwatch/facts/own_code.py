@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.model import LockFile, ProcessEvidence, Status
-from hangwatch.ranks.view import IDLE_CPU_S, RankView
+from hangwatch.ranks.view import RankView, computed
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
 
@@ -36,7 +36,7 @@ def may_be_slow(view: RankView) -> bool:
 
 
 def child_works(view: RankView) -> bool:
-    return any((child.facts.cpu_delta_s or 0) > IDLE_CPU_S for child in view.evidence.children)
+    return any(computed(child.facts) for child in view.evidence.children)
 
 
 def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:

@@ -16,8 +16,8 @@ from hangwatch.words import ranks as named
 
 from .telling import Ranks, backends, warning
 
-WARM_UP = 10  # steps
-WINDOW_STEPS, WINDOW_S = 50, 5.0
+WARM_UP_STEPS = 10  # first steps, in which allocators, compilation and caches settle
+WINDOW_STEPS, WINDOW_S = 50, 5.0  # steps and seconds at least: shorter windows are judged by chance
 SLOWER, LEAST_LAG_S = 1.5, 0.020  # than the typical rank, a step
 WAITING, LEAST_WAIT_S = 0.5, 0.010  # share of the time, and a step
 WAITING_ASYNC = 0.8  # where work is queued on a GPU, the loop has spare time in which it can wait
@@ -52,7 +52,7 @@ class PaceWatch:
 
     def update(self, ranks: Ranks) -> tuple[HealthWarning, ...]:
         """What is told of the window that ends with these readings; () in the middle of one."""
-        if not ranks or any(reading.times.steps < WARM_UP for reading in ranks.values()):
+        if not ranks or any(reading.times.steps < WARM_UP_STEPS for reading in ranks.values()):
             return ()
         if _processes(ranks) != _processes(self._start):
             self._start, self._before = ranks, ()

@@ -12,7 +12,7 @@ from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-SETTLED_S = 5.0  # a connection may be a moment late
+CONNECTED_S = 5.0  # seconds after its start until a rank has connected: a connection may be a moment late
 
 
 def unreachable_master(case: Case) -> Finding | None:
@@ -64,7 +64,7 @@ def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
 def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> Finding:
     others = [view for view in (*arrivals.waiting, *arrivals.late) if view not in astray]
     wrong, right = address(astray[0]), address(others[0])
-    settled = all(view.steady and arrivals.age(view) > SETTLED_S for view in astray)
+    settled = all(view.steady and arrivals.age(view) > CONNECTED_S for view in astray)
     culprits = [view.rank for view in astray]
     outvoted = len(others) > len(astray)  # of two halves, either may be what was meant
     name = "MASTER_PORT" if wrong[0] == right[0] else "MASTER_ADDR"
