@@ -12,6 +12,7 @@ from hangwatch.stacks.frames import name_of, origin, user_frame
 Path = tuple[tuple[str, int], ...]
 Caller = tuple[str, str, int]  # file, function, line
 NOT_KNOWN: Caller = ("", "", 0)
+BACKWARD: Caller = ("", "backward", 0)  # the engine's own threads issue the gradients' calls, and have no frames
 
 
 class Site(NamedTuple):
@@ -39,6 +40,16 @@ def caller(frames: tuple[Frame, ...]) -> Caller | None:
     """The innermost line of the user or of a package; None where the frames show none."""
     own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
     return next(((frame.file, name_of(frame.function), frame.line) for frame in own), None)
+
+
+def recorded_caller(call: Collective) -> Caller | None:
+    """Where a recorded call came from: a function, or the engine that computes gradients."""
+    return caller(call.frames) or (BACKWARD if by_the_engine(call) else None)
+
+
+def by_the_engine(call: Collective) -> bool:
+    """A thread of the engine that computes gradients issued it."""
+    return not call.frames and call.thread_name.startswith("pt_autograd")
 
 
 def site(call: Collective) -> Site | None:

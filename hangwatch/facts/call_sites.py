@@ -11,7 +11,16 @@ from collections import Counter
 from itertools import pairwise
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller, Site, caller, same, site
+from hangwatch.facts.call_site import (
+    BACKWARD,
+    Caller,
+    Site,
+    by_the_engine,
+    caller,
+    recorded_caller,
+    same,
+    site,
+)
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import family
@@ -56,14 +65,14 @@ class Sites:
     def callers(self, rank: int) -> Counter[Caller]:
         """How often each function has called, in all calls of `rank` that are on record."""
         if rank not in self._callers:
-            found = (caller(call.frames) for call in self.case.ledger.calls(rank).values())
+            found = (recorded_caller(call) for call in self.case.ledger.calls(rank).values())
             self._callers[rank] = Counter(each for each in found if each is not None)
         return self._callers[rank]
 
     def any_called_from(self, made: Caller, calls: dict[int, Collective]) -> bool:
         """One of the ranks has made another call from there than the one in `calls`."""
         ranks = list(calls)[:: max(len(calls) // ASKED, 1)]
-        return any(self.callers(rank)[made] > (caller(calls[rank].frames) == made) for rank in ranks)
+        return any(self.callers(rank)[made] > (recorded_caller(calls[rank]) == made) for rank in ranks)
 
     def inside(self, rank: int, group: str, step: int) -> tuple[Counter[Site], set[Site]] | None:
         """The sites of one group that `rank` used in one step, and those that it used before, where recorded."""
@@ -215,9 +224,11 @@ class Sites:
 
 def caller_of(case: Case, rank: int, call: Collective) -> Caller | None:
     """The function that made `call`: by the stack where the rank stands in it, else by its record."""
+    if by_the_engine(call):
+        return BACKWARD
     view, entry = case.ranks.get(rank), case.blocked.get(rank)
     inside = view is not None and entry is not None and entry.seq == call.seq  # then the stack says most
-    return caller(view.evidence.main_stack if view is not None and inside else call.frames)
+    return (caller(view.evidence.main_stack) if view is not None and inside else None) or recorded_caller(call)
 
 
 @once

@@ -14,6 +14,7 @@ from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.divergence import first_divergence, unfinished
+from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT
@@ -125,7 +126,7 @@ class Case:
         """Each group's first step with different numbers of collectives, as remembered and as the rings show it."""
         readings = [view.reading for view in self if view.reading is not None]
         found = [*self.snapshot.divergences, *first_divergence(readings), *self._unfinished()]
-        told = (each for each in found if _is_whole(each))
+        told = (each for each in found if _is_whole(each) and not even_without_background(self.ledger, each))
         return tuple(sorted(told, key=lambda divergence: divergence.step))
 
     def _unfinished(self) -> Iterator[Divergence]:

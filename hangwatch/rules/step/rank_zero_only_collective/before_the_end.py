@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import Caller
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.process_end import ended_before_others
+from hangwatch.facts.process_end import ended_before_others, last_place
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Status
 from hangwatch.rules.finding import Finding
@@ -64,5 +64,12 @@ def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
     records = [sites.callers(other) for other in others]
     if any(sum(found.values()) < RECORDED for found in records):
         return None
-    lone = [place for place in sites.callers(rank) if not any(place in found for found in records)]
+    here = {*sites.callers(rank), *_failed_in(case, rank)}
+    lone = [place for place in here if not any(place in found for found in records)]
     return lone[0] if len(lone) == 1 else None
+
+
+def _failed_in(case: Case, rank: int) -> list[Caller]:
+    """The collective in which `rank` failed has left no record: where its error was raised says where it was."""
+    frame = last_place(case.ranks[rank]) if case.ranks[rank].exception is not None else None
+    return [(frame.file, frame.function, frame.line)] if frame is not None else []
