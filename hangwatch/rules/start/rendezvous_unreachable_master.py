@@ -53,12 +53,12 @@ def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
 
     The rendezvous is at rank 0's address, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
     """
-    everyone = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
-    if len(set(everyone.values())) < 2:
+    known = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
+    if len(set(known.values())) < 2:
         return []
-    most, count = Counter(everyone.values()).most_common(1)[0]
-    right = most if 2 * count > len(everyone) else everyone.get(0, most)
-    return [view for view in arrivals.waiting if everyone[view.rank] != right and (view in lost or view.rank == 0)]
+    most, count = Counter(known.values()).most_common(1)[0]
+    right = most if 2 * count > len(known) else known.get(0, most)
+    return [view for view in arrivals.waiting if known[view.rank] != right and (view in lost or view.rank == 0)]
 
 
 def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> Finding:
