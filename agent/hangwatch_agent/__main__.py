@@ -34,7 +34,7 @@ def watch(folder: Path) -> None:
     Told to end before (SIGTERM), it leaves the folder to the ranks that live, with a note that it was no accident.
     """
     settings, early = Settings.load(), threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: early.set())  # before anybody can know our pid
+    signal.signal(signal.SIGTERM, lambda *_: early.set())  # before another process can know our pid
     try:
         (folder / directory.WATCHDOG_PID).write_text(str(os.getpid()))
     except OSError:

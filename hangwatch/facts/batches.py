@@ -68,7 +68,7 @@ def all_of_it(loader: LoaderFacts, drawn: int) -> bool:
     return loader.length is not None and 0 < loader.length <= drawn
 
 
-KEPT_EPOCHS = 64
+KEPT_EPOCHS = 64  # epochs whose batches a board keeps; of a full list the oldest epochs are gone
 PAST_LAST_BATCH = frozenset({Phase.OPTIMIZER, Phase.EVAL, Phase.BETWEEN, Phase.DESTROYING, *OVER})
 
 

@@ -17,8 +17,8 @@ from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
-IDLE_CPU_S = 0.05  # of a process that waits; on a busy machine one that computes gets little
-QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing for us
+CHILD_IDLE_CPU_S = 0.05  # of a process that waits; on a busy machine one that computes gets little
+CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing for us
 _FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
 _OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
 _WAIT_CALLS = frozenset({"wait4", "waitid"})
@@ -98,7 +98,7 @@ class Child:
         if self.dead or self.state in ("T", "t"):
             return False
         facts = self.facts
-        if self.computes or (facts.io_delta_bytes or 0) > QUIET_IO:
+        if self.computes or (facts.io_delta_bytes or 0) > CHILD_QUIET_IO:
             return True
         return bool(self.evidence.earlier_stacks) and not self.steady
 
@@ -106,7 +106,7 @@ class Child:
     def computes(self) -> bool:
         """It uses the processor, or would if one were free."""
         facts = self.facts
-        return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
+        return (facts.cpu_delta_s or 0) > CHILD_IDLE_CPU_S or facts.state == "R" or facts.system_call == ""
 
     # -------------------------------------------------------------- the fork
 

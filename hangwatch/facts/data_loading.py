@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hangwatch import words
-from hangwatch.facts.child import QUIET_IO, Child
+from hangwatch.facts.child import CHILD_QUIET_IO, Child
 from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
@@ -87,7 +87,7 @@ class Worker(Child):
         facts = self.facts
         if self.computes and facts.cpu_delta_s is not None:
             return f"it uses the processor ({facts.cpu_delta_s:.1f} s in the last second)"
-        if (facts.io_delta_bytes or 0) > QUIET_IO:
+        if (facts.io_delta_bytes or 0) > CHILD_QUIET_IO:
             return "it reads or writes"
         if facts.blocked_on is not None:
             return f"it waits on {_file(facts.blocked_on)}"

@@ -20,7 +20,7 @@ from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import Group
 from hangwatch.stacks.frames import user_frame
 
-FARTHEST = 128  # calls of a group that are searched for the other side's: as many as a rank tells of each group
+MOST_BEHIND = 128  # calls of a group that are searched for the other side's: as many as a rank records of each group
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def extra_calls(case: Case) -> ExtraCalls | None:
             return None  # two threads share the group: their order is no order of the program
         sides = _sides(earliest)
         for ranks, others in _both_ways(sides):
-            if (calls := _until_met(case, earliest, ranks[0], earliest.calls[others[0]])) is not None:
+            if (calls := _until_paired(case, earliest, ranks[0], earliest.calls[others[0]])) is not None:
                 return ExtraCalls(ranks, others, calls, earliest.calls[others[0]])
     return None
 
@@ -110,10 +110,10 @@ def _sides(found: Mismatch) -> list[tuple[int, ...]] | None:
     return [tuple(ranks) for ranks in sides] if known and len(sides) == 2 else None
 
 
-def _until_met(case: Case, found: Mismatch, rank: int, theirs: Collective) -> tuple[Collective, ...] | None:
+def _until_paired(case: Case, found: Mismatch, rank: int, theirs: Collective) -> tuple[Collective, ...] | None:
     """The calls of `rank` until it issued, later, the call that the other side issued under the number in question."""
     calls: list[Collective] = []
-    for seq in range(found.seq, found.seq + FARTHEST):
+    for seq in range(found.seq, found.seq + MOST_BEHIND):
         call = case.ledger.call(rank, found.group.name, seq)
         if call is None:
             return None

@@ -22,7 +22,7 @@ from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame,
 from hangwatch.ranks.divergence import StepKey, step_key
 
 COMPARED = 32  # ranks, evenly spread: the others of a large job add nothing that a person could read
-MOST_LANES = 6
+MOST_LANES = 6  # groups of equal ranks side by side: more are wider than a terminal or page
 MOST_ROWS = 60  # of one iteration, before the rest is left out
 
 

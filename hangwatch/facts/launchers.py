@@ -6,7 +6,7 @@ from hangwatch.facts.arrivals import main_stack
 from hangwatch.model import Frame, ProcessEvidence
 from hangwatch.stacks.frames import user_frame
 
-SETTLED_S = 5.0  # a reader needs a moment to see the end of a pipe
+END_SEEN_S = 5.0  # seconds; a launcher or reader needs a moment to see that a process has ended
 
 
 def place_of(process: ProcessEvidence) -> Frame | None:

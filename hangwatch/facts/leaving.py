@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import QUIET_IO
+from hangwatch.facts.child import CHILD_QUIET_IO
 from hangwatch.model import Phase, Status
-from hangwatch.ranks.view import IDLE_CPU_S, RankView
+from hangwatch.ranks.view import RankView, computed
 from hangwatch.stacks.activity import Doing, Within
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
@@ -58,8 +58,8 @@ def stands(view: RankView) -> bool:
 def works(view: RankView) -> bool:
     """Whatever is on its way out makes progress: the rank, or a child that it waits for."""
     children = (*view.evidence.children, *view.evidence.workers)
-    moved = any((each.facts.io_delta_bytes or 0) > QUIET_IO for each in children)
-    return view.works or moved or any((each.facts.cpu_delta_s or 0) > IDLE_CPU_S for each in children)
+    moved = any((each.facts.io_delta_bytes or 0) > CHILD_QUIET_IO for each in children)
+    return view.works or moved or any(computed(each.facts) for each in children)
 
 
 def naps(view: RankView) -> bool:

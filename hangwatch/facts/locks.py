@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import IDLE_CPU_S, Child, waits_for_children
+from hangwatch.facts.child import CHILD_IDLE_CPU_S, Child, waits_for_children
 from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.model import Frame, LockFile, LockOwner, ProcessFacts
 from hangwatch.ranks.view import RankView
@@ -102,7 +102,7 @@ def owner_works(case: Case, owner: LockOwner | None) -> bool:
     view = case.ranks.get(owner.rank) if owner.rank is not None and owner.role == "rank" else None
     if view is not None:
         return case.works(view)
-    return (owner.cpu_delta_s or 0.0) > IDLE_CPU_S
+    return (owner.cpu_delta_s or 0.0) > CHILD_IDLE_CPU_S
 
 
 def circle(case: Case, waits: Iterable[LockWait]) -> list[LockWait]:

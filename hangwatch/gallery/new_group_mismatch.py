@@ -36,12 +36,12 @@ def main() -> None:
     rank, world_size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(rank)
 
-    everybody = list(range(world_size))
-    others = [other for other in everybody if other != args.culprit]
+    all_ranks = list(range(world_size))
+    others = [other for other in all_ranks if other != args.culprit]
     odd = rank == args.culprit and not args.healthy
     order = [1, 0] if odd and args.kind == "order" else [0, 1]
     only_mine = args.kind == "members" and not args.healthy
-    groups = make_groups([others, everybody], order, only_mine)
+    groups = make_groups([others, all_ranks], order, only_mine)
 
     model = nn.Linear(64, 1024)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
-def anybody(flag: bool) -> bool:
+def any_rank(flag: bool) -> bool:
     votes = torch.tensor(float(flag))
     dist.all_reduce(votes, op=dist.ReduceOp.MAX)
     return bool(votes)
@@ -51,7 +51,7 @@ def main() -> None:
         loss = nn.functional.cross_entropy(model(features), labels)
         skip = not bool(torch.isfinite(loss))
         if args.healthy:
-            skip = anybody(skip)
+            skip = any_rank(skip)
         if skip:
             print(f"rank {rank}: batch {batch} skipped, loss {loss.item()}", flush=True)
             continue

@@ -13,7 +13,7 @@ from .telling import warning
 
 LEFT = ("RANK", "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")  # it was a rank of some run
 STATES = {"Z": "has ended and was not collected", "D": "sleeps uninterruptibly", "T": "is stopped", "t": "is traced"}
-INIT = 1
+INIT = 1  # pid of the process that adopts those whose parent has ended
 
 
 def leftover_processes(

@@ -42,8 +42,8 @@ from hangwatch.rules.step.concurrent_collectives import (
     aborted_with_mispaired_threads,
     aborted_with_two_threads,
     concurrent_collectives,
-    crossed_with_the_main_thread,
     mispaired_threads,
+    mispaired_with_the_main_thread,
 )
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph, ended_without_gradients
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
@@ -52,7 +52,7 @@ from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, sw
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
-from hangwatch.rules.step.group_order_cycle import crossed_groups, group_order_cycle
+from hangwatch.rules.step.group_order_cycle import group_order_cycle, groups_in_opposite_order
 from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
@@ -62,7 +62,7 @@ from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision import decided_and_ended, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
-from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, met_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     failed_with_a_lone_call,
@@ -104,7 +104,7 @@ ORDER: tuple[Rule, ...] = (
     ended_at_a_new_place,
     issued_before_a_common_call,
     aborted_by_mismatch,
-    crossed_with_the_main_thread,
+    mispaired_with_the_main_thread,
     aborted_with_two_threads,
     aborted_alone,
     evaluated_alone,
@@ -161,7 +161,7 @@ ORDER: tuple[Rule, ...] = (
     swallowed,
     fewer_steps,
     passed_a_call,
-    met_at_a_new_place,
+    mispaired_at_a_new_place,
     left_out_before_a_common_call,
     collective_mismatch,
     point_to_point_deadlock,
@@ -175,7 +175,7 @@ ORDER: tuple[Rule, ...] = (
     duplicate_gpu,
     interconnect_stall,
     device_stall,
-    crossed_groups,
+    groups_in_opposite_order,
     stalled_queue,
     unknown_queue,
     network_partition,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangwatch.facts.child import IDLE_CPU_S
+from hangwatch.facts.child import CHILD_IDLE_CPU_S
 from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
@@ -75,7 +75,7 @@ def _held(view: RankView, awaited: bool) -> str:
 def _behind_a_lock(view: RankView) -> str:
     """It tries again and again for a lock whose holder does nothing."""
     lock = held_lock(view)
-    if lock is None or lock.owner is None or (lock.owner.cpu_delta_s or 0.0) > IDLE_CPU_S:
+    if lock is None or lock.owner is None or (lock.owner.cpu_delta_s or 0.0) > CHILD_IDLE_CPU_S:
         return ""
     return f"waits for {lock_name(lock)}, {holds(lock)}"
 

@@ -12,7 +12,7 @@ What must be true for a proof, and how it is ensured:
    process can give. Little use of the processor alone shows nothing: a rank may read. A call that raises after a short
    timeout of its own (monitored_barrier) is no wait. Whatever else a rank may be doing, it counts as able to move.
 2. *The wait needs the absent.* all_reduce, all_gather, reduce_scatter, all_to_all and barrier cannot complete on
-   anybody before every member has issued them. Of rooted operations only two waits are used: a receiver's wait for an
+   any rank before every member has issued them. Of rooted operations only two waits are used: a receiver's wait for an
    absent root (broadcast, scatter), and the root's wait for absent members (reduce, gather); all others may complete by
    themselves. Where a rank may be waiting for one of several collectives, it is held to wait for *any* of the absent:
    it is released as soon as one of them is. A point-to-point call waits for its peer, unless that is in a call that

@@ -31,7 +31,7 @@ def unfit(queues: Queues) -> Meeting | None:
     token = array("l", (tokens.setdefault(shape(call), len(tokens)) for call in queues.calls))
     for group in queues.communicators:
         for number, place in _suspects(group, token):
-            calls = _met(queues, group, number, place)
+            calls = _paired(queues, group, number, place)
             sides, why = disagreement(calls, group)
             if sides or why:
                 return Meeting(group, number, calls, sides, why)
@@ -67,7 +67,7 @@ def _row(lane: Lane, start: int, token: array[int]) -> array[int]:
     return array("l", map(token.__getitem__, lane.calls[lane.places(start).start :]))
 
 
-def _met(queues: Queues, group: Communicator, number: int, place: int) -> dict[int, Call]:
+def _paired(queues: Queues, group: Communicator, number: int, place: int) -> dict[int, Call]:
     found = {}
     for rank, lane in group.lanes.items():
         places = lane.places(number)

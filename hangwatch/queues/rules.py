@@ -44,7 +44,7 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 
 def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
-    """Different calls met under one number: blame is with what left the order before, else with the minority."""
+    """Different calls are paired under one number: blame is with what left the order before, else the minority."""
     before = departed_in(queues, root, histories)
     if before is not None and not root.peers:
         return before

@@ -22,7 +22,7 @@ from hangwatch.model import Divergence, Reading, StepEntry
 
 GroupKey = tuple[str, tuple[int, ...]]
 StepKey = tuple[int, int, int]  # (loader, epoch, batch), or (-1, -1, step)
-CONFIRM = 2
+CONFIRM = 2  # further steps that a difference must last: a background call may lie on either side of a step's end
 
 
 @dataclass

@@ -24,7 +24,7 @@ from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin
 
-IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
+IDLE_CPU_S = 0.2  # seconds of CPU time between two samples (about 1 s apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
 QUIET_WRITES = 64 << 10  # bytes written, those for us left out
 OLD_WORDS_S = 5.0  # seconds; a board whose ticker has been silent for longer has a stale heartbeat
@@ -33,6 +33,11 @@ OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZI
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
+
+
+def computed(facts: ProcessFacts) -> bool:
+    """It used more processor time between two samples than a process that sleeps."""
+    return (facts.cpu_delta_s or 0) > IDLE_CPU_S
 
 
 @dataclass(frozen=True)
@@ -258,7 +263,7 @@ class RankView:
 
 def computes(facts: ProcessFacts) -> bool:
     """A child process uses the processor, or would if one were free."""
-    return (facts.cpu_delta_s or 0) > IDLE_CPU_S or facts.state == "R"
+    return computed(facts) or facts.state == "R"
 
 
 def may_communicate(frames: Iterable[Frame]) -> bool:

@@ -46,11 +46,11 @@ def _counts(found: NcclCommunicator, where: str) -> Iterator[str]:
     for each in found.launched:
         by_op.setdefault(each.op, []).append(each)
     for op, counts in by_op.items():
-        parts = [f"{each.count} by {_who(found, each)}" for each in counts[:4]]
+        parts = [f"{each.count} by {_owner(found, each)}" for each in counts[:4]]
         yield f"NCCL has launched different numbers of {op} in {where}: {', '.join(parts)}"
 
 
-def _who(found: NcclCommunicator, each: NcclLaunched) -> str:
+def _owner(found: NcclCommunicator, each: NcclLaunched) -> str:
     if len(each.ranks) == each.number:
         return _ranks(found, each.ranks)
     return f"{each.number} ranks"

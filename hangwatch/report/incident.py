@@ -193,7 +193,7 @@ def _nodes(incidents: Sequence[Incident]) -> tuple[NodeFacts, ...]:
 
 
 def _job(jobs: Sequence[Job]) -> Job:
-    """The job as the nodes together know it: the first word on each point that anybody has."""
+    """The job as the nodes together know it: on each point the first statement of any node."""
     started = [job.started_at for job in jobs if job.started_at]
     return replace(
         jobs[0],

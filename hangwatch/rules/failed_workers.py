@@ -16,8 +16,8 @@ KILLED = re.compile(
 )
 
 
-SAME_MOMENT_S = 0.05
-NOTICED_S = 3.0  # until then gloo's ranks have noticed that a peer is gone, and fail too
+HANDLED_S = 0.05  # seconds between an error and the next step, after which the program has handled the error
+PEERS_FAILED_S = 3.0  # seconds; until then gloo's ranks have noticed that a peer is gone, and fail too
 
 
 def resource(
@@ -59,7 +59,7 @@ def after_an_error(case: Case, views: list[RankView]) -> Status | None:
 
 def long_dead(case: Case, view: RankView) -> bool:
     ended = view.evidence.ended_at
-    return view.dead and ended is not None and case.snapshot.taken_at - ended > NOTICED_S
+    return view.dead and ended is not None and case.snapshot.taken_at - ended > PEERS_FAILED_S
 
 
 def worker_error(view: RankView) -> str:
@@ -68,7 +68,7 @@ def worker_error(view: RankView) -> str:
     exception = view.exception
     if reading is None or exception is None:
         return ""
-    went_on = any(step.at > exception.at + SAME_MOMENT_S for step in reading.steps[-1:])
+    went_on = any(step.at > exception.at + HANDLED_S for step in reading.steps[-1:])
     return f"{exception.type}: {exception.message}" if exception.fatal or not went_on else ""
 
 

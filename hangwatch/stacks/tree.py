@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hangwatch.model import Frame, RankEvidence, RankReport, StackNode
 
 DEEPEST = 96  # a node is an object within an object in JSON, and readers of JSON do not nest without end
-_OUTERMOST_KEPT = 16
+_OUTERMOST_KEPT = 16  # frames of a stack that is too deep: they say where the program is
 
 
 def of_ranks(ranks: Iterable[RankEvidence | RankReport], main_only: bool = True) -> tuple[StackNode, ...]:

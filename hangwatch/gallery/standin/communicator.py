@@ -113,9 +113,9 @@ class Communicator:
             mine = torch.tensor([call.signature], dtype=torch.int64)
             all_of_them = [torch.empty_like(mine) for _ in range(self.inner.size())]
             meeting = self.inner.allgather([all_of_them], [mine])
-            meeting.get_future().add_done_callback(lambda future: self._met(call, all_of_them, future))
+            meeting.get_future().add_done_callback(lambda future: self._paired(call, all_of_them, future))
 
-    def _met(self, call: Call, signatures: list[torch.Tensor], future: Any) -> None:
+    def _paired(self, call: Call, signatures: list[torch.Tensor], future: Any) -> None:
         if _failed(future) or len({int(each) for each in signatures}) > 1:
             return  # a member is gone, or called something else: it never completes
         if call.run is None:

@@ -77,7 +77,7 @@ def _cause(incident: Incident) -> Html:
         Certainty.UNDETERMINED: "not known: the evidence fits no single cause, so no rank is blamed",
     }[verdict.certainty]
     name = tag("span", titles.title(verdict.cause))
-    # Only addresses of the web: a report may come from anybody.
+    # Only addresses of the web: a report may come from anywhere.
     linked = tag("a", name, href=verdict.docs, rel="noreferrer") if verdict.docs.startswith("https://") else name
     beside = tag("code", verdict.cause) if titles.title(verdict.cause) != verdict.cause else None
     return tag("span", linked, " ", beside, f", {sure}")

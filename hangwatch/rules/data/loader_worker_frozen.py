@@ -8,7 +8,7 @@ from hangwatch.facts.data_waits import and_others, feedings, victims_of, worker_
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
-FROZEN_S = 4.5  # seconds; a debugger that stops a worker may let it go on after a moment
+WORKER_FROZEN_S = 4.5  # seconds; a debugger that stops a worker may let it go on after a moment
 
 
 def loader_worker_frozen(case: Case) -> Finding | None:
@@ -29,7 +29,7 @@ def loader_worker_frozen(case: Case) -> Finding | None:
         victims=victims_of(case, ranks),
         step=each.view.step,
         evidence=tuple(sentence for each, worker in found[: words.SHOWN] for sentence in each.evidence(worker)),
-        status=None if not stopped else Status.HUNG if case.still(ranks, FROZEN_S) else Status.WAITING,
+        status=None if not stopped else Status.HUNG if case.still(ranks, WORKER_FROZEN_S) else Status.WAITING,
         dead=f"pid {worker.pid} cannot run until continued, and its batch is awaited" if stopped else "",
         held=tuple(ranks),
         awaited=tuple(ranks),

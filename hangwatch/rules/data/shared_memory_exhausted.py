@@ -24,7 +24,7 @@ NO_SHARED_MEMORY = re.compile(
 
 
 SHM_LEFT = 0.02  # share of /dev/shm below which it counts as full
-SHM_LEFT_BYTES = 1 << 20
+SHM_LEFT_BYTES = 1 << 20  # bytes; even a small /dev/shm with as little free has no room for a batch
 
 
 def shared_memory_exhausted(case: Case) -> Finding | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.launchers import SETTLED_S, place_of
+from hangwatch.facts.launchers import END_SEEN_S, place_of
 from hangwatch.facts.process_end import end_of
 from hangwatch.model import Certainty, Frame, ProcessEvidence, Status
 from hangwatch.ranks.view import RankView
@@ -56,7 +56,7 @@ def _of_order(case: Case, awaited: RankView, failed: list[RankView]) -> Status |
     if awaited.works:
         return Status.WAITING
     ended = [view.evidence.ended_at for view in failed if view.evidence.ended_at is not None]
-    settled = bool(ended) and case.snapshot.taken_at - max(ended) > SETTLED_S
+    settled = bool(ended) and case.snapshot.taken_at - max(ended) > END_SEEN_S
     if awaited.over:
         return Status.LINGERING if settled or awaited.evidence.stalled else Status.WAITING
     return Status.HUNG if settled else None

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import QUIET_IO
-from hangwatch.facts.launchers import SETTLED_S, place_of
+from hangwatch.facts.child import CHILD_QUIET_IO
+from hangwatch.facts.launchers import END_SEEN_S, place_of
 from hangwatch.model import Certainty, Culprit, Pipe, ProcessEvidence, Status
-from hangwatch.ranks.view import IDLE_CPU_S
+from hangwatch.ranks.view import computed
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
@@ -33,9 +33,9 @@ def orphan_holds_pipe(case: Case) -> Finding | None:
 
 def _held_open(case: Case, reader: ProcessEvidence, pipe: Pipe, holders: list[ProcessEvidence]) -> Finding:
     first = holders[0]
-    works = any((each.facts.cpu_delta_s or 0) > IDLE_CPU_S or _writes(each) for each in holders)
+    works = any(computed(each.facts) or _writes(each) for each in holders)
     ended = [view.evidence.ended_at for view in case if view.evidence.ended_at is not None]
-    settled = not ended or case.snapshot.taken_at - max(ended) > SETTLED_S
+    settled = not ended or case.snapshot.taken_at - max(ended) > END_SEEN_S
     whose = f", left behind by rank {first.rank}," if first.rank is not None else ""
     where = place_of(reader)
     return Finding(
@@ -59,7 +59,7 @@ def _held_open(case: Case, reader: ProcessEvidence, pipe: Pipe, holders: list[Pr
 
 
 def _writes(each: ProcessEvidence) -> bool:
-    return (each.facts.io_delta_bytes or 0) > QUIET_IO
+    return (each.facts.io_delta_bytes or 0) > CHILD_QUIET_IO
 
 
 def _read_by(case: Case, reader: ProcessEvidence) -> list[Pipe]:

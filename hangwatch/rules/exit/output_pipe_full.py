@@ -40,12 +40,12 @@ def output_pipe_full(case: Case) -> Finding | None:
     )
     reader = next((each for each in (*case.snapshot.launchers, *case.snapshot.others) if each.facts.pid in pids), None)
     waits = reader is not None and len(pids) == 1 and _waits_for(case, reader, ranks)
-    who = _who(reader, pids)
+    reading = _reader_now(reader, pids)
     return Finding(
         "output-pipe-full",
         Certainty.PROVEN if waits else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'is', 'are')} stuck writing to"
-        f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {who}.",
+        f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {reading}.",
         culprits=_culprits(case, writers, reader, pids),
         victims=tuple(sorted({*ranks, *case.blocked})),
         step=first.view.step,
@@ -92,7 +92,7 @@ def _waits_for(case: Case, reader: ProcessEvidence, ranks: list[int]) -> bool:
     return stack is not None and activity(stack).doing is Doing.JOIN_CHILD
 
 
-def _who(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
+def _reader_now(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
     if reader is None:
         return f"pid {pids[0]}, which should read it, does not" if pids else "no process reads it"
     stack = main_stack(reader.stacks)

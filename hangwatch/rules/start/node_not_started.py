@@ -8,7 +8,7 @@ from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.model import Certainty, ProcessEvidence, Status
-from hangwatch.ranks.view import IDLE_CPU_S
+from hangwatch.ranks.view import computed
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import name_of
 
@@ -21,7 +21,7 @@ def node_not_started(case: Case) -> Finding | None:
     expected = case.job.nodes_expected or max(_nodes(each.facts.command) for each, _ in waiting)
     if expected == 1:
         return None  # it is about to start its ranks
-    works = any((each.facts.cpu_delta_s or 0) > IDLE_CPU_S or each.facts.state == "R" for each, _ in waiting)
+    works = any(computed(each.facts) or each.facts.state == "R" for each, _ in waiting)
     hosts = len(case.snapshot.nodes) or 1
     joined = f"{len(waiting)} of {expected} nodes" if expected else words.plural(len(waiting), "node")
     since = min(each.facts.started_at or case.snapshot.taken_at for each, _ in waiting)

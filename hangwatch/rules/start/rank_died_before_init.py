@@ -15,7 +15,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
-WORDS_S = 1.5  # the last words of a process may come a moment after its end
+LAST_WORDS_S = 1.5  # seconds; the last output of a process may come a moment after its end
 
 
 def rank_died_before_init(case: Case) -> Finding | None:
@@ -49,7 +49,7 @@ def rank_died_before_init(case: Case) -> Finding | None:
 def _end_of_the_start(case: Case, first: _Ended, *, alive: bool) -> Status:
     if not alive or ends_the_others(case):
         return Status.FAILED
-    fresh = case.snapshot.taken_at - first.at < WORDS_S
+    fresh = case.snapshot.taken_at - first.at < LAST_WORDS_S
     return Status.WAITING if fresh and not first.error else Status.HUNG
 
 

@@ -9,7 +9,7 @@ from hangwatch.model import Certainty, Culprit, Launched, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-SETTLED_S = 3.0  # two claimants of one rank may be an old process on its way out and its successor
+REPLACED_S = 3.0  # seconds; two claimants of one rank may be an old process on its way out and its successor
 
 
 def duplicate_rank(case: Case) -> Finding | None:
@@ -19,7 +19,7 @@ def duplicate_rank(case: Case) -> Finding | None:
     if rank is None or any(registered(view) for view in case if not view.dead and view.rank != rank):
         return None
     oldest_first = sorted(pids, key=lambda pid: pids[pid])
-    settled = case.snapshot.taken_at - max(pids.values()) > SETTLED_S
+    settled = case.snapshot.taken_at - max(pids.values()) > REPLACED_S
     named = words.listed(f"pid {pid}" for pid in oldest_first)
     apart = max(pids.values()) - min(pids.values())
     return Finding(
@@ -72,4 +72,4 @@ def _claims(case: Case) -> dict[int, dict[int, float]]:
 
 def _overlap(one: Launched, other: Launched) -> bool:
     ends = (one.ended_at or float("inf"), other.ended_at or float("inf"))
-    return one.pid != other.pid and min(ends) - max(one.started_at, other.started_at) > SETTLED_S
+    return one.pid != other.pid and min(ends) - max(one.started_at, other.started_at) > REPLACED_S

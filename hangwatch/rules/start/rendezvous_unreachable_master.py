@@ -13,7 +13,7 @@ from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-SETTLED_S = 5.0  # a connection may be a moment late
+CONNECTED_S = 5.0  # seconds after its start until a rank has connected: a connection may be a moment late
 
 
 def unreachable_master(case: Case) -> Finding | None:
@@ -38,18 +38,18 @@ def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
 
     The rendezvous is at rank 0's address, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
     """
-    everyone = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
-    if len(set(everyone.values())) < 2:
+    known = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
+    if len(set(known.values())) < 2:
         return []
-    most, count = Counter(everyone.values()).most_common(1)[0]
-    right = most if 2 * count > len(everyone) else everyone.get(0, most)
-    return [view for view in arrivals.waiting if everyone[view.rank] != right and (view in lost or view.rank == 0)]
+    most, count = Counter(known.values()).most_common(1)[0]
+    right = most if 2 * count > len(known) else known.get(0, most)
+    return [view for view in arrivals.waiting if known[view.rank] != right and (view in lost or view.rank == 0)]
 
 
 def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> Finding:
     others = [view for view in (*arrivals.waiting, *arrivals.late) if view not in astray]
     wrong, right = address(astray[0]), address(others[0])
-    settled = all(view.steady and arrivals.age(view) > SETTLED_S for view in astray)
+    settled = all(view.steady and arrivals.age(view) > CONNECTED_S for view in astray)
     culprits = [view.rank for view in astray]
     outvoted = len(others) > len(astray)  # of two halves, either may be what was meant
     name = "MASTER_PORT" if wrong[0] == right[0] else "MASTER_ADDR"

@@ -80,7 +80,7 @@ def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
     return [thread for thread, group in zip(inside, names, strict=True) if group == name] if times > 1 else []
 
 
-def crossed_with_the_main_thread(case: Case) -> Finding | None:
+def mispaired_with_the_main_thread(case: Case) -> Finding | None:
     """Calls of a background thread took other numbers on one rank than on another, and the main thread is even.
 
     DDP's own collectives are not recorded one by one: a number without a record is one of them.
@@ -98,7 +98,7 @@ def crossed_with_the_main_thread(case: Case) -> Finding | None:
         apart = next((seq for seq in crossed if not all(seq in calls for calls in found.values())), None)
         mine = [each for each in case.divergences if each.group == group.name]
         if apart is not None and all(_even_without(case, each) for each in mine):
-            return _crossed(case, group, apart, found, *names)
+            return _mispaired(case, group, apart, found, *names)
     return None
 
 
@@ -132,7 +132,7 @@ def _even_without(case: Case, divergence: Divergence) -> bool:
     return len(left) == 1
 
 
-def _crossed(case: Case, group: Group, seq: int, found: dict[int, dict[int, Collective]], thread: str) -> Finding:
+def _mispaired(case: Case, group: Group, seq: int, found: dict[int, dict[int, Collective]], thread: str) -> Finding:
     inside = [rank for rank, calls in sorted(found.items()) if seq in calls]
     others = [rank for rank in sorted(found) if rank not in inside]
     call = found[inside[0]][seq]

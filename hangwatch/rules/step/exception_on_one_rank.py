@@ -14,7 +14,7 @@ from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
-SAME_MOMENT_S = 0.5
+SAME_MOMENT_S = 0.5  # seconds; progress that was recorded so shortly after an error does not mean that it was handled
 
 
 def exception_on_one_rank(case: Case) -> Finding | None:

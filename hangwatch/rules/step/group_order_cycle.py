@@ -21,7 +21,7 @@ def group_order_cycle(case: Case) -> Finding | None:
     return circular(case, "group-order-cycle", entries)
 
 
-def crossed_groups(case: Case) -> Finding | None:
+def groups_in_opposite_order(case: Case) -> Finding | None:
     """Groups that the ranks use in different orders: each device waits in one of them for a device in another."""
     circle = crossed(case)
     if len(circle) < 2 or not all_hosts_wait(case):

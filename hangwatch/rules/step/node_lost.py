@@ -11,8 +11,8 @@ from hangwatch.model import Certainty, NodeFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-LOST_S = 10.0  # of silence, after which a node is taken for lost: one that only stops for breath is back by then
-NOTICED_S = 5.0  # the others may end the step in which it went, and a second or two pass between a node's batches
+LOST_S = 10.0  # seconds of silence, after which a node is taken for lost: one that only pauses is back by then
+STEP_ENDED_S = 5.0  # seconds; the others may end the step in which it went, and batches come a second or two apart
 
 
 def node_lost(case: Case) -> Finding | None:
@@ -61,7 +61,7 @@ def _went_on(case: Case, silent: Sequence[NodeFacts], seen: Sequence[RankView]) 
     longest_step_s = max((reading.times.slowest_recent_s for reading in readings), default=0.0)
     moved_at = max((reading.progress.at for reading in readings), default=0.0)
     heard_at = max(case.snapshot.taken_at - node.silent_s for node in silent)
-    return moved_at > heard_at + NOTICED_S + 1.5 * longest_step_s
+    return moved_at > heard_at + STEP_ENDED_S + 1.5 * longest_step_s
 
 
 def _them(lost: Sequence[int]) -> str:

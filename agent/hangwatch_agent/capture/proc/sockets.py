@@ -98,7 +98,7 @@ def listener_inodes(port: int, sockets: Mapping[str, Socket]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Listener:
-    """Whether anybody listens on a port, and who: None for a process that may not be looked into."""
+    """Whether a process listens on a port, and which: None for one that may not be inspected."""
 
     listening: bool
     pid: int | None = None

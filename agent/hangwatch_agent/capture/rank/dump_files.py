@@ -72,7 +72,7 @@ def read(path: Path, newer_than: float, user: int) -> Written | None:
 
 
 def ask(pipe: Path, user: int) -> str:
-    """Write to a pipe file, without waiting for anybody. Returns why that was of no use; "" where it was done."""
+    """Write to a pipe file, without waiting for a reader. Returns why that was of no use; "" where it was done."""
     try:
         descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

@@ -14,7 +14,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 
-def met_at_a_new_place(case: Case) -> Finding | None:
+def mispaired_at_a_new_place(case: Case) -> Finding | None:
     """Few ranks called from a function new to all ranks, paired with a regular call of the others."""
     found = first_mismatch(case)
     if found is None or threads_of(case, found) or first_uneven(case) is not None:
@@ -28,7 +28,7 @@ def met_at_a_new_place(case: Case) -> Finding | None:
 
 def ended_at_a_new_place(case: Case) -> Finding | None:
     """The same, where ranks ended of it."""
-    found = met_at_a_new_place(case) if case.any_rank_failed else None
+    found = mispaired_at_a_new_place(case) if case.any_rank_failed else None
     return found if found is not None and found.status is Status.FAILED else None
 
 

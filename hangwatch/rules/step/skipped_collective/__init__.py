@@ -21,7 +21,7 @@ def skipped_collective(case: Case) -> Finding | None:
     if not case.blocked and not case.any_rank_failed:
         return None
     if found.how is not Left.SKIPPED or not found.who:
-        return _somebody_differs(case, found)
+        return _one_side_differs(case, found)
     one = len(found.who) == 1
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     return Finding(
@@ -51,7 +51,7 @@ def _now(view: RankView | None) -> tuple[str, ...]:
     return (f"rank {view.rank} is now at {words.place(view.where)}, in {words.step(view.step) or 'an unknown step'}",)
 
 
-def _somebody_differs(case: Case, found: Parting) -> Finding | None:
+def _one_side_differs(case: Case, found: Parting) -> Finding | None:
     """The ledgers differ, and nothing says which side left the path: blame no rank."""
     if not case.blocked:
         return None

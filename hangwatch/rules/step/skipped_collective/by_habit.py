@@ -8,7 +8,7 @@ from hangwatch.model import Certainty, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.rules.finding import Finding
 
-HABIT = 8  # steps that are the same make a habit
+EQUAL_STEPS = 8  # steps in a row with equal counts: of counts alone, without call sites, fewer may be chance
 
 
 def against_all_habit(case: Case) -> Finding | None:
@@ -17,7 +17,7 @@ def against_all_habit(case: Case) -> Finding | None:
     names = {name for _, name in habits}
     for name in sorted(names):
         usual = {habits.get((rank, name)) for rank in case.ranks}
-        last = {rank: steps[-2] for rank in case.ranks if len(steps := case.ledger.steps(rank)) >= HABIT + 2}
+        last = {rank: steps[-2] for rank in case.ranks if len(steps := case.ledger.steps(rank)) >= EQUAL_STEPS + 2}
         if len(usual) != 1 or None in usual or len(last) < len(case.ranks):
             continue
         count = usual.pop() or 0
@@ -29,8 +29,8 @@ def against_all_habit(case: Case) -> Finding | None:
 
 def _habits(case: Case, rank: int) -> dict[str, int]:
     """How many collectives the rank issued in each group in each of its steps before the last whole one."""
-    steps = case.ledger.steps(rank)[-2 - HABIT : -2]
-    if len(steps) < HABIT:
+    steps = case.ledger.steps(rank)[-2 - EQUAL_STEPS : -2]
+    if len(steps) < EQUAL_STEPS:
         return {}
     return {
         name: count
