@@ -24,7 +24,7 @@ FULL_EVERY_S = 1.0  # of a rank that moves: as often as the watchdog polls by de
 class Ticker:
     """Runs `tick` every `interval` seconds until stopped, or until the process is a forked child.
 
-    A rank that moves says so by its hooks. So a tick in which it has moved only says that the ticker lives, and answers;
+    A rank that moves says so by its hooks. A tick in which it has moved only says that the ticker lives, and answers;
     what asks torch and looks around is done once a second then, and at every tick of a rank that stands still.
 
     `looks` are further things to do, each under the guard. `on_request` runs before an answer is written.
