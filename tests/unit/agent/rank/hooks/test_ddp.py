@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
@@ -221,13 +219,6 @@ def test_torch_compile_of_an_optimizer_step(watched: Watched, optimizer_hook: Op
     weight.grad = torch.ones(1)
     step()
     assert weight.item() == 0.5
-
-
-@pytest.fixture
-def lone_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def test_the_plan_of_a_model_is_told_at_its_first_forward(
