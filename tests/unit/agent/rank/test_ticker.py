@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -43,7 +44,7 @@ class Rank:
 @pytest.fixture
 def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
     made = Rank()
-    monkeypatch.setattr(ticker.time, "monotonic_ns", made.monotonic_ns)
+    monkeypatch.setattr(time, "monotonic_ns", made.monotonic_ns)
     guard.raise_swallowed(True)
     made.ticks(2)
     yield made
