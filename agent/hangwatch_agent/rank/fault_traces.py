@@ -17,8 +17,9 @@ from hangwatch_agent.rank.patch import Patches
 class FaultTraces:
     """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks by signal.
 
-    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Where we enable it,
-    the program is told of its own doing only: many enable it if it is not. Files that stay empty are removed at the end.
+    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Where we enable
+    it, the program is told of its own doing only: many enable it if it is not. Files that stay empty are removed at the
+    end.
     """
 
     def __init__(self, run_dir: Path) -> None:

@@ -21,7 +21,7 @@ if sys.argv[2] == "watched":
 USES = {
     "asks": "print(faulthandler.is_enabled())",
     "disables": "print(faulthandler.disable(), faulthandler.is_enabled())",
-    "enables": "faulthandler.enable()\nprint([faulthandler.is_enabled(), faulthandler.disable(), faulthandler.disable()])",
+    "enables": "faulthandler.enable(); print([faulthandler.is_enabled(), *(faulthandler.disable() for _ in 'ab')])",
     "enables if need be": "faulthandler.is_enabled() or faulthandler.enable()\nos.kill(os.getpid(), signal.SIGSEGV)",
 }
 
