@@ -32,18 +32,19 @@ apart and is in it.{note}
 
 - gloo's threads poll without a pause while the data of another rank is there and their own rank has not asked for it
   yet. So each moment by which one rank comes later than another is processor time too, where a core is free for it:
-  of two ranks of which one sleeps for 1 ms before an `all_reduce`, the late one spends 0.9 ms on polling. Most of what
-  the column `processor` shows above is that, and the training's own thread takes no longer. Seen on a machine with a
-  load of 20 (6 runs of 300 steps each, medians): gloo's thread took 256 us of a step plain, 295 us below `hangwatch run`
-  with HANGWATCH_ENABLED=0, 320 us watched with a ticker that never ticks, and 486 us with five ticks a second.
+  of two ranks of which one sleeps for 1 ms before an `all_reduce`, the late one spends 0.9 ms on polling. Most of
+  what the column `processor` shows above is that, and the training's own thread takes no longer. Seen on a machine
+  with a load of 20 (6 runs of 300 steps each, medians): gloo's thread took 256 us of a step plain, 295 us below
+  `hangwatch run` with HANGWATCH_ENABLED=0, 320 us watched with a ticker that never ticks, and 486 us with five ticks
+  a second.
 - The ticker thread of a rank wakes five times a second (`HANGWATCH_TICK`). Each of its looks holds Python's lock, for
   45 us of processor time in a loop and about 0.2 ms within a training; the training waits for that, and for longer
-  where another program takes the core meanwhile. So a rank that moves is now looked at once a second only, and the ticks
-  between take 4 us. What that does to gloo's polling has not been measured on a quiet machine yet.
-- The hooks of a step take 434 bytecodes in 13 calls of Python and one call into torch: about 2.4 us of processor time in a
-  loop on a quiet machine (loader 1.4, forward 0.7, optimizer 0.3). Within a real step their code and data have left the
-  processor's caches: there the same hooks take 10 to 20 us, and up to 40 us where other programs share the caches.
-  About a fifth is the question to torch how many collectives the group has issued.
+  where another program takes the core meanwhile. So a rank that moves is now looked at once a second only, and the
+  ticks between take 4 us. What that does to gloo's polling has not been measured on a quiet machine yet.
+- The hooks of a step take 434 bytecodes in 13 calls of Python and one call into torch: about 2.4 us of processor time
+  in a loop on a quiet machine (loader 1.4, forward 0.7, optimizer 0.3). Within a real step their code and data have
+  left the processor's caches: there the same hooks take 10 to 20 us, and up to 40 us where other programs share the
+  caches. About a fifth is the question to torch how many collectives the group has issued.
 - The watchdog, a process beside the ranks, polls once a second (`HANGWATCH_POLL`): about 2 ms with two ranks. Where
   ranks leave no core to it, that is time the ranks do not get.
 """

@@ -134,7 +134,8 @@ def play(folder: Path, odd: Odd, *before: str) -> tuple[int, str, list[str]]:
     clean |= {name: value} if name else {}
     command = [*before, sys.executable, *odd.options, "program.py"]
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=250)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith(("hangwatch: ", "import time:"))]
+    said = done.stderr.replace(str(folder), "FOLDER")
+    lines = [line for line in said.splitlines() if not line.startswith(("hangwatch: ", "import time:"))]
     return done.returncode, done.stdout, [re.sub(r"0x[0-9a-f]+|\d+", "N", line) for line in lines]
 
 
