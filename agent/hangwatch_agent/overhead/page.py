@@ -39,8 +39,11 @@ apart and is in it.{note}
   a second.
 - The ticker thread of a rank wakes five times a second (`HANGWATCH_TICK`). Each of its looks holds Python's lock, for
   45 us of processor time in a loop and about 0.2 ms within a training; the training waits for that, and for longer
-  where another program takes the core meanwhile. So a rank that moves is now looked at once a second only, and the
-  ticks between take 4 us. What that does to gloo's polling has not been measured on a quiet machine yet.
+  where another program takes the core meanwhile. So
+  a rank that moves is looked at once a second only, and the ticks between take 4 us in a loop. At a load of 20 to 27 (8
+  runs each, medians) gloo's thread took 261 us of a step plain, 449 us with the ticker as it was and about 400 us now,
+  and the ticker itself no less than before: what remains is that a thread wakes and asks for Python's lock at all.
+  Nothing of this has been measured on a quiet machine yet.
 - The hooks of a step take 434 bytecodes in 13 calls of Python and one call into torch: about 2.4 us of processor time
   in a loop on a quiet machine (loader 1.4, forward 0.7, optimizer 0.3). Within a real step their code and data have
   left the processor's caches: there the same hooks take 10 to 20 us, and up to 40 us where other programs share the
