@@ -1,7 +1,6 @@
-"""What a preflight has seen of each rank, and what its checks say of it.
+"""What a preflight has seen of each rank, and what its checks say of it."""
 
-Annotations are types and not text here: `hangwatch.wire.codec` reads records of this module, too.
-"""
+from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 from hangwatch import model as records
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 LONGEST_NAME = 64  # shorter texts are names that come again and again
 T = TypeVar("T")
 Decoder = Callable[[Any, str, bool], Any]
@@ -30,6 +31,8 @@ class WireError(ValueError):
 
 def encode(value: Any) -> Any:
     """A record as plain dictionaries, lists and scalars, ready for `json.dumps`."""
+    if type(value) in _SCALARS:  # nine values in ten
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: encode(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, tuple | list):
@@ -66,8 +69,15 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 @functools.cache
 def hints(kind: type) -> dict[str, Any]:
-    """The resolved type of every field of a record."""
-    return typing.get_type_hints(kind, vars(records))
+    """The resolved type of every field of a record.
+
+    A name in an annotation is looked up in the module of its class first, then among the records of the model, which
+    import each other for type checkers only.
+    """
+    names = dict(vars(records))
+    for base in reversed(kind.__mro__):
+        names |= vars(sys.modules[base.__module__])
+    return typing.get_type_hints(kind, names)
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?")
 PLAIN = "plain"
 MANNERS = ("run", "attach")  # of being watched
 LAUNCHERS = ("processes", "torchrun", "spawn")
+AHEAD, HOUR_S = "clock.ahead", 3600
 Chaos = Callable[["subprocess.Popen[str]", Path], None]
 
 
@@ -112,15 +114,44 @@ def _ours(line: str) -> bool:
 @contextlib.contextmanager
 def chaotic(name: str, folder: Path) -> Iterator[tuple[dict[str, str], Chaos]]:
     """What is added to the environment, and what is done every tenth of a second."""
-    if name == "disk full":
-        (folder / "run").mkdir(mode=0o700)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "none", folder / "run"], check=True)
-        try:
-            yield {}, lambda process, run: None
-        finally:
-            subprocess.run(["umount", "--lazy", folder / "run"], check=True)
-    else:
-        yield {}, CHAOS[name]
+    with SURROUNDINGS.get(name, _as_it_is)(folder) as environment:
+        yield environment, CHAOS.get(name, _nothing)
+
+
+@contextlib.contextmanager
+def _as_it_is(folder: Path) -> Iterator[dict[str, str]]:
+    yield {}
+
+
+@contextlib.contextmanager
+def _full_disk(folder: Path) -> Iterator[dict[str, str]]:
+    (folder / "run").mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "none", folder / "run"], check=True)
+    try:
+        yield {}
+    finally:
+        subprocess.run(["umount", "--lazy", folder / "run"], check=True)
+
+
+@contextlib.contextmanager
+def _other_clock(folder: Path) -> Iterator[dict[str, str]]:
+    """A library that shifts the time of day of every process of the run."""
+    library, ahead = folder / "clock.so", folder / AHEAD
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, HERE / "clock.c", "-ldl"], check=True)
+    ahead.write_bytes(bytes(8))
+    yield {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
+
+
+@contextlib.contextmanager
+def _deaf_dashboard(folder: Path) -> Iterator[dict[str, str]]:
+    """It takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield {"HANGWATCH_DASHBOARD": f"http://127.0.0.1:{server.getsockname()[1]}"}
+
+
+@contextlib.contextmanager
+def _no_dashboard(folder: Path) -> Iterator[dict[str, str]]:
+    yield {"HANGWATCH_DASHBOARD": "http://127.0.0.1:9"}
 
 
 def _repeat(over: threading.Event, act: Callable[[], None]) -> None:
@@ -152,11 +183,34 @@ def _scribble(process: subprocess.Popen[str], run: Path) -> None:
                 file.write(secrets.token_bytes(64))
 
 
+def _nothing(process: subprocess.Popen[str], run: Path) -> None:
+    return None
+
+
+def _set_clock(process: subprocess.Popen[str], run: Path) -> None:
+    """An hour back, as it is, or an hour ahead."""
+    seconds = HOUR_S * (secrets.randbelow(3) - 1)
+    with (run.parent / AHEAD).open("r+b") as file:  # never shorter: it is mapped
+        file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
+
+
+def _signal(process: subprocess.Popen[str], run: Path) -> None:
+    """What a terminal sends when its window changes."""
+    os.kill(process.pid, signal.SIGWINCH)
+
+
 CHAOS: dict[str, Chaos] = {
-    "": lambda process, run: None,
     "watchdog stopped": _stop,
     "watchdog killed": _kill,
     "boards removed": _remove,
     "boards scribbled over": _scribble,
+    "clock set": _set_clock,
+    "signals": _signal,
 }
-DISASTERS = (*(name for name in CHAOS if name), "disk full")
+SURROUNDINGS: dict[str, Callable[[Path], AbstractContextManager[dict[str, str]]]] = {
+    "disk full": _full_disk,
+    "clock set": _other_clock,
+    "dashboard deaf": _deaf_dashboard,
+    "dashboard gone": _no_dashboard,
+}
+DISASTERS = tuple(dict.fromkeys([*CHAOS, *SURROUNDINGS]))

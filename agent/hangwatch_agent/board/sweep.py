@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,11 @@ from hangwatch_agent.board import directory, file_name
 from hangwatch_agent.board.pid_namespaces import Pids
 from hangwatch_agent.board.reader import BoardReader
 from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.job_identity import RUN
 from hangwatch_agent.shared.procfs import PROC, pid_namespace
 
 OWNER = "owner"  # pid, start and pid namespace of the `hangwatch run` that made the folder
+NAME = re.compile(re.escape(RUN) + r"(\d{1,9})-[0-9a-f]{8}")  # as `hangwatch run` calls a job's folder
 YOUNG_S = 60.0  # a folder without an owner may just be being made
 
 
@@ -48,15 +51,31 @@ def _is_abandoned(folder: Path) -> bool:
     try:
         owner = _owner(folder)
         boards = sorted(folder.glob(directory.BOARD_GLOB))
-        if folder.stat().st_uid != os.getuid() or not (owner or boards or (folder / directory.WATCHDOG_LOCK).exists()):
+        if folder.stat().st_uid != os.getuid():
             return False
-        if owner is None and time.time() - folder.stat().st_mtime < YOUNG_S:
+        if not (owner or boards or (folder / directory.WATCHDOG_LOCK).exists() or _is_left_empty(folder)):
+            return False
+        if owner is None and _age_s(folder) < YOUNG_S:
             return False
         if _is_locked(folder / directory.WATCHDOG_LOCK) or (owner is not None and _lives(pids, *owner)):
             return False
         return not any(_rank_lives(pids, board) for board in boards) and not _has_processes(folder.name)
     except OSError:
         return False
+
+
+def _is_left_empty(folder: Path) -> bool:
+    """Whether `hangwatch run` made this folder and was killed before it could write its name there.
+
+    Its own name tells: a folder of another program in HANGWATCH_RUN_DIR is not ours to delete, be it empty.
+    """
+    made = NAME.fullmatch(folder.name)
+    return made is not None and not any(folder.iterdir()) and not _lives(Pids(), int(made[1]), 0, pid_namespace())
+
+
+def _age_s(folder: Path) -> float:
+    """By the file system's clock, which is the time of day; a time in the future (the clock was set back) is no age."""
+    return abs(time.time() - folder.stat().st_mtime)
 
 
 def _owner(folder: Path) -> tuple[int, int, int] | None:

@@ -1,9 +1,10 @@
 """What `hangwatch run -- torchrun ...` costs a job, as users start it: `python -m hangwatch_agent.overhead.run`.
 
 The same training runs plain and under watch in turns, many times for a short while, each time as processes of its own:
-what else the machine does hits both alike. A pair gives two ratios of the same steps, plain over watched: by the clock,
-and in the processor time of the ranks. Prints JSON with every single run; `--write FOLDER` keeps it as overhead.json,
-with a page for people beside it, overhead.md. Another watcher is measured by its command after `--`.
+what else the machine does hits both alike. A pair gives ratios of the same steps, plain over watched: by the clock, in
+the processor time of the ranks, and in that without what gloo's threads spend on polling. Prints JSON with every single
+run; `--write FOLDER` keeps it as overhead.json, with a page for people beside it, overhead.md. Another watcher is
+measured by its command after `--`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,19 @@ SETUPS = (
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds that the timed steps of one run took: by the clock (slowest rank), and processor time of all ranks."""
+    """Seconds that the timed steps of one run took: by the clock (slowest rank), and processor time of all ranks.
+
+    `polled_s` is the part of the processor time in which gloo's threads polled for a rank that came later.
+    """
 
     wall_s: float
     cpu_s: float
+    polled_s: float = 0.0
+
+    @property
+    def work_s(self) -> float:
+        """Processor time without that polling."""
+        return self.cpu_s - self.polled_s
 
 
 @dataclass
@@ -70,8 +80,8 @@ class Result:
         return sorted(float(getattr(plain, figure)) / float(getattr(watched, figure)) for plain, watched in pairs)
 
     def added_us(self) -> float:
-        """Processor time that watching adds to a step of one rank, in microseconds; the median of the pairs."""
-        added = (watched.cpu_s - plain.cpu_s for plain, watched in zip(self.plain, self.watched, strict=True))
+        """Processor time (polling left out) that watching adds to a step of one rank, in microseconds; the median."""
+        added = (watched.work_s - plain.work_s for plain, watched in zip(self.plain, self.watched, strict=True))
         return statistics.median(added) / self.steps / self.setup.ranks * 1e6
 
     @property
@@ -97,7 +107,8 @@ def measure(setup: Setup, pairs: int, watcher: Sequence[str], round_s: float = R
 
 def _run(setup: Setup, steps: int, multiplications: int, watcher: Sequence[str]) -> Run:
     ranks = _torchrun(setup, steps, multiplications, watcher, ranks=setup.ranks)
-    return Run(max(each["wall_s"] for each in ranks), sum(each["cpu_s"] for each in ranks))
+    cpu_s, polled_s = (sum(each[name] for each in ranks) for name in ("cpu_s", "polled_s"))
+    return Run(max(each["wall_s"] for each in ranks), cpu_s, polled_s)
 
 
 def _torchrun(
@@ -135,6 +146,7 @@ def document(results: Iterable[Result], watcher: Sequence[str]) -> dict[str, Any
                 "step_ms": each.step_ms,
                 "clock_ratio": statistics.median(each.ratios("wall_s")),
                 "cpu_ratio": statistics.median(each.ratios("cpu_s")),
+                "work_ratio": statistics.median(each.ratios("work_s")),
                 "added_us": each.added_us(),
             }
             for each in results

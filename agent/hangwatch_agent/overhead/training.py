@@ -14,6 +14,7 @@ from typing import Any
 
 WARM_UP_S = 2.5  # the probe wakes, the watchdog finds the rank, torch has its buffers
 LEAST_WARM_UP = 30  # steps
+GLOO_LOOP = "gloo_tcp_loop"
 
 
 def main(step_ms: float, steps: int, multiplications: int, workers: int, folder: str) -> None:
@@ -44,13 +45,30 @@ def _agreed(torch: Any, enough: bool) -> bool:
 
 
 def _timed(torch: Any, step: Callable[[], None], steps: int) -> dict[str, float]:
-    """Seconds of `steps` steps by the clock, and processor seconds of this process with all its threads."""
+    """Seconds of `steps` steps by the clock; processor seconds of this process, all in all and of gloo's loops."""
     torch.distributed.barrier()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu, polled = time.perf_counter(), time.process_time(), _polled()
     for _ in range(steps):
         step()
     torch.distributed.barrier()
-    return {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    return {
+        "wall_s": time.perf_counter() - wall,
+        "cpu_s": time.process_time() - cpu,
+        "polled_s": _polled() - polled,
+    }
+
+
+def _polled() -> float:
+    """Processor seconds of gloo's loop threads.
+
+    While another rank's data is there and this rank has not asked for it yet, the loop polls without a pause: its time
+    is how far the ranks are apart and how idle a core is, and no work.
+    """
+    total = 0.0
+    for thread in Path("/proc/self/task").iterdir():
+        if (thread / "comm").read_text().strip() == GLOO_LOOP:
+            total += int((thread / "schedstat").read_text().split()[0]) / 1e9
+    return total
 
 
 def _maker(torch: Any, workers: int) -> Callable[[int], Callable[[], None]]:

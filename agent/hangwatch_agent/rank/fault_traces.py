@@ -5,17 +5,21 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import functools
 import os
 import signal
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from hangwatch_agent.rank.patch import Patches
 
 
 class FaultTraces:
     """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks by signal.
 
-    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Files that stay
-    empty are removed at the end.
+    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Where we enable
+    it, the program is told of its own doing only: many enable it if it is not. Files that stay empty are removed at the
+    end.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -24,13 +28,15 @@ class FaultTraces:
         self._pid = os.getpid()
         self._signal = 0
         self._files: list[IO[str]] = []
-        self._enabled = False
+        self._enabled = False  # by us, and by nobody since
+        self._patches = Patches()
 
     def install(self) -> None:
         """Raises OSError where the files cannot be made."""
         if not faulthandler.is_enabled():
             faulthandler.enable(self._file(self._crash), all_threads=True)
             self._enabled = True
+            self._hide()
             atexit.register(self.tidy)
         number = signal.SIGRTMAX - 3  # not one of those that runtimes and debuggers use
         if hasattr(faulthandler, "register") and signal.getsignal(number) == signal.SIG_DFL:
@@ -39,6 +45,26 @@ class FaultTraces:
             file.flush()
             faulthandler.register(number, file, all_threads=True, chain=False)
             self._signal = number
+
+    def _hide(self) -> None:
+        """The program sees faulthandler as it would without us."""
+        enable, disable, is_enabled = faulthandler.enable, faulthandler.disable, faulthandler.is_enabled
+
+        @functools.wraps(enable)
+        def enabling(*args: Any, **kwargs: Any) -> None:
+            enable(*args, **kwargs)
+            self._enabled = False
+
+        @functools.wraps(disable)
+        def disabling() -> bool:
+            return False if self._enabled else bool(disable())
+
+        @functools.wraps(is_enabled)
+        def asking() -> bool:
+            return is_enabled() and not self._enabled
+
+        for name, replacement in (("enable", enabling), ("disable", disabling), ("is_enabled", asking)):
+            self._patches.put(faulthandler, name, replacement)
 
     def remove(self) -> None:
         self.forget()
@@ -57,6 +83,7 @@ class FaultTraces:
         if self._signal:
             faulthandler.unregister(self._signal)
             self._signal = 0
+        self._patches.remove()
         if self._enabled:
             faulthandler.disable()
             self._enabled = False

@@ -101,19 +101,6 @@ class Groups:
             group = self._by_id.get(id(pg))
         return group
 
-    def write_issued(self, words: memoryview, at: int) -> int:
-        """Store the issued counts of all groups from word `at` on; returns how many there are."""
-        for group in self.slots:
-            pg = group.ref()
-            if pg is not None and group.countable:
-                try:
-                    group.issued = group.sequence(pg) - group.uncounted
-                except Exception:  # as in `count`, whose call would cost as much again
-                    group.countable = False
-            words[at] = group.issued
-            at += 1
-        return len(self.slots)
-
     def sync(self) -> bool:
         """Enrol groups that torch has and we have not, retire those that it has no more. Whether any changed."""
         if not self._lock.acquire(blocking=False):

@@ -10,6 +10,14 @@ import time
 from struct import Struct
 
 from hangwatch_agent.board import layout as b
+from hangwatch_agent.board.layout import (
+    S_ISSUED,
+    STEP_WORDS,
+    STEPS,
+    STEPS_AT,
+    W_OPTIMIZER_STEPS,
+    W_STEPS_WRITTEN,
+)
 from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.rank.groups import Groups
 
@@ -33,6 +41,7 @@ class Steps:
         self.began_at = 0
         self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
+        self._row_at = self._row_count = 0  # when the steps since the last pause began, and the count of steps then
 
     @property
     def step(self) -> int:
@@ -40,43 +49,63 @@ class Steps:
         return self.count - 1 if self.count else b.NONE
 
     def begin(self, epoch: int, batch: int, loader: int, now: int) -> None:
-        """A step begins at time `now` (ns). `board.NONE` stands for what is not known."""
-        board, number = self._board, self.count
-        words, entry = board.words, b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
+        """A step begins at time `now` (ns). `board.NONE` stands for what is not known.
+
+        Runs once a step, where caches are cold: one body, for each call costs as much as five lines of it.
+        """
+        board, number, groups = self._board, self.count, self._groups.slots
+        words, entry = board.words, STEPS_AT + number % STEPS * STEP_WORDS
         # The entry that lay here needs no voiding: readers leave out the oldest, which the next one overwrites.
-        groups = self._groups.write_issued(words, entry + b.S_ISSUED)
+        at = entry + S_ISSUED
+        for group in groups:
+            pg = group.ref()
+            if pg is not None and group.countable:
+                try:
+                    group.issued = group.sequence(pg) - group.uncounted
+                except Exception:  # as in `Group.count`
+                    group.countable = False
+            words[at] = group.issued
+            at += 1
         # Not word by word: no reader looks into an entry without its mark.
-        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups, words[b.W_OPTIMIZER_STEPS] + 1)
+        PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, len(groups), words[W_OPTIMIZER_STEPS] + 1)
         self.count = number = number + 1
-        words[entry] = number
-        words[b.W_STEPS_WRITTEN] = number
-        if self.began_at:
-            took = self._last = now - self.began_at
-            self._timed += 1
-            self._total += took
+        words[entry] = words[W_STEPS_WRITTEN] = number
+        if before := self.began_at:
+            self._last = took = now - before
             if took > self._slowest:
                 self._slowest = took
-            if not self._timed % WINDOW:
+            if not number % WINDOW:
                 self._slowest_before, self._slowest = self._slowest, 0
+        else:
+            self._row_at, self._row_count = now, number
         self.began_at = now
 
     def publish(self) -> None:
         """Put the times on the board. For the ticker: they are not needed after each step."""
         words = self._board.words
-        words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS], words[b.W_LAST_NS] = self._timed, self._total, self._last
+        timed, total = self._in_row()
+        words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS] = self._timed + timed, self._total + total
+        words[b.W_LAST_NS] = self._last
         words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
         words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
 
+    def _in_row(self) -> tuple[int, int]:
+        """How many steps have followed each other since the last pause, and the nanoseconds that they took."""
+        return (self.count - self._row_count, self.began_at - self._row_at) if self.began_at else (0, 0)
+
     def paused(self) -> None:
         """The time until the next step is not a step's: a loader has ended, or validation began."""
+        timed, total = self._in_row()
         self.began_at = 0
+        self._timed += timed
+        self._total += total
 
     def take_back(self, count: int) -> None:
         """Steps from `count` on were none: the loader that they came from turned out not to be the training's."""
         words = self._board.words
+        self.paused()
         words[b.W_TAKEN_BACK] += 1
         self.count = words[b.W_STEPS_WRITTEN] = count
-        self.began_at = 0
 
     def offer(self, source: int, now: int) -> None:
         """A step by a lesser source than a loader: taken where there has been none better."""

@@ -16,12 +16,18 @@ from hangwatch_agent.rank.hooks.context import Context
 
 # Phases in which collectives that DDP has issued may be under way.
 WORKING = (b.FORWARD, b.BACKWARD, b.EVAL, b.STEP)
+# What the hooks count as the rank moves on, without the ticker.
+MOVES = (b.W_STEPS_WRITTEN, b.W_FORWARDS, b.W_OPTIMIZER_STEPS, b.W_CALLS_WRITTEN, b.W_TICKS)
+FULL_EVERY_S = 1.0  # of a rank that moves: as often as the watchdog polls by default
 
 
 class Ticker:
     """Runs `tick` every `interval` seconds until stopped, or until the process is a forked child.
 
-    `looks` are further things to do at each tick, each under the guard. `on_request` runs before an answer is written.
+    A rank that moves says so by its hooks. A tick in which it has moved only says that the ticker lives, and answers;
+    what asks torch and looks around is done once a second then, and at every tick of a rank that stands still.
+
+    `looks` are further things to do, each under the guard. `on_request` runs before an answer is written.
     """
 
     def __init__(
@@ -35,6 +41,8 @@ class Ticker:
         self._pid = os.getpid()
         self._recorder: Recorder | None = None
         self._estimates = False
+        self._moves = -1
+        self._full_at = 0.0
         self._thread: threading.Thread | None = None
 
     def look_too(self, look: Callable[[], None]) -> None:
@@ -58,13 +66,33 @@ class Ticker:
             self.tick()
 
     def tick(self) -> None:
-        """Once: the time, what the looks see, the groups' heads, and an answer if one was asked for."""
-        self._context.board.words[b.W_TICKER_AT] = time.monotonic_ns()
-        for body in (*self._looks, self._context.steps.publish, self._heads, self._answer):
+        """Once: the time, a look around if one is due, and an answer if one was asked for."""
+        try:
+            now = time.monotonic_ns()
+            self._context.board.words[b.W_TICKER_AT] = now
+            if self._is_due(now / 1e9):
+                self.look()
+            self._answer()
+        except Exception as error:
+            self._context.guard.swallow(error)
+
+    def look(self) -> None:
+        """Everything that the hooks leave to the ticker."""
+        for body in (*self._looks, self._context.steps.publish, self._heads):
             try:
                 body()
             except Exception as error:
                 self._context.guard.swallow(error)
+
+    def _is_due(self, now: float) -> bool:
+        words = self._context.board.words
+        moves = sum(words[word] for word in MOVES)
+        moved, self._moves = moves != self._moves, moves
+        asked = words[b.W_REQUEST] != words[b.W_ANSWERED]
+        if moved and not asked and now - self._full_at < FULL_EVERY_S:
+            return False
+        self._full_at = now
+        return True
 
     def _heads(self) -> None:
         groups = [group for group in self._context.groups.slots if group.alive]

@@ -20,3 +20,11 @@ def test_a_program_is_the_same_under_watch(program: str, manner: str) -> None:
     plain, watched = observe(program), observe(program, manner)
     assert plain.facts["exit code"] == 0
     assert {name: (plain.facts.get(name), watched.facts.get(name)) for name in plain.differences(watched)} == {}
+
+
+@pytest.mark.gallery
+@pytest.mark.parametrize("disaster", ["clock set", "dashboard deaf", "signals"])
+def test_a_program_is_the_same_whatever_befalls_the_watch(disaster: str) -> None:
+    plain, watched = observe("persistent_workers"), observe("persistent_workers", "run", chaos=disaster)
+    assert plain.facts["exit code"] == 0
+    assert {name: (plain.facts.get(name), watched.facts.get(name)) for name in plain.differences(watched)} == {}

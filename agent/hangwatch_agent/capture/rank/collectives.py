@@ -109,7 +109,7 @@ def answer(
     while not failure:
         if (mark := _mark(request.answer_path)) is not None and mark != request.before:
             try:
-                took = max(mark[0] / 1e9 - request.asked_at, 0.0)
+                took = min(max(mark[0] / 1e9 - request.asked_at, 0.0), clock() - request.began)  # a clock may be set
                 return _complete(_load(request.answer_path), reading), CaptureNote("collectives", True, "", took, rank)
             except (OSError, codec.WireError) as error:
                 failure = f"the answer cannot be read: {error}"

@@ -84,14 +84,12 @@ class ForwardHook:
             self._absent.install(modules.Module)
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        enter, compiling = self._entering(), is_traced()
+        enter, compiling = self._entering(with_plan=True), is_traced()
 
         @replacing(original, "_pre_forward")
         def _pre_forward(module: Any, *inputs: Any, **kwargs: Any) -> Any:
             if not compiling():
                 enter(module)
-                if not self._planned:
-                    self._plan(module)
             try:
                 return original(module, *inputs, **kwargs)
             except RuntimeError as error:
@@ -119,8 +117,11 @@ class ForwardHook:
         except Exception as failure:
             self._context.guard.swallow(failure)
 
-    def _entering(self) -> Callable[[Any], None]:
-        """What is done as a forward begins. Its constants are at hand: a step finds caches that are cold."""
+    def _entering(self, *, with_plan: bool = False) -> Callable[[Any], None]:
+        """What is done as a forward begins; `with_plan` describes the model at its first one.
+
+        Its constants are at hand: a step finds caches that are cold.
+        """
         board, steps, context, grad_enabled = self._board, self._steps, self._context, self._grad_enabled
         time_ns, forwards, phase, phase_at = time.monotonic_ns, b.W_FORWARDS, b.W_PHASE, b.W_PHASE_AT
 
@@ -135,6 +136,8 @@ class ForwardHook:
                     self._offer(module, now)
                 if context.unconfirmed:
                     self._settle(module, grad)
+                if with_plan and not self._planned:
+                    self._plan(module)
             except Exception as error:
                 context.guard.swallow(error)
 
@@ -167,11 +170,8 @@ class ForwardHook:
     def _plan(self, module: Any) -> None:
         """Once, at the first forward: before the first step can wait for another rank."""
         self._planned = True
-        try:
-            self._context.identity["plan"] = of_model(module)
-            self._board.write("identity", self._context.identity)
-        except Exception as error:
-            self._context.guard.swallow(error)
+        self._context.identity["plan"] = of_model(module)
+        self._board.write("identity", self._context.identity)
 
     def _settle(self, module: Any, grad: bool) -> None:
         # A model in eval mode with gradients on may be validation without no_grad, or training with frozen layers.

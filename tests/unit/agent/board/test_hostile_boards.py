@@ -1,6 +1,7 @@
 """Boards that are wrong on purpose: a reader gives its own error or a Reading, and one bad rank costs one rank.
 
-`HANGWATCH_MUTATIONS=1000000` asks for a million mutated boards instead of some hundred.
+`HANGWATCH_MUTATIONS=1000000` asks for a million mutated boards instead of some hundred. So long a run needs a
+`--basetemp` of its own: pytest deletes the folders of older runs.
 """
 
 from __future__ import annotations

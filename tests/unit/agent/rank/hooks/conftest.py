@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 from hangwatch.model import LoaderFacts, Reading
 from hangwatch_agent.board import layout
@@ -49,3 +51,11 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
     yield Watched(context, path)
     guard.raise_swallowed(False)
     context.board.forget()
+
+
+@pytest.fixture
+def lone_group() -> Iterator[None]:
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from hangwatch.model import Phase
+from hangwatch_agent.rank import guard
+from hangwatch_agent.rank.hooks import ddp as ddp_hook
 from hangwatch_agent.rank.hooks.ddp import ForwardHook
 from hangwatch_agent.rank.hooks.optimizer import OptimizerHook
 from tests.unit.agent.rank.hooks.conftest import Watched
@@ -221,13 +221,6 @@ def test_torch_compile_of_an_optimizer_step(watched: Watched, optimizer_hook: Op
     assert weight.item() == 0.5
 
 
-@pytest.fixture
-def lone_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
 def test_the_plan_of_a_model_is_told_at_its_first_forward(
     watched: Watched, hook: ForwardHook, lone_group: None
 ) -> None:
@@ -241,3 +234,17 @@ def test_the_plan_of_a_model_is_told_at_its_first_forward(
         "True",
     )
     assert plan["parameters"].startswith("2, ")
+
+
+def test_a_model_that_cannot_be_described_trains_on(
+    watched: Watched, hook: ForwardHook, lone_group: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(model: object) -> dict[str, str]:
+        raise KeyError("no such parameter")
+
+    monkeypatch.setattr(ddp_hook, "of_model", fails)
+    guard.raise_swallowed(False)
+    model = DistributedDataParallel(nn.Linear(2, 3))
+    assert [tuple(model(torch.ones(1, 2)).shape) for _ in range(2)] == [(1, 3), (1, 3)]
+    (problem,) = watched.reading.problems
+    assert "KeyError: 'no such parameter'" in problem

@@ -1,0 +1,83 @@
+"""The ticker of a rank that moves leaves it alone; that of one that stands still looks at every tick."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hangwatch_agent.board import layout as b
+from hangwatch_agent.rank import guard, ticker
+from hangwatch_agent.rank.hooks.context import Context
+
+A_TICK = 0.2
+
+
+class Rank:
+    """A rank whose ticks are called by hand, on a clock that is set by hand; `looks` counts the looks."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.now = 1000.0
+        self.looks = 0
+        self.ticker = ticker.Ticker(self.context, A_TICK, (self._look,), lambda: None)
+
+    def _look(self) -> None:
+        self.looks += 1
+
+    def monotonic_ns(self) -> int:
+        return round(self.now * 1e9)
+
+    def ticks(self, count: int, *, moves: int | None = None) -> int:
+        """The looks in so many ticks; the rank moves by word `moves` before each."""
+        before = self.looks
+        for _ in range(count):
+            if moves is not None:
+                self.context.board.words[moves] += 1
+            self.now += A_TICK
+            self.ticker.tick()
+        return self.looks - before
+
+
+@pytest.fixture
+def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+    made = Rank()
+    monkeypatch.setattr(time, "monotonic_ns", made.monotonic_ns)
+    guard.raise_swallowed(True)
+    made.ticks(2)
+    yield made
+    guard.raise_swallowed(False)
+
+
+@pytest.mark.parametrize("word", ticker.MOVES)
+def test_a_rank_that_moves_is_looked_at_once_a_second(rank: Rank, word: int) -> None:
+    assert rank.ticks(50, moves=word) == pytest.approx(10, abs=1)
+
+
+def test_a_rank_that_stands_still_is_looked_at_at_every_tick(rank: Rank) -> None:
+    rank.ticks(7, moves=b.W_FORWARDS)
+    assert rank.ticks(10) == 10
+
+
+def test_every_tick_says_that_the_ticker_lives(rank: Rank) -> None:
+    rank.ticks(3, moves=b.W_STEPS_WRITTEN)
+    assert rank.context.board.words[b.W_TICKER_AT] == rank.monotonic_ns()
+
+
+def test_a_look_that_is_asked_for_does_not_wait(rank: Rank) -> None:
+    rank.ticks(1, moves=b.W_FORWARDS)
+    rank.context.board.words[b.W_REQUEST] = 1
+    assert rank.ticks(1, moves=b.W_FORWARDS) == 1
+
+
+def test_a_look_that_fails_keeps_nothing_from_the_others(rank: Rank) -> None:
+    def fails() -> None:
+        raise OSError("no such file")
+
+    guard.raise_swallowed(False)
+    rank.ticker.look_too(fails)
+    rank.ticker.look_too(threading.Event().set)
+    assert rank.ticks(3) == 3
+    assert rank.context.guard.swallowed == 3
