@@ -1,9 +1,10 @@
 """The build's hook: an installation from source builds the dashboard's page, or says at once what is missing.
 
-hatchling calls it for sdist, wheel and editable installation. Where the built page is there and no older than its sources,
-as in an sdist, nothing is done. Else npm builds it in a copy of the sources, so that a failure leaves nothing behind. A
-machine without a Node that is new enough gets one as a Python package, for this build alone. HANGWATCH_PAGE=skip installs
-without the page: the dashboard then has its API only, and HTML reports have no interactive part.
+hatchling calls it for sdist, wheel and editable installation. Where the built page is there and no older than its
+sources, as in an sdist, nothing is done. Else npm builds it in a copy of the sources, so that a failure leaves nothing
+behind. A machine without a Node that is new enough gets one as a Python package, for this build alone.
+HANGWATCH_PAGE=skip installs without the page: the dashboard then has its API only, and HTML reports have no
+interactive part.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class PageHook(BuildHookInterface[BuilderConfig]):
 
 
 ADVICE = """\
-hangwatch: an installation from source builds the dashboard's page, with npm and the packages of
-hangwatch: dashboard/web/package-lock.json. A wheel or an sdist (`make dist` on a machine that can) holds the built page.
+hangwatch: an installation from source builds the dashboard's page, with npm and the packages that
+hangwatch: dashboard/web/package-lock.json names. A wheel or an sdist holds the built page: `make dist` makes both.
 hangwatch: HANGWATCH_PAGE=skip installs without: no page in the dashboard, no interactive part in HTML reports."""
 
 
@@ -93,9 +94,7 @@ def build(root: Path) -> None:
     """Build the page from root/dashboard/web into the package. Raises PageError."""
     node = find_node()
     if node is None:
-        raise PageError(
-            f"the dashboard's page is not built, and there is no Node.js {OLDEST_NODE[0]} with npm to do it"
-        )
+        raise PageError(f"the dashboard's page is not built, and there is no Node.js {OLDEST_NODE[0]} to build it with")
     with tempfile.TemporaryDirectory(prefix="hangwatch-page-") as name:
         web = Path(name) / WEB
         shutil.copytree(root / WEB, web, ignore=shutil.ignore_patterns("node_modules"))
