@@ -71,15 +71,19 @@ def _wanted(arguments: argparse.Namespace) -> Iterator[tuple[Path, str]]:
 
 def _pythons(only: list[str] | None) -> Iterator[tuple[str, Path]]:
     """The interpreters that there are, newest first: on PATH, and those of pyenv."""
-    for minor in MINORS:
-        name = f"3.{minor}"
+    for name in (f"3.{minor}" for minor in MINORS):
         kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"{name}.*/bin/python3"), reverse=True)
-        found = shutil.which(f"python{name}") or (kept[0] if kept else None)
+        found = [str(python) for python in (shutil.which(f"python{name}"), *kept) if python and _runs(python)]
         if not only or name in only:
             if found:
-                yield name, Path(found)
+                yield name, Path(found[0])
             else:
                 print(f"Python {name}: not on this machine", flush=True)
+
+
+def _runs(python: str | Path) -> bool:
+    """Whether it is more than a shim of pyenv, which stands for no version."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def _versions(python: Path) -> list[str]:

@@ -10,16 +10,16 @@ HEAD = """\
 
 <!-- Written by `make docs` from versions.json, which `make matrix` writes. Never edited by hand. -->
 
-`make matrix` makes a virtual environment for each Python (3.11 to 3.14) and each torch (from 2.4 on) that can be had on
-the machine, installs torch, then hangwatch's wheel beside it, and lets `hangwatch demo` play scripts of the gallery with
-two ranks on gloo. What is not in the table has not been tried by it. torch is the build that pip installs. `recorder`
-says whether this torch's flight recorder answers for gloo; without it there are fewer witnesses.
+`make matrix` makes a virtual environment for each Python (3.11 to 3.14) and each torch (from 2.4 on) that can be had
+on the machine, installs torch, then hangwatch's wheel beside it, and lets `hangwatch demo` play scripts of the gallery
+with two ranks on gloo. What is not in the table has not been tried by it. torch is the build that pip installs.
+`recorder` says whether this torch's flight recorder answers for gloo; without it there are fewer witnesses.
 
 `make test` runs everything on torch 2.13.0 and the Python of the machine.
 """
 LEGEND = """\
-"right, proven/likely": the cause and the rank at fault are right; the hang is called proven, the cause likely. `healthy`
-is the look-alike of the first script, which must not be called hung.
+"right, proven/likely": the cause and the rank at fault are right; the hang is called proven, the cause likely.
+`healthy` is the look-alike of the first script, which must not be called hung.
 """
 
 
