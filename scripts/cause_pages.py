@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hangwatch.catalogue import BY_ID, Cause
 from hangwatch.commands.demo import sentence
-from hangwatch.gallery import cases
+from hangwatch.gallery import Case, cases
 
 SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 TO_DO = "**What to do.**"
@@ -50,12 +50,19 @@ def _bullets(told: str) -> str:
     return told[told.index("- *") :].strip()
 
 
+def shown(cause: str) -> Case | None:
+    """The case of the gallery whose report stands on the page; one that only waits has none."""
+    return next((case for case in cases(cause) if case.status != "waiting"), None)
+
+
 def _report(cause: Cause, reports: Path | None) -> str:
-    file = reports and reports / f"{cause.id}.txt"
+    case, file = shown(cause.id), reports and reports / f"{cause.id}.txt"
+    if case is None:
+        return NO_REPORT
     if not file or not file.is_file():
-        return NO_REPORT if not cases(cause.id) else f"`hangwatch demo {cause.id}` shows it.\n"
+        return f"`hangwatch demo {case.name}` shows it.\n"
     said = file.read_text(encoding="utf-8").rstrip()
-    return f"The real report of `hangwatch demo {cause.id}`:\n\n```text\n{said}\n```\n"
+    return f"The real report of `hangwatch demo {case.name}`:\n\n```text\n{said}\n```\n"
 
 
 def _turned(text: str) -> str:

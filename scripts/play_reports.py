@@ -13,13 +13,14 @@ import tempfile
 from pathlib import Path
 
 from hangwatch.commands.trial import Trial
-from hangwatch.gallery import CASES, Case, cases, command, environment
+from hangwatch.gallery import CASES, Case, command, environment
 from hangwatch.model import Incident
 from hangwatch.report import terminal
+from scripts.cause_pages import shown
 
 REPORTS = Path(__file__).parent.parent / "docs" / "reports"
 PATIENCE = "4"  # --stall-after, as in `hangwatch demo`
-LONGEST = 120.0  # seconds until a case is given up
+LONGEST = 240.0  # seconds until a case is given up
 WIDTH = 100
 
 
@@ -27,7 +28,8 @@ def main(*causes: str) -> str | None:
     REPORTS.mkdir(exist_ok=True)
     missing = []
     for cause in causes or dict.fromkeys(case.cause for case in CASES):
-        said = _played(cases(cause)[0])
+        case = shown(cause)
+        said = case and _played(case)
         print(f"{cause}: {'kept' if said else 'no such verdict'}", flush=True)
         if said:
             (REPORTS / f"{cause}.txt").write_text(said, encoding="utf-8")
