@@ -47,7 +47,8 @@ IN_CHECKOUT = {
     "make gpu": "-m scripts.gpu",
 }
 NOT_RUN = {  # by what the line begins with
-    "make (env page|test|lint types|harmless)": "what runs this test has done it, or does",
+    "make (env page|test|lint types site)": "what runs this test does that too",
+    "make (dist|harmless|matrix|reports)": "takes minutes or hours",
     r"\.venv/bin/pytest|\.venv/bin/python -m pytest|\.ci/run": "this is pytest",
     r"\.venv/bin/pre-commit install": "changes the checkout",
     "hangwatch run .*(--nnodes|--dashboard|3:4)": "needs several machines",
