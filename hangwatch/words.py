@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterable
 from pathlib import PurePath
 
@@ -103,6 +104,18 @@ def error(facts: ExceptionFacts | None, longest: int = 200) -> str:
         return ""
     message = IN_SOURCE.sub("", facts.message.strip().partition("\n")[0])[:longest]
     return f"{facts.type}: {message}" if message else facts.type
+
+
+def ended(exit_code: int | None) -> str:
+    """`exit code 3`, `killed by SIGKILL` where the code is negative; None is not known."""
+    if exit_code is None:
+        return "how is not known"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return f"killed by {signal.Signals(-exit_code).name}"
+    except ValueError:  # a real-time signal
+        return f"killed by signal {-exit_code}"
 
 
 def listed(parts: Iterable[str]) -> str:

@@ -17,6 +17,9 @@ from hangwatch.model import (
     Collective,
     Collectives,
     Culprit,
+    DiffCall,
+    DiffIteration,
+    DiffRow,
     Divergence,
     Excerpt,
     Frame,
@@ -36,6 +39,7 @@ from hangwatch.model import (
     ProcessFacts,
     Progress,
     RankEvidence,
+    RanksDiff,
     Reading,
     Snapshot,
     Stage,
@@ -56,6 +60,7 @@ GIB = 1 << 30
 BATCHES = 251
 SITE = "/opt/venv/lib/python3.12/site-packages/torch"
 SCRIPT = "/home/mia/vision/train.py"
+TRAINER = "/opt/venv/lib/python3.12/site-packages/accelerate/accelerator.py"
 COMMAND = "torchrun --nnodes 2 --nproc-per-node 2 train.py --data /data/birds"
 
 BACKWARD = Frame(SCRIPT, 71, "train")
@@ -145,8 +150,21 @@ def uneven_steps_judgement(world_size: int = 4, culprit: int = 3, ranks_per_node
             f"Rank {culprit} waits in barrier (train.py:88), which cannot complete without {words.ranks(victims)}",
             "two samples of every waiting rank's stack agree, and none of its counters moved between them",
         ),
+        diff=_diff(victims, culprit),
     )
     return Judgement(Status.HUNG, Stage.STEP, verdict)
+
+
+def _diff(victims: tuple[int, ...], culprit: int) -> RanksDiff:
+    """The last step: the others' gradients, which the culprit no longer makes, and its barrier."""
+    gradients = DiffCall("gradients", "0", BACKWARD, times=2, open=True, caller=Frame(TRAINER, 204, "backward"))
+    barrier = DiffCall("barrier", "0", BARRIER, open=True)
+    rows = (
+        DiffRow((gradients, None), f"missing on rank {culprit}, which made this call in 7 earlier iterations"),
+        DiffRow((None, barrier), f"only rank {culprit}: no other rank was ever here"),
+    )
+    step = StepName(epoch=0, batch=BATCHES - 1, step=BATCHES - 1)
+    return RanksDiff((victims, (culprit,)), len(victims) + 1, (DiffIteration(step, rows),))
 
 
 def uneven_steps_snapshot(world_size: int = 4, culprit: int = 3, ranks_per_node: int = 2) -> Snapshot:

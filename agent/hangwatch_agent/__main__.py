@@ -51,7 +51,7 @@ def watch(folder: Path) -> None:
         return
     with contextlib.suppress(OSError):
         (folder / directory.WATCHDOG_DISMISSED).touch(mode=0o600)
-    watchdog.incidents.say("hangwatch: the watchdog was told to end: nobody watches the job any more")
+    watchdog.incidents.say("hangwatch: the watchdog was told to end: the job is no longer watched")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, the page's session cookie, and requests that other pages make a browser send."""
+"""Roles and permissions: tokens, the page's session cookie, and requests that other pages make a browser send."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class Role(StrEnum):
-    """What a request may do. Sending and reading are apart: who may send must not be able to read."""
+    """What a request may do. Sending and reading are apart: a sender must not be able to read."""
 
     NOBODY = "nobody"
     INGEST = "ingest"

@@ -81,13 +81,13 @@ class Captures:
         return (NodeCommand("capture", capture.row.id, capture.row.reason),)
 
     async def take(self, job: LiveJob, part: NodeCapture, packed: bytes, now: float) -> None:
-        """Keeps a node's part, as it came. A part that nobody asked for begins a capture, unless all is known."""
+        """Keeps a node's part, as it came. A part that was not asked for begins a capture, unless all is known."""
         capture = job.capture
         if capture is None and not part.request and not job.settled:
             await self.ask(job, f"{part.node} took evidence by itself", now)
             capture = job.capture
         if capture is None or part.request not in ("", capture.row.id) or part.node not in capture.asked:
-            return  # too late: that capture, or the whole case, is judged; or nobody has asked this node
+            return  # too late: that capture, or the whole case, is judged; or this node was not asked
         offset = job.nodes[part.node].clock.offset if part.node in job.nodes else 0.0
         row = PartRow(capture.row.id, part.node, now, offset, packed)
         await asyncio.wrap_future(self._store.put_part(row))
@@ -98,7 +98,7 @@ class Captures:
             self._publish(job, capture.row)
 
     async def stop(self) -> None:
-        """Lets go of what is being judged; it is judged again by whoever goes on with the job."""
+        """Lets go of what is being judged; it is judged again by the process that goes on with the job."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

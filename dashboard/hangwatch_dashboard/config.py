@@ -82,7 +82,7 @@ class Config:
         if any(not token.isascii() or not token.isprintable() for token in tokens):
             raise ConfigError("a token must consist of printable ASCII characters: it travels in a header")
         if len(set(tokens)) < len(tokens):
-            raise ConfigError("the tokens must differ: whoever may send must not be able to read")
+            raise ConfigError("the tokens must differ: a sender must not be able to read")
         if bool(self.certificate) != bool(self.key):
             raise ConfigError("TLS needs both a certificate and a key")
         for path in filter(None, (self.certificate, self.key)):
@@ -110,7 +110,7 @@ def notify_from(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def default_database(environment: Mapping[str, str] = os.environ) -> str:
-    """Where the embedded database lies if nobody says otherwise."""
+    """Where the embedded database lies by default."""
     home = environment.get("XDG_DATA_HOME") or str(Path("~/.local/share").expanduser())
     return str(Path(home) / "hangwatch" / "dashboard.db")
 

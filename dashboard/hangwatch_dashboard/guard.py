@@ -32,7 +32,7 @@ HEADERS = {
 
 
 class Gate:
-    """Who is let in, and what browsers are told. One for all layers, which share its rates."""
+    """Which requests are let in, and what browsers are told. One for all layers, which share its rates."""
 
     def __init__(self, config: Config, clock: Callable[[], float]) -> None:
         self._config, self._clock = config, clock

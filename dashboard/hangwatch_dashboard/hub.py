@@ -50,7 +50,7 @@ class Reader:
 
 
 class Hub:
-    """Hands events to the readers that want them; each is made into JSON once, whoever reads it."""
+    """Hands events to the readers that want them; each is made into JSON once for all readers."""
 
     def __init__(self, most: int) -> None:
         self.readers: set[Reader] = set()

@@ -36,7 +36,7 @@ class Incidents:
 
     def __init__(self, store: Store, hub: Hub, clock: Callable[[], float], meters: Meters) -> None:
         self._store, self._hub, self._clock, self._meters = store, hub, clock, meters
-        self._still: dict[str, dict[int, Progress]] = {}  # by job: who stood where when its incident opened
+        self._still: dict[str, dict[int, Progress]] = {}  # by job: where each rank stood when its incident opened
 
     async def judged(self, job: LiveJob, capture: CaptureRow, judged: judge.Judged) -> None:
         """Takes note of a judgement of all nodes."""
@@ -91,7 +91,7 @@ class Incidents:
         return found.id
 
     async def _check_owner(self, job: LiveJob, id: str, node: str) -> None:
-        """Raises BodyError if an incident of this name is there and is somebody else's."""
+        """Raises BodyError if an incident of this name is there and is of another job."""
         row = await self._store.ask(self._store.incident, id)
         if row is None or (row.run == job.key and unpack(row.summary).get("judged_by") in ("", node)):
             return
@@ -174,7 +174,7 @@ class Incidents:
             await self._end_with_its_job(job, now)
 
     async def _end_with_its_job(self, job: LiveJob, now: float) -> None:
-        """Closes the open incident, whose verdict stays: nobody waits in a job that has ended."""
+        """Closes the open incident, whose verdict stays: no rank waits in a job that has ended."""
         known, by_node = await self._open(job)
         if known is None:
             return

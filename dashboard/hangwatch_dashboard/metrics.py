@@ -24,7 +24,7 @@ import hangwatch
 from hangwatch.model import RankBeat, Status
 from hangwatch_dashboard.live import LiveJob, LiveNode
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a gauge beside every counter, which nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # an unneeded gauge beside every counter
 MOST_JOBS = 50
 MOST_RANKS = 64  # of one job; of larger jobs the slowest and the most waiting
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

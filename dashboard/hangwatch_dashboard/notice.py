@@ -73,7 +73,7 @@ def reasons(job: LiveJob, now: float) -> list[Reason]:
 
 def _silent(job: LiveJob, now: float) -> list[Reason]:
     quiet = [node for node in job.all_nodes if node.is_silent(now)]
-    if not quiet or len(quiet) == len(job.nodes):  # all silent: it is rather us who were away
+    if not quiet or len(quiet) == len(job.nodes):  # all silent: rather this process was stopped
         return []
     key = tuple(sorted((node.name, node.boot) for node in quiet))
     return [Reason("silent", key, True, f"{', '.join(node.host for node in quiet[:3])} fell silent")]

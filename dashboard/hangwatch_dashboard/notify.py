@@ -65,7 +65,7 @@ def message_of(incident: Incident, url: str) -> Message:
 
 
 def _plain(text: str, most: int = LONGEST) -> str:
-    """One printable line in which nothing calls everybody: "@here" and "<!channel>" come from hostile ranks, too."""
+    """One printable line without mentions of all: "@here" and "<!channel>" come from hostile ranks, too."""
     line = words.clipped(text, most)
     return line.replace("@", "@\N{ZERO WIDTH SPACE}").replace("<!", "<\N{ZERO WIDTH SPACE}!")
 
@@ -76,16 +76,16 @@ def apprise_notifier(urls: Sequence[str]) -> Notifier:
         import apprise
     except ImportError as error:
         raise ConfigError("telling people needs apprise: pip install 'hangwatch[notify]'") from error
-    everybody = apprise.Apprise()
+    receivers = apprise.Apprise()
     for number, url in enumerate(urls, 1):
-        if not everybody.add(url):
+        if not receivers.add(url):
             raise ConfigError(
                 f"address {number} of those to notify means nothing to apprise (it is not shown: it may hold a secret)"
             )
 
     def send(message: Message) -> bool:
         kind, form = apprise.NotifyType(message.kind), apprise.NotifyFormat.TEXT
-        return bool(everybody.notify(body=message.body, title=message.title, notify_type=kind, body_format=form))
+        return bool(receivers.notify(body=message.body, title=message.title, notify_type=kind, body_format=form))
 
     return send
 
@@ -136,7 +136,7 @@ class Messenger:
         try:
             return await asyncio.wait_for(loop.run_in_executor(self._threads, self._send, found), SENDING_S / 2)
         except Exception as error:
-            # A notifier is somebody else's code talking to somebody else's service.
+            # A notifier is code of others that talks to a service of others.
             log.warning("telling people of incident %s failed: %s", found.id, type(error).__name__)
             return False
 

@@ -1,4 +1,4 @@
-"""The API's description of itself: typed answers, the errors that there are, and who may do what; and the same to read.
+"""The API's description of itself: typed answers, the errors that there are, and permissions; and the same to read.
 
 The docs page is plain HTML without a script. The usual ones load megabytes of script and need inline styles, which the
 page's policy forbids.

@@ -35,7 +35,7 @@ class Service:
     """One dashboard process.
 
     `clock` gives seconds since 1970; `diagnose` replaces hangwatch's own diagnosis, `notifier` apprise. Raises
-    StoreError for a database that cannot be used, ConfigError for addresses that nobody can be notified at.
+    StoreError for a database that cannot be used, ConfigError for addresses that cannot be notified.
     """
 
     def __init__(

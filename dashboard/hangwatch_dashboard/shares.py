@@ -13,7 +13,7 @@ WAIT_S = 10.0
 
 
 class Shares:
-    """At most `places` holders at once, at most `each` of one client. Whoever comes late waits, but not for ever."""
+    """At most `places` holders at once, at most `each` of one client. A late holder waits, but not for ever."""
 
     def __init__(self, places: int, each: int) -> None:
         self._places, self._each = places, each

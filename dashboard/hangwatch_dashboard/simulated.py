@@ -46,8 +46,8 @@ T = TypeVar("T")
 
 @cache
 def _default_group(world_size: int) -> GroupMembers:
-    everybody = range(world_size)
-    return GroupMembers(members.identifier("0", everybody), "0", members.text(everybody), "default_pg", "nccl")
+    every_rank = range(world_size)
+    return GroupMembers(members.identifier("0", every_rank), "0", members.text(every_rank), "default_pg", "nccl")
 
 
 class Node:

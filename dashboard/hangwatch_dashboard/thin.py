@@ -1,6 +1,6 @@
 """Documents of large jobs, cut to what a person can look at: 10,000 ranks in full are a gigabyte.
 
-Everybody stays in the document with phase and progress, and in the merged stack tree. Full evidence stays of the
+Every rank stays in the document with phase and progress, and in the merged stack tree. Full evidence stays of the
 culprits, of some of their victims, and of a rank from every place in which ranks stand.
 """
 

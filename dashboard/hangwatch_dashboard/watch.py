@@ -96,8 +96,8 @@ class Watch:
                 await self._incidents.note(job, None)
             return  # its watchdog sees all of it, and judges by itself
         if not any(node.can_answer(now) for node in job.all_nodes):
-            return  # nobody is left to be asked
-        # Whoever has been away, or too busy to read, must not call others silent.
+            return  # no node is left to be asked
+        # A dashboard that was stopped, or too busy to read, must not call nodes silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
         found = await _aside(job, reasons, job, now)
         found = [reason for reason in found if rested or reason.kind != "silent"]

@@ -26,7 +26,7 @@ EXIT = (
     Cause(
         "exit-queue-feeder",
         Stage.EXIT,
-        "A queue that nobody empties keeps the process alive",
+        "A queue that is never emptied keeps the process alive",
         "A multiprocessing queue still holds data, and its feeder thread waits for a reader.",
         "read the queue until it is empty, or queue.cancel_join_thread() if the data may be lost",
         ("exit-non-daemon-thread", "exit-child-process"),
@@ -74,7 +74,7 @@ EXIT = (
     Cause(
         "output-pipe-full",
         Stage.EXIT,
-        "Nobody reads the output",
+        "No process reads the output",
         "A rank writes to a pipe that is full because its reader does not read.",
         "read the pipe in the launcher all the time, or let the ranks write to files",
         ("user-code-blocked",),

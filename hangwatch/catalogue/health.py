@@ -24,7 +24,7 @@ HEALTH = (
           "A process holds memory on a GPU that is not its own.",
           "torch.cuda.set_device(local_rank); torch.load(..., map_location='cpu')"),
     Cause("gpu-leftover-process", None, "A process of another run holds a GPU",
-          "A process that is no part of the job holds memory on one of its GPUs, and nobody waits for it any more.",
+          "A process that is no part of the job holds memory on one of its GPUs, and its launcher is gone.",
           "look at it (ps -fp PID) and end it (kill PID); end whole process groups when a launcher goes"),
     Cause("straggler", None, "One rank is slow",
           "A rank needs longer than the others until its first gradients.",

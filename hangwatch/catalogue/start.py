@@ -19,7 +19,7 @@ START = (
         "rendezvous-unreachable-master",
         Stage.START,
         "The master cannot be reached",
-        "The ranks connect to MASTER_ADDR:MASTER_PORT, where nobody answers.",
+        "The ranks connect to MASTER_ADDR:MASTER_PORT, where no process answers.",
         "give every rank the same MASTER_ADDR and MASTER_PORT, an address that all nodes reach, and start rank 0",
         ("rendezvous-missing-ranks", "rendezvous-port-conflict"),
     ),

@@ -162,7 +162,7 @@ def _sleeper(names_us: bool) -> Iterator[int]:
 
 
 def yama() -> Check:
-    """The kernel's rule of who may trace whom."""
+    """The kernel's rule of which process may trace which."""
     from hangwatch_agent.capture.stacks import refusal
 
     scope, capable = refusal.yama_scope(), refusal.has_ptrace_capability()
@@ -172,7 +172,7 @@ def yama() -> Check:
     advice = {
         1: "enough for ranks; for loader workers too: sysctl -w kernel.yama.ptrace_scope=0",
         2: "run hangwatch with CAP_SYS_PTRACE (in a container --cap-add SYS_PTRACE)",
-    }.get(scope, "nobody may trace until the machine restarts with a smaller value")
+    }.get(scope, "no process may trace until the machine restarts with a smaller value")
     return Check("tracing rights", "degraded", said, advice)
 
 

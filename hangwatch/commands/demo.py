@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         words = command(case, ranks=arguments.ranks, culprit=arguments.culprit, healthy=arguments.healthy)
     except ValueError as error:
         raise HangwatchError(str(error)) from error
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends the demo ends its processes too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the end of the demo ends its processes too
     signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"hangwatch demo: {case.cause}: {case.script}, {arguments.ranks or case.ranks} ranks, by {case.launcher}")
     with _dashboard(wanted=not arguments.no_dashboard) as address:

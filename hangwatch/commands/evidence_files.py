@@ -196,7 +196,7 @@ def _alive_at(reading: Reading) -> float:
 
 
 def _of_board(path: Path, reading: Reading, ended: float) -> RankEvidence:
-    """A rank as its board tells of it. Whether its process died first or was ended afterwards, nobody can say."""
+    """A rank as its board tells of it. Whether its process died first or was ended afterwards is not known."""
     from hangwatch_agent.capture.rank.collectives import left_behind
 
     identity = reading.identity

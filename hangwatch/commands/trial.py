@@ -1,4 +1,4 @@
-"""One command under watch, for those who want its verdict and not its end: the demo, the benchmark and the tests."""
+"""One command under watch, for callers that want its verdict and not its end: the demo, the benchmark and the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has come to the meeting of the ranks, who is on the way, and who never will: what the rules of the start ask."""
+"""Ranks that have joined the rendezvous, that may still join, and that never will: facts for the rules of the start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Arrivals:
 
     @cached_property
     def stillborn(self) -> tuple[Launched, ...]:
-        """Those of them that have ended, and nobody has come in their place."""
+        """Those of them that have ended and were not replaced by another process."""
         launched = self.case.snapshot.launched
         alive = {each.rank for each in launched if each.ended_at is None}
         alive |= {view.rank for view in self.case if not view.dead}
@@ -61,7 +61,7 @@ class Arrivals:
 
     @cached_property
     def absent(self) -> tuple[int, ...]:
-        """Numbers of ranks of which nobody has seen a process."""
+        """Numbers of ranks for which no process was ever seen."""
         started = {each.rank for each in self.case.snapshot.launched}
         return tuple(rank for rank in self.case.absent if rank not in started)
 
@@ -76,8 +76,8 @@ class Arrivals:
         return any(not _waits_for_children(each) for each in self.launchers)
 
     @property
-    def nobody_else_comes(self) -> bool:
-        """All ranks must be of this machine, and whoever started them only waits for their end."""
+    def no_other_rank_can_join(self) -> bool:
+        """All ranks must be of this machine, and their launcher only waits for their end."""
         if not self.launchers or self.still_starting or len(self.launchers) != len(self.case.snapshot.launchers):
             return False
         addresses = [address(view)[0] for view in self.waiting]

@@ -114,10 +114,10 @@ def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
 
 
 def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
-    """Ranks of several sides stand in one and the same call behind their loops, and wait for somebody at work.
+    """Ranks of several sides stand in one and the same call behind their loops, and wait for a rank at work.
 
-    What one side has left out or done too often is made up for. `Join` does so: who has no more data makes the calls of
-    those who have, all of them in its last step. Within a loop it means nothing: there steps may be mispaired.
+    What one side has left out or done too often is made up for. `Join` does so: a rank without data makes the calls of
+    the others, all of them in its last step. Within a loop it means nothing: there steps may be mispaired.
     """
     if not any(view.rank not in case.blocked and not view.dead and not view.over for view in case):
         return False

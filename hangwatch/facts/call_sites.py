@@ -1,39 +1,32 @@
-"""Where calls come from: which call sites a rank has used before, and which it shares with others.
+"""Which call sites a rank has used before, and which it shares with others.
 
-Numbers cannot say who left the common path when two ranks disagree, call sites often can: the rank that stands where it
-has stood in every step is on the path, the one that stands where nobody ever stood has left it. Sites are hints and
+Numbers cannot say which of two ranks left the common path, call sites often can: the rank that stands where it
+has stood in every step is on the path, one that stands at a new place has left it. Sites are hints and
 never proof.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from itertools import pairwise
 
 from hangwatch import words
+from hangwatch.facts.call_site import (
+    BACKWARD,
+    Caller,
+    Site,
+    by_the_engine,
+    caller,
+    recorded_caller,
+    same,
+    site,
+)
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import family
-from hangwatch.stacks.frames import origin, user_frame
+from hangwatch.stacks.frames import name_of
 
-ASKED = 64  # so many other ranks are asked where they have been, evenly spread
-Path = tuple[tuple[str, int], ...]
-Site = tuple[str, Path]  # kind of operation, and the user's lines that lead to it, innermost first
-
-
-@lru_cache(maxsize=8192)
-def path(frames: tuple[Frame, ...]) -> Path:
-    """The user's own lines in a call stack, innermost first."""
-    own = tuple((frame.file, frame.line) for frame in frames if not frame.native and origin(frame.file) == "user")
-    where = user_frame(frames)
-    return own or (((where.file, where.line),) if where is not None else ())
-
-
-def site(call: Collective) -> Site | None:
-    """Where a recorded call came from; None where that was not recorded."""
-    lines = path(call.frames)
-    return (family(call.op), lines) if lines else None
+ASKED = 64  # other ranks whose records are read, evenly spread: enough to know a place from which most ranks call
 
 
 class Sites:
@@ -42,6 +35,7 @@ class Sites:
     def __init__(self, case: Case) -> None:
         self.case = case
         self._known: dict[int, dict[Site, int]] = {}
+        self._callers: dict[int, Counter[Caller]] = {}
         self._came_from: dict[Site, set[Site]] | None = None
 
     def now(self, rank: int) -> Site | None:
@@ -53,7 +47,8 @@ class Sites:
             return found
         if blocked.where is None:
             return None
-        return (family(blocked.op), ((blocked.where.file, blocked.where.line),))
+        file, function, line = blocked.where.file, blocked.where.function, blocked.where.line
+        return Site(family(blocked.op), ((file, line),), (file, name_of(function), line))
 
     def before(self, rank: int) -> dict[Site, int]:
         """How often `rank` has used each site, in calls that are complete."""
@@ -66,6 +61,18 @@ class Sites:
                     counts[found] = counts.get(found, 0) + 1
             self._known[rank] = counts
         return self._known[rank]
+
+    def callers(self, rank: int) -> Counter[Caller]:
+        """How often each function has called, in all calls of `rank` that are on record."""
+        if rank not in self._callers:
+            found = (recorded_caller(call) for call in self.case.ledger.calls(rank).values())
+            self._callers[rank] = Counter(each for each in found if each is not None)
+        return self._callers[rank]
+
+    def any_called_from(self, made: Caller, calls: dict[int, Collective]) -> bool:
+        """One of the ranks has made another call from there than the one in `calls`."""
+        ranks = list(calls)[:: max(len(calls) // ASKED, 1)]
+        return any(self.callers(rank)[made] > (recorded_caller(calls[rank]) == made) for rank in ranks)
 
     def inside(self, rank: int, group: str, step: int) -> tuple[Counter[Site], set[Site]] | None:
         """The sites of one group that `rank` used in one step, and those that it used before, where recorded."""
@@ -95,7 +102,7 @@ class Sites:
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
         backward = self.in_backward(rank, place)
-        name = f"{'backward' if backward else place[0] or 'a collective'} ({words.place(Frame(*place[1][0], ''))})"
+        name = f"{'backward' if backward else place.kind or 'a collective'} ({words.place(Frame(*place.lines[0], ''))})"
         return name if backward or times == 1 else f"{times} calls of {name}"
 
     def in_backward(self, rank: int, place: Site) -> bool:
@@ -124,7 +131,7 @@ class Sites:
         return [
             other
             for other in past
-            if other.seq < call.seq and here is not None and (there := site(other)) is not None and _same(here, there)
+            if other.seq < call.seq and here is not None and (there := site(other)) is not None and same(here, there)
         ]
 
     def due(self, rank: int, place: Site) -> bool | None:
@@ -140,7 +147,7 @@ class Sites:
         """In the last step of `rank` that had both, `earlier` came before `later`."""
         for step, places in sorted(self.by_step(rank).items(), reverse=True):
             if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
-                return next(place for place in places if _same(place, earlier) or _same(place, later)) == earlier
+                return next(place for place in places if same(place, earlier) or same(place, later)) == earlier
         return False
 
     def strays(self, rank: int) -> bool | None:
@@ -201,7 +208,7 @@ class Sites:
         now, before = self.now(rank), self.before(rank)
         if now is None or not before:
             return None
-        return any(_same(now, other) for other in before)
+        return any(same(now, other) for other in before)
 
     def shared(self, rank: int, others: list[int]) -> bool:
         """One of `others` stands, or has stood, where `rank` stands now."""
@@ -210,9 +217,18 @@ class Sites:
             return False
         for other in others[:: max(len(others) // ASKED, 1)]:
             there = self.now(other)
-            if (there is not None and _same(now, there)) or any(_same(now, site) for site in self.before(other)):
+            if (there is not None and same(now, there)) or any(same(now, site) for site in self.before(other)):
                 return True
         return False
+
+
+def caller_of(case: Case, rank: int, call: Collective) -> Caller | None:
+    """The function that made `call`: by the stack where the rank stands in it, else by its record."""
+    if by_the_engine(call):
+        return BACKWARD
+    view, entry = case.ranks.get(rank), case.blocked.get(rank)
+    inside = view is not None and entry is not None and entry.seq == call.seq  # then the stack says most
+    return (caller(view.evidence.main_stack) if view is not None and inside else None) or recorded_caller(call)
 
 
 @once
@@ -222,12 +238,4 @@ def sites_of(case: Case) -> Sites:
 
 
 def _holds(places: list[Site], place: Site) -> bool:
-    return any(_same(other, place) for other in places)
-
-
-def _same(one: Site, other: Site) -> bool:
-    """Equal as far as both are known: where only the innermost line was recorded, that decides."""
-    if one[0] != other[0] and one[0] and other[0]:
-        return False
-    shorter = min(len(one[1]), len(other[1]))
-    return one[1][:shorter] == other[1][:shorter] if shorter == 1 else one[1] == other[1]
+    return any(same(other, place) for other in places)

@@ -14,6 +14,7 @@ from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.divergence import first_divergence, unfinished
+from hangwatch.ranks.issuers import even_without_background
 from hangwatch.ranks.ledger import Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT
@@ -73,7 +74,7 @@ class Case:
         """A rank has died, or is dying of an error."""
         return any((view.dead and not view.finished) or view.raised for view in self)
 
-    # -------------------------------------------------------------- who waits
+    # -------------------------------------------------------------- waits
 
     @cached_property
     def blocked(self) -> dict[int, Blocked]:
@@ -125,7 +126,7 @@ class Case:
         """Each group's first step with different numbers of collectives, as remembered and as the rings show it."""
         readings = [view.reading for view in self if view.reading is not None]
         found = [*self.snapshot.divergences, *first_divergence(readings), *self._unfinished()]
-        told = (each for each in found if _is_whole(each))
+        told = (each for each in found if _is_whole(each) and not even_without_background(self.ledger, each))
         return tuple(sorted(told, key=lambda divergence: divergence.step))
 
     def _unfinished(self) -> Iterator[Divergence]:
@@ -151,11 +152,11 @@ class Case:
         return bool(living) and all(view.over for view in living) and not self.blocked
 
     def awaited(self) -> frozenset[int]:
-        """Ranks that somebody waits for and that do not wait in a collective themselves: the ends of all waits."""
+        """Ranks that other ranks wait for and that do not wait in a collective themselves: the ends of all waits."""
         needs = {id(entry.need): entry.need for entry in self.blocked.values() if entry.need is not None}
         if (
             not needs and not self.ledger.groups
-        ):  # no counts at all: whoever is in no collective keeps the others waiting
+        ):  # no counts at all: each rank in no collective keeps the others waiting
             return frozenset(view.rank for view in self if self.blocked and view.rank not in self.blocked)
         return frozenset(rank for need in needs.values() for rank in need.absent if rank not in self.blocked)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -122,7 +121,7 @@ class Worker:
 
     @property
     def cannot_serve(self) -> bool:
-        """It has passed descriptors on before, and the thread that does so has ended: it met an error."""
+        """It has passed descriptors on before, and the thread that does so has ended with an error."""
         return self.delivered and not any("_serve" in stack.name for stack in self.evidence.stacks)
 
     @property
@@ -150,15 +149,7 @@ class Worker:
 
     @property
     def ended(self) -> str:
-        code = self.facts.exit_code
-        if code is None:
-            return "how is not known"
-        if code < 0:
-            try:
-                return f"killed by {signal.Signals(-code).name}"
-            except ValueError:
-                return f"killed by signal {-code}"
-        return f"exit code {code}"
+        return words.ended(self.facts.exit_code)
 
     @property
     def how_frozen(self) -> str:

@@ -49,7 +49,7 @@ def bound(case: Case) -> Iterator[Bound]:
 
 
 def all_have_come(case: Case) -> bool:
-    """Nobody is known to be absent from a collective in which somebody waits."""
+    """No rank is known to be absent from a collective in which other ranks wait."""
     return all(entry.need is None for entry in case.blocked.values())
 
 

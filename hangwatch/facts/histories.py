@@ -1,9 +1,10 @@
 """The ranks' diff: their recorded calls, lined up by call path, in the iterations in which they differ.
 
-A history is what one rank called, iteration by iteration. A token of it is a call path (the group, the kind of
-operation and the user's lines that led to it), not a number: ranks that issued equally many calls may still have made
-different ones. Each lane of ranks with equal histories is aligned with the largest one. What a rank lacks is held
-against its own earlier iterations, what it has too much against all places where any rank has ever been.
+A history is what one rank called, iteration by iteration. A token of it is a call site (the group, the kind of
+operation, the user's lines that led to it and the framework's function that made it), not a number: ranks that issued
+equally many calls may still have made different ones. Each lane of ranks with equal histories is aligned with the
+largest one. What a rank lacks is held against its own earlier iterations, what it has too much against all places where
+any rank has ever been.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from difflib import SequenceMatcher
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_sites import Path, path
+from hangwatch.facts.call_site import Caller, Path, Site, framework, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepEntry, StepName
 from hangwatch.ranks.divergence import StepKey, step_key
-from hangwatch.ranks.ledger import family
 
 COMPARED = 32  # ranks, evenly spread: the others of a large job add nothing that a person could read
 MOST_LANES = 6
@@ -31,8 +31,7 @@ class Token:
     """What makes two calls the same one."""
 
     group: str
-    kind: str
-    lines: Path
+    site: Site
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Made:
 History = dict[StepKey, list[Made]]
 Lane = tuple[int, ...]
 Row = list[Made | None]  # one of each lane
+Place = tuple[Path, Caller]
 
 
 @once
@@ -107,12 +107,13 @@ def _made(case: Case, rank: int, calls: list[Collective]) -> list[Made]:
 
 
 def _one(call: Collective, *, is_open: bool) -> Made:
-    lines = path(call.frames)
+    site = site_of(call.op, call.frames)
     backward = any(frame.function == "_engine_run_backward" for frame in call.frames)
-    frames = tuple(Frame(file, line, "") for file, line in lines)
+    lines = tuple(Frame(file, line, "") for file, line in site.lines)
+    where, via = (lines[0], lines[1:]) if lines else (None, ())
+    token = Token(call.group, site._replace(kind="gradients" if backward else site.kind or call.op))
     op = "gradients" if backward else call.op
-    token = Token(call.group, "gradients" if backward else family(call.op) or call.op, lines)
-    return Made(token, DiffCall(op, call.group, frames[0] if frames else None, frames[1:], open=is_open))
+    return Made(token, DiffCall(op, call.group, where, via, open=is_open, caller=framework(site)))
 
 
 def _in_a_row(same: list[Made]) -> Made:
@@ -172,18 +173,23 @@ def _rows(case: Case, histories: Mapping[int, History], lanes: list[Lane], key: 
     )
 
 
-def _ambiguous(rows: list[Row]) -> frozenset[Path]:
-    """The innermost lines that several call paths share."""
-    paths = {made.token.lines for row in rows for made in row if made is not None}
-    counts = Counter(lines[:1] for lines in paths)
-    return frozenset(line for line, count in counts.items() if count > 1)
+def _ambiguous(rows: list[Row]) -> frozenset[Place]:
+    """The places that several call paths share."""
+    paths = {(_place(made), made.token.site.lines) for row in rows for made in row if made is not None}
+    counts = Counter(place for place, _ in paths)
+    return frozenset(place for place, count in counts.items() if count > 1)
 
 
-def _shown(made: Made | None, ambiguous: frozenset[Path]) -> DiffCall | None:
-    """The call; its outer lines only where they tell it from another one at the same line."""
+def _place(made: Made) -> Place:
+    """The innermost of the user's lines, and the function that made the call."""
+    return made.token.site.lines[:1], made.token.site.caller
+
+
+def _shown(made: Made | None, ambiguous: frozenset[Place]) -> DiffCall | None:
+    """The call; its outer lines only where they tell it from another one at the same place."""
     if made is None:
         return None
-    return made.call if made.token.lines[:1] in ambiguous else replace(made.call, via=())
+    return made.call if _place(made) in ambiguous else replace(made.call, via=())
 
 
 def _merged(rows: list[Row], column: list[Made], index: int, width: int, order: _Order) -> list[Row]:
@@ -234,7 +240,7 @@ class _Notes:
     ) -> None:
         self._case, self._histories, self._lanes, self._key = case, histories, lanes, key
         self._ends = [_end(rows, index) for index in range(len(lanes))]
-        self._mispaired: set[str] = set()  # groups in which calls no longer meet
+        self._mispaired: set[str] = set()  # groups in which calls are mispaired
 
     def of(self, index: int, row: Row) -> str:
         """The note of the row at `index`; "" where nothing is remarkable. Ask from the first row on."""

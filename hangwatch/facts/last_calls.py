@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_sites import Path, Site, path
+from hangwatch.facts.call_site import Path, Site, path, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
 from hangwatch.model import Collective, Frame
-from hangwatch.ranks.ledger import family
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of, user_frame
 
@@ -55,8 +54,8 @@ def last_call(case: Case, view: RankView) -> Last | None:
     name = library_call(frames) or name
     call = newest(case, view.rank)
     if call is not None and same_call(path(call.frames), path(frames)):
-        return Last((family(call.op), path(frames)), frames, name or call.op, call)
-    return Last((family(op), path(frames)), frames, name or op or entered(frames))
+        return Last(site_of(call.op, frames), frames, name or call.op, call)
+    return Last(site_of(op, frames), frames, name or op or entered(frames))
 
 
 def library_call(frames: tuple[Frame, ...]) -> str:

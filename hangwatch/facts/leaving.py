@@ -10,13 +10,13 @@ from hangwatch.ranks.view import IDLE_CPU_S, RankView
 from hangwatch.stacks.activity import Doing, Within
 
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
-LONG_SLEEP_S = 60.0  # who sleeps for longer is not about to wake up and go on
-POLLING = 6.0  # times the patience of who takes short naps: it may be flushing something bit by bit
+LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
+POLLING = 6.0  # times the patience for a rank that sleeps briefly again and again: it may be flushing data bit by bit
 _ENDLESS = frozenset({Doing.LOCK, Doing.SOCKET, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK})
 
 
 def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:
-    """Living ranks whose main program is over (in `doing`), while nobody waits in a collective."""
+    """Living ranks whose main program is over (in `doing`), while no rank waits in a collective."""
     if case.blocked:
         return []
     found = [view for view in case if not view.dead and not view.stopped and is_leaving(view)]
@@ -44,7 +44,7 @@ def how_it_stands(view: RankView) -> str:
 
 
 def lingering_status(held: list[RankView]) -> Status:
-    """Lingering where the patience has run out on somebody who does nothing that could end."""
+    """Lingering where patience has run out for a rank that does nothing that could end."""
     return Status.LINGERING if any(stands(view) for view in held) else Status.WAITING
 
 

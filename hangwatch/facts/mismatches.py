@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -11,13 +10,13 @@ from hangwatch import words
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
+from hangwatch.ranks.issuers import issuer, issuers
 from hangwatch.ranks.ledger import Group, family
 from hangwatch.stacks.frames import user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
-# The recorder names threads as the system does: those of the autograd engine, and the main one by the program.
-UNNAMED = re.compile(r"|pt_autograd_\d+|python[\d.]*")
+LOOKED_BACK = 128  # calls before the one that a host waits in: as many as a rank tells of each group
 _SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
@@ -43,10 +42,6 @@ def shape(call: Collective) -> Shape:
     elements = sum(math.prod(size) for size in call.sizes) if call.sizes and kind in SAME_SIZE else None
     root = call.peer if kind in (*FROM_ROOT, *TO_ROOT) else None
     return Shape(kind, _SHORT_DTYPE.get(dtype, dtype), elements, root)
-
-
-def _threads_of(case: Case, rank: int, group: Group) -> set[str]:
-    return {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group.name}
 
 
 def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
@@ -102,17 +97,32 @@ class Mismatch:
 
 @once
 def first_mismatch(case: Case) -> Mismatch | None:
-    """Where members of a group met under one number with different operations, types or sizes."""
-    for group, seq in _meetings(case):
-        calls = {rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None}
-        if len(differing(calls)) > 1:
-            return Mismatch(group, seq, calls)
+    """Where members of a group were paired under one number with different operations, types or sizes."""
+    for group, last in _meetings(case):
+        for seq in range(_first_open(group, last), last + 1):
+            calls = {
+                rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None
+            }
+            if len(differing(calls)) > 1:
+                return Mismatch(group, seq, calls)
     return None
 
 
+def _first_open(group: Group, last: int) -> int:
+    """The first number that is not complete on every member: a host that runs ahead waits in a later one."""
+    first = min((max(head.completed, 0) for head in group.heads.values()), default=last - 1) + 1
+    return max(min(first, last), last - LOOKED_BACK)
+
+
 def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
-    """The threads whose calls met, if there are several and on each rank all of them use the group; else none."""
-    threads = {call.thread_name for call in found.calls.values() if not UNNAMED.fullmatch(call.thread_name)}
-    if len(threads) < 2 or not all(threads <= _threads_of(case, rank, found.group) for rank in found.calls):
+    """The threads whose calls were paired, if there are two that share the group; else none.
+
+    They share it where one rank has issued from both, and no thread is that of one rank alone.
+    """
+    threads = {issuer(case.ledger, rank, call) for rank, call in found.calls.items()}
+    if len(threads) < 2:
         return ()
-    return tuple(sorted(threads))
+    users = [issuers(case.ledger, rank, found.group.name) for rank in found.calls]
+    shared = any(threads <= used for used in users)
+    common = all(sum(thread in used for used in users) > 1 for thread in threads)
+    return tuple(sorted(threads)) if shared and common else ()

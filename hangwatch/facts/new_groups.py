@@ -89,7 +89,7 @@ class NotCalled:
 
 @once
 def not_called(case: Case) -> NotCalled | None:
-    """The call of new_group that some ranks have not made, where all who made it gave the same list."""
+    """The call of new_group that some ranks have not made, where all ranks that made it gave the same list."""
     inside = [view for view in case if not view.dead and is_in_new_group(view)]
     call = first_difference(case) if inside else None
     if call is None or len(call.lists) > 1:

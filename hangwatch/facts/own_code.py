@@ -23,7 +23,7 @@ _NAMELESS = {  # what /proc calls descriptors without a file
 def status_of(case: Case, stuck: list[RankView]) -> Status:
     """Once patience has run out, only bytes that still move, or a child that computes, count as work for ever.
 
-    Who computes in its own code may be slow, and nothing tells that from a loop without an end but far more patience.
+    A rank that computes in its own code may be slow; only far more patience tells that from a loop without an end.
     """
     if not all(case.stalled([view.rank]) for view in stuck):
         return Status.WAITING

@@ -1,4 +1,4 @@
-"""The first step in which the ranks' ledgers part: who left the common path there, and how.
+"""The first step in which the ranks' ledgers differ: which ranks left the common path there, and how.
 
 Numbers alone cannot tell a rank that skipped a call from one that made a call too many: both leave one with fewer and
 one with more. Three witnesses tell them apart: what most ranks did in that step, what the ranks in question did in
@@ -15,7 +15,8 @@ from enum import StrEnum
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined
-from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import ASKED, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
@@ -27,16 +28,16 @@ WARM_UP = 2  # first steps of a training, in which DDP finds out about its bucke
 
 
 class Left(StrEnum):
-    """How somebody left the common path."""
+    """How a rank left the common path."""
 
     SKIPPED = "skipped"  # too few calls
-    EXTRA = "extra"  # calls that nobody else makes
+    EXTRA = "extra"  # calls that no other rank makes
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Parting:
-    """The first step in which the ranks' ledgers part: who left the path there, and how.
+    """The first step in which the ranks' ledgers differ: which ranks left the path there, and how.
 
     `witnesses` say why. `call` names the calls in question where they are known, and `ways` are those past them, by the
     source.
@@ -55,7 +56,7 @@ class Parting:
 
     @property
     def when(self) -> str:
-        """`in epoch 0, batch 7 (step 7)`, or `before` it where nobody looked at the very step."""
+        """`in epoch 0, batch 7 (step 7)`, or `before` it where that very step was not looked at."""
         return f"{'in' if self.divergence.exact else 'some time before'} {words.step(self.step)}"
 
 
@@ -113,9 +114,9 @@ def _left_loop(case: Case, divergence: Divergence) -> bool:
 
 
 def _counted_late(case: Case, divergence: Divergence) -> bool:
-    """No call is missing: a step of somebody holds several turns of the loop, for he ended none of them.
+    """No call is missing: a step of one rank holds several turns of the loop, for the rank ended none of them.
 
-    Steps without a DataLoader end in optimizer.step(). Who leaves it out once makes all calls of two turns in one step,
+    Steps without a DataLoader end in optimizer.step(). A rank that omits one makes all calls of two turns in one step,
     and the others make just as many, in two steps: all are complete, or there are several kinds, each twice.
     """
     if divergence.epoch is not None or not _several_turns(case, divergence):
@@ -222,8 +223,8 @@ def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tu
     skipped, added = before[0] == {most}, before[1] == {fewest}
     if skipped == added:
         return None
-    who, count = (few, most) if skipped else (many, fewest)
-    return Witness(Kind.HABIT, f"{case.name(who)} issued {count} in {recorded}", agrees=skipped)
+    ranks, count = (few, most) if skipped else (many, fewest)
+    return Witness(Kind.HABIT, f"{case.name(ranks)} issued {count} in {recorded}", agrees=skipped)
 
 
 def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
@@ -275,8 +276,8 @@ def repeated(case: Case, found: Parting, rank: int) -> str:
 def _by_line(places: Counter[Site]) -> Counter[Site]:
     """The same, by the innermost of the user's lines alone."""
     found: Counter[Site] = Counter()
-    for (kind, path), times in places.items():
-        found[kind, path[:1]] += times
+    for place, times in places.items():
+        found[place._replace(lines=place.lines[:1])] += times
     return found
 
 

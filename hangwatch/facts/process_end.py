@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import signal
 from enum import IntEnum
 
+from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.rank_end import CONSEQUENCE, ENDED_BY_LAUNCHER, Why, ending
 from hangwatch.model import Frame, ProcessFacts
@@ -17,19 +17,11 @@ PEER = re.compile(r"\[([0-9a-fA-F.:]+)\]:\d+")  # as gloo names the other end of
 
 def end_of(process: ProcessFacts | None) -> str:
     """How a process ended, in words."""
-    code = None if process is None else process.exit_code
-    if code is None:
-        return "how is not known"
-    if code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"
+    return words.ended(None if process is None else process.exit_code)
 
 
 def all_asked_to_end(case: Case) -> bool:
-    """Each of several ranks was ended by SIGTERM, and none had met an error: who asked for it is none of them."""
+    """Each of several ranks was ended by SIGTERM, and none had raised an error: another process sent the signal."""
     ends = [view for view in case if view.dead]
     return len(ends) == len(case.ranks) > 1 and all(
         ended_for(view) is EndedFor.LAUNCHER and not view.raised for view in ends
@@ -37,7 +29,7 @@ def all_asked_to_end(case: Case) -> bool:
 
 
 class EndedFor(IntEnum):
-    """Whose end it was that a rank's own end follows from, as far as is known; false for its own."""
+    """Whether the rank ended because another process had ended before, as far as is known."""
 
     ITSELF = 0
     LAUNCHER = 1  # which ended it

@@ -72,7 +72,7 @@ def words_of(view: RankView) -> tuple[LastWord, ...]:
 
 
 def aborted(view: RankView) -> bool:
-    """Its process was ended by SIGABRT: by its exit code, or, where nobody told that, by its own last trace."""
+    """Its process was ended by SIGABRT: by its exit code, or, where that is not known, by its own last trace."""
     if view.exit_code is not None:
         return view.exit_code in ABORTS
     return view.dead and view.evidence.crash_trace.lstrip().startswith("Fatal Python error: Aborted")

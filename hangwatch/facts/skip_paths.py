@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_sites import Path, Site
+from hangwatch.facts.call_site import Path, Site
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Bypass, Frame
 
@@ -18,7 +18,7 @@ def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
 
 def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
     """How a turn of the loop can go on without the calls, so many in a step, that come from `place`."""
-    return tuple(way for way in _known(case).get(place[1], ()) if way.inner or times > 1)
+    return tuple(way for way in _known(case).get(place.lines, ()) if way.inner or times > 1)
 
 
 def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
@@ -32,7 +32,7 @@ def skip_path(ways: tuple[Bypass, ...]) -> str:
 
 
 def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
-    """A sentence on the ways; of several all are named, and nobody says which was taken."""
+    """A sentence on the ways; of several all are named, since which one was taken is not known."""
     if not ways:
         return ()
     if the_only(ways) is not None:

@@ -45,7 +45,7 @@ def standstill(case: Case) -> str:
         return ""
     if (unfit := misfit(case)) is not None:
         return (
-            f"the calls that met as number {unfit[1]} of group {unfit[0].name} do not fit: such calls complete at once,"
+            f"the calls paired as number {unfit[1]} of group {unfit[0].name} do not fit: such calls complete at once,"
             " with wrong numbers, or never"
         )
     if circle := crossed(case):

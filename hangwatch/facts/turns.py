@@ -46,15 +46,15 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
-        return None  # who stands where nobody ever stood may rather be the one too many
+        return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
     if not begun and not all(sites.shared(inside[0], [rank]) for rank in left):
-        return None  # whoever has not been in the loop may have yet to come to it
+        return None  # a rank that has not been in the loop may yet reach it
     return FewerTurns(left, inside, begun, _loop(case, inside))
 
 
 def drew_alike(case: Case, short: FewerTurns) -> bool:
-    """All have drawn as many batches, and who left the loop had no more: what it lacks are calls, not data."""
+    """All have drawn as many batches, and the rank that left the loop had no more: it lacks calls, not data."""
     loaders = [case.ranks[rank].loader for rank in (*short.left, *short.inside)]
     known = [loader for loader in loaders if loader is not None]
     same = len({(loader.epoch, loader.drawn) for loader in known}) == 1
@@ -85,18 +85,18 @@ def furthest(short: FewerTurns) -> int:
 
 def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """The likely cause, the end of the sentence, and what speaks against its look-alike."""
-    loop, who = short.loop, case.name(short.left)
+    loop, ranks = short.loop, case.name(short.left)
     if loop is not None and loop.leaves:
-        return "early-exit", f": {who} may have left it at {_either(loop.leaves)}", ()
+        return "early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", ()
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
-        return "early-exit", f": the loader of {who} had more batches", ()
+        return "early-exit", f": the loader of {ranks} had more batches", ()
     if loop is not None and loop.skips:
-        return "skipped-collective", f": {who} may have skipped a step at {_either(loop.skips)}", ()
+        return "skipped-collective", f": {ranks} may have skipped a step at {_either(loop.skips)}", ()
     if loop is not None and loop.counted and loop.swallows is not None:
         at = words.place(loop.swallows)
         return (
             "exception-on-one-rank",
-            f": an error may have taken {who} out of it, swallowed without a word at {at}",
+            f": an error may have taken {ranks} out of it, caught silently at {at}",
             (),
         )
     if loop is not None:
@@ -139,7 +139,7 @@ def _places(frames: tuple[Frame, ...]) -> str:
 
 
 def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
-    """Where both sides are, for loops whose steps nobody counts."""
+    """Where both sides are, for loops whose steps are not counted."""
     if short.begun:
         return ()
     sides = ((short.left, "no loop"), (short.inside, "a loop in which all have been"))
@@ -161,7 +161,7 @@ class PassedCallSite:
 def passed_call_site(case: Case) -> PassedCallSite | None:
     """Some wait where every rank comes, without a condition and outside of the loop or call in which the others wait.
 
-    Their collectives meet under one number, but not at one point: the ranks parted before, where nothing was counted.
+    Their collectives have one number, but not one call site: the ranks diverged before, where nothing was counted.
     """
     if len({entry.where for entry in case.blocked.values()}) < 2:
         return None
@@ -185,7 +185,7 @@ def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:
     if mine is None or theirs is None or case.ranks[rank].now.guard != "none":
         return False
     outer = next(
-        (pair for pair in zip(reversed(mine[1]), reversed(theirs[1]), strict=False) if pair[0] != pair[1]), None
+        (pair for pair in zip(reversed(mine.lines), reversed(theirs.lines), strict=False) if pair[0] != pair[1]), None
     )
     later = outer is not None and outer[0][0] == outer[1][0] and outer[0][1] > outer[1][1]
     return later and sites.shared(behind, [rank]) and not sites.shared(rank, [behind])

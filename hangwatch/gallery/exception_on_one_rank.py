@@ -1,6 +1,6 @@
 """The training loop stands in try/finally, and the clean-up begins with a barrier.
 
-One rank meets a class number that does not exist and raises IndexError. Before the error can be printed, its
+One rank reads a class number that does not exist and raises IndexError. Before the error can be printed, its
 finally block waits at the barrier, which the others never reach: they wait in backward for that rank. With
 --healthy the bad label is caught where it is read, its traceback is printed, and training goes on.
 """

@@ -1,7 +1,7 @@
 """A trainer catches every exception, so that one bad run does not stop a sweep of several.
 
 One rank's augmentation raises ValueError; the trainer notes it and goes on to collect the results, which is a
-gather that its peers have not reached. The message is only shown after the gather, so nobody ever sees it.
+gather that its peers have not reached. The message is only shown after the gather, so no user ever sees it.
 With --healthy the augmentation only warns.
 """
 

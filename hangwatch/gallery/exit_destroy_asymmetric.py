@@ -33,7 +33,7 @@ class Trainer:
 
 
 def export(approved: threading.Event, patience: float | None) -> None:
-    """Waits until somebody approves the model."""
+    """Waits until a person approves the model."""
     approved.wait(patience)
 
 

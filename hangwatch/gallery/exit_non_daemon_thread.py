@@ -1,6 +1,6 @@
 """Training is over and the group destroyed, but one rank's process stays.
 
-It started a heartbeat thread that is not a daemon and whose stop event nobody sets. The interpreter waits for
+It started a heartbeat thread that is not a daemon and whose stop event is never set. The interpreter waits for
 it in threading._shutdown for ever. With --healthy the event is set, and the thread ends after its last long
 nap.
 """

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def start_monitor(seconds: int) -> None:
-    """Samples the load average now and then; nobody waits for it."""
+    """Samples the load average now and then; no process waits for it."""
     script = f"for i in $(seq {seconds}); do cat /proc/loadavg > /dev/null; sleep 1; done"
     subprocess.Popen(["sh", "-c", script])
 

@@ -1,7 +1,7 @@
 """Predictions are put into a multiprocessing queue, from which a plotting process takes what it needs.
 
 On one rank that process has ended and the queue is still full. On the way out the interpreter waits for the
-queue's feeder thread, which waits for somebody to read. With --healthy the rank takes out what is left.
+queue's feeder thread, which waits for a reader. With --healthy the rank takes out what is left.
 """
 
 from __future__ import annotations

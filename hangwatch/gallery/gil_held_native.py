@@ -1,6 +1,6 @@
 """A library function is called through ctypes.PyDLL, which keeps the interpreter lock during the call.
 
-On one rank the function is a read from a pipe into which nobody writes, so the main thread sleeps in the
+On one rank the function is a read from a pipe into which no process writes, so the main thread sleeps in the
 kernel without using the processor, and all of the rank's other Python threads stand still. With --healthy the
 library is loaded with ctypes.CDLL, and a thread writes after four seconds.
 """

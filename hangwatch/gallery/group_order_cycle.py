@@ -1,4 +1,4 @@
-"""Two groups over the same ranks, one for gradients and one for metrics, each used by everybody.
+"""Two groups over the same ranks, one for gradients and one for metrics, each used by all ranks.
 
 One rank reduces its metrics before its gradients, the others the other way round. Each side waits in one
 group for the ranks that wait in the other. With --healthy all keep the same order.

@@ -1,7 +1,7 @@
 """Every rank shares a group of two with each of its neighbours, as in a halo exchange on a ring.
 
 All of them reduce with their left neighbour first. The left neighbour is busy with its own left one, and so
-round the ring: no two ranks disagree directly, yet nobody moves. Needs three ranks. With --healthy rank 0
+round the ring: no two ranks disagree directly, yet none moves. Needs three ranks. With --healthy rank 0
 begins on the other side, which breaks the circle.
 """
 

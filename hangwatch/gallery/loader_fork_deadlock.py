@@ -1,7 +1,7 @@
 """A tokenizer with a lock is shared by the loader's workers and by a thread that reloads its vocabulary.
 
 When the workers are forked, the thread holds the lock. Threads do not survive a fork, locked locks do, so the
-workers wait for a lock that nobody will release: not one batch comes, on no rank. With --healthy the workers
+workers wait for a lock that no thread will release: not one batch comes, on no rank. With --healthy the workers
 come from a fork server, which knows neither thread nor lock.
 """
 

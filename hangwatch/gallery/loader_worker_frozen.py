@@ -2,7 +2,7 @@
 
 With the default sharing strategy the rank's main thread is found in a socket of multiprocessing, asking the
 worker for the descriptor of a batch that is already there; with `--sharing file_system` it waits in the
-queue. With --healthy somebody resumes the worker after four seconds.
+queue. With --healthy another process resumes the worker after four seconds.
 """
 
 from __future__ import annotations

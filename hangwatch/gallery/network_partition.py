@@ -1,6 +1,6 @@
 """Every rank lives in a network namespace of its own, as on a host of its own, behind one virtual switch.
 
-Some seconds into the training one host's cable is pulled: its port leaves the switch. Nobody is told; each
+Some seconds into the training one host's cable is pulled: its port leaves the switch. No host is told; each
 side has sent what it had to send, and the kernel repeats it in vain. With --healthy the cable is plugged in
 again four seconds later. Needs root, iproute2 and util-linux.
 """

@@ -1,7 +1,7 @@
 """One rank is stopped by the job-control signal, as a debugger, a batch scheduler or Ctrl-Z does it.
 
 The kernel no longer runs it (state T), its sockets stay open, and the others wait in backward for its
-gradients. With --healthy somebody resumes it three seconds later.
+gradients. With --healthy another process resumes it three seconds later.
 """
 
 from __future__ import annotations

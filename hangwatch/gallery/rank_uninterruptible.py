@@ -1,6 +1,6 @@
 """At a checkpoint a rank starts a program whose standard input is a named pipe, with posix_spawn.
 
-On one rank nobody has opened the pipe's other end, so the new process cannot finish opening it, and until it
+On one rank no process has opened the pipe's other end, so the new process cannot finish opening it, and until it
 has, the kernel keeps the rank in uninterruptible sleep (state D) and the interpreter lock stays taken. The
 others wait in backward. With --healthy the other end is opened after four seconds.
 """

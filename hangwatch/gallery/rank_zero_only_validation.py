@@ -1,7 +1,7 @@
-"""Only one rank validates through the DDP wrapper, and nobody waits for it with a barrier.
+"""Only one rank validates through the DDP wrapper, and no other rank waits for it with a barrier.
 
 The first forward of a validation broadcasts the batch-norm buffers, and the training step after it then does
-not. So the lone broadcast meets that of the others' next step, every time, and nothing stops, until the last
+not. So the lone broadcast is paired with that of the others' next step, every time, and nothing stops, until the last
 validation, which no training step follows. The sequence numbers are equal on all ranks. With --healthy all
 ranks validate, each its own share.
 """

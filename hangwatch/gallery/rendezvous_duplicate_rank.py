@@ -1,6 +1,6 @@
 """Two processes are started with the same RANK: a typing error, or one that is left over from the last attempt.
 
-Which of the two the others get to know is a matter of chance; somebody waits in init_process_group for a
+Which of the two the others get to know is a matter of chance; some rank waits in init_process_group for a
 connection that the wrong one has taken. With --healthy every rank is started once.
 """
 

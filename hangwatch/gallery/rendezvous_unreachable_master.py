@@ -1,6 +1,6 @@
 """The address of the master is set by hand for every rank, and one rank has another one than the rest.
 
-Where that rank knocks nobody listens, and it knocks again and again; the others wait for it in the store.
+Where that rank connects no process listens, and it tries again and again; the others wait for it in the store.
 With --healthy all have the same address, but the master comes some seconds after the others.
 """
 

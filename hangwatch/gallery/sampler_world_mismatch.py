@@ -1,6 +1,6 @@
 """A sampler made from the configuration's rank and number of GPUs, which are another run's.
 
-All ranks draw the first share of the data and nobody draws the rest. With --healthy the sampler asks the
+All ranks draw the first share of the data and none draws the rest. With --healthy the sampler asks the
 process group.
 """
 

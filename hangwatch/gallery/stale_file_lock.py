@@ -1,6 +1,6 @@
 """The first rank that comes prepares the data set under a lock file, the others wait until the file is gone.
 
-The lock file was left behind by a process that was killed, so every rank waits and nobody prepares anything.
+The lock file was left behind by a process that was killed, so every rank waits and none prepares anything.
 With --healthy the process that holds the lock still lives, and removes it after some seconds.
 """
 

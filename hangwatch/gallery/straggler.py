@@ -1,4 +1,4 @@
-"""One rank needs longer for its forward than the others, who wait for its gradients in every step.
+"""One rank needs longer for its forward than the others, which wait for its gradients in every step.
 
 It is told to compute on more than its share, as a rank does whose processor is busy with something else or
 runs hot. With --healthy all ranks are equally fast.

@@ -1,6 +1,6 @@
 """DDP over an IterableDataset whose files are dealt out to the ranks, two loader workers per rank.
 
-One rank's files hold fewer records than the others'. Nobody can know before the end, since such a dataset has
+One rank's files hold fewer records than the others'. No rank can know before the end, since such a dataset has
 no length. That rank's loop ends first and it waits in the all_reduce of the epoch's metrics; the others still
 wait for its gradients. With --healthy every rank stops after the number of batches that all of them surely
 have.

@@ -1,8 +1,8 @@
 """Several epochs over shards that were split by hand; one rank has a batch less in every epoch.
 
-At the end of an epoch the others' last gradients meet that rank's first ones of the next epoch, and nobody
-notices: ranks mix the gradients of different batches. Only after the last epoch is there nothing left to
-meet. With --healthy the uneven inputs are joined: DDP shadows the missing batches.
+At the end of an epoch the others' last gradients are paired with that rank's first ones of the next epoch,
+unnoticed: ranks mix the gradients of different batches. Only after the last epoch is there nothing left to
+pair them with. With --healthy the uneven inputs are joined: DDP shadows the missing batches.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ WARM_UP = 10  # steps
 WINDOW_STEPS, WINDOW_S = 50, 5.0
 SLOWER, LEAST_LAG_S = 1.5, 0.020  # than the typical rank, a step
 WAITING, LEAST_WAIT_S = 0.5, 0.010  # share of the time, and a step
-WAITING_ASYNC = 0.8  # where work is queued on a GPU, the loop has time to wait that nobody misses
+WAITING_ASYNC = 0.8  # where work is queued on a GPU, the loop has spare time in which it can wait
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Pace:
 
     @property
     def alone_s(self) -> float:
-        """Of a step: until the rank had to meet the others."""
+        """Of a step: until its first collective."""
         return self.data_s + self.before_sync_s
 
     @property
@@ -74,7 +74,7 @@ def judged(paces: Mapping[int, Pace], ranks: Ranks) -> tuple[HealthWarning, ...]
 
 def _straggler(paces: Mapping[int, Pace], ranks: Ranks) -> HealthWarning | None:
     if len(paces) < 2 or not all(pace.before_sync_s for pace in paces.values()):
-        return None  # without a model that is known, nobody knows where a step meets the others
+        return None  # without a known model it is not known where a step waits for the other ranks
     typical = median_low(pace.alone_s for pace in paces.values())
     slow = {r: p for r, p in paces.items() if p.alone_s > max(typical * SLOWER, typical + LEAST_LAG_S)}
     if not slow:

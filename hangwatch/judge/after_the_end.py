@@ -1,4 +1,4 @@
-"""A job that came down in a collective because the calls of its ranks were mispaired since an earlier step."""
+"""A job that failed in a collective because the calls of its ranks were mispaired since an earlier step."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _mismatched(case: Case) -> str:
             continue
         if seen.setdefault((id(entry.group), entry.seq), entry.op) != entry.op:
             return ""
-    return "ranks that met in one collective called the same operation" if seen else ""
+    return "the paired calls of all ranks are the same operation" if seen else ""
 
 
 def _blocked_in_code(case: Case) -> str:

@@ -2,7 +2,7 @@
 
 `proven` means that no rank that is left can ever move again: by the wait-for graph (`hangwatch.proof.graph`), or by a
 fact of the system. Everything else that is called hung is `likely`: patience has run out, or some ranks are lost and
-others may still move. What the cause is, and who is to blame, is another question, and nothing here answers it.
+others may still move. The cause and the culprit are another question, and nothing here answers it.
 """
 
 from __future__ import annotations

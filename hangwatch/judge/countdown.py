@@ -8,7 +8,7 @@ from dataclasses import replace
 from hangwatch.judge import diagnose
 from hangwatch.model import Judgement, Snapshot, Status
 
-HORIZON_S = 2 * 3600.0  # beyond it nobody waits for a report
+HORIZON_S = 2 * 3600.0  # seconds; no countdown is shown for a report further ahead than that
 _REPORTED = (Status.HUNG, Status.LINGERING)
 
 

@@ -48,7 +48,7 @@ from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, swallowed
 from hangwatch.rules.step.gil_held import gil_held
-from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch
+from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
 from hangwatch.rules.step.group_order_cycle import crossed_groups, group_order_cycle
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
@@ -58,6 +58,7 @@ from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, met_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     failed_with_a_lone_call,
     stayed_with_a_lone_call,
@@ -65,6 +66,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
+from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import batches_discarded, fewer_steps, uneven_steps, uneven_validation
@@ -92,6 +94,7 @@ ORDER: tuple[Rule, ...] = (
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,
+    issued_before_a_common_call,
     aborted_by_mismatch,
     crossed_with_the_main_thread,
     aborted_with_two_threads,
@@ -131,9 +134,11 @@ ORDER: tuple[Rule, ...] = (
     # Ranks whose histories differ.
     signal_handler_deadlock,
     concurrent_collectives,
+    mispaired_threads,
     uneven_validation,
     batches_discarded,
     gradient_sync_mismatch,
+    synchronised_alone,
     rank_zero_only,
     skipped_collective,
     uneven_steps,
@@ -145,8 +150,8 @@ ORDER: tuple[Rule, ...] = (
     swallowed,
     fewer_steps,
     passed_a_call,
-    mispaired_threads,
     met_at_a_new_place,
+    left_out_before_a_common_call,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

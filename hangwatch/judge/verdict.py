@@ -66,17 +66,17 @@ def quoted(culprits: Sequence[Culprit], excerpts: Sequence[Excerpt]) -> tuple[Cu
 
 
 def status(case: Case, finding: Finding) -> Status:
-    """Hung where it is proven or patience has run out on somebody who shows no work; else waiting."""
+    """Hung where it is proven or patience has run out for a rank that shows no work; else waiting."""
     if finding.status is not None:
         return finding.status
-    if case.ranks and all(view.dead for view in case):  # nobody is left who could hang
+    if case.ranks and all(view.dead for view in case):  # no rank is left that could hang
         return Status.WAITING if all(view.finished for view in case) else Status.FAILED
     if case.deadlocked:
         return Status.HUNG
     ranks = finding.awaited or tuple(culprit.rank for culprit in finding.culprits if culprit.rank is not None)
     ranks = ranks or tuple(case.ranks)
     if case.ranks and all(view.finished for view in case):
-        return Status.WAITING  # the job is over, and nobody is left who could hang
+        return Status.WAITING  # the job is over, and no rank is left that could hang
     if any(case.works(case.ranks[rank]) for rank in ranks if rank in case.ranks):
         return Status.WAITING
     if standstill(case):
@@ -142,7 +142,7 @@ def who_waits(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def undetermined(case: Case) -> Finding:
-    """Nothing fits: say what is seen, and blame nobody."""
+    """Nothing fits: say what is seen, and blame no rank."""
     seen = _what_is_seen(case)
     proven = bool(case.deadlocked)
     moving = [view.rank for view in case if view.works]

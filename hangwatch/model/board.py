@@ -11,7 +11,7 @@ from hangwatch.model.terms import Phase
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a rank is. `started_at` is the process's start, so that a reused pid is not taken for it."""
+    """Identifies a rank. `started_at` is the process's start, so that a reused pid is not taken for it."""
 
     rank: int | None
     world_size: int | None

@@ -87,5 +87,5 @@ class Divergence:
     short: tuple[int, ...]
     more: tuple[int, ...] = ()
     seen_at: float = 0.0
-    exact: bool = True  # false: it happened in `step` or before, when nobody looked; `counts` are of all those steps
+    exact: bool = True  # false: it happened in `step` or before, between two looks; `counts` are of all those steps
     doubtful: bool = False  # perhaps only a count of steps fell behind: all made whole turns of the loop

@@ -18,6 +18,7 @@ class DiffCall:
     via: tuple[Frame, ...] = ()  # the user's outer lines that led to `where`, innermost first
     times: int = 1  # in a row: backward issues one for each bucket of gradients
     open: bool = False  # a rank of the lane has not returned from it
+    caller: Frame | None = None  # the framework's function that made the call, where `where` only runs the framework
 
 
 @dataclass(frozen=True)

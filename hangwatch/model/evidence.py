@@ -33,7 +33,7 @@ class RankEvidence:
     last_output: str = ""  # last lines of its log, where a log file exists
     crash_trace: str = ""  # faulthandler's output, where there is one
     lock_files: tuple[LockFile, ...] = ()
-    ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells who died first
+    ended_at: float | None = None  # when its process ended, where the watchdog saw it; tells which process died first
     phases: tuple[PhaseSpan, ...] = ()  # its last minutes, oldest first
     held: str = ""  # the fact that keeps it from going on by itself: "waits in read on pipe:[7]"; shortens patience
 
@@ -50,8 +50,8 @@ class RankEvidence:
 class Launched:
     """A process that its environment calls a rank, whether it ever became one or not.
 
-    `ended_at` is None while it lives; `exit_code` is negative for a signal, None where nobody told. `board` says that
-    a board of it was seen.
+    `ended_at` is None while it lives; `exit_code` is negative for a signal, None where it is not known. `board` says
+    that a board of it was seen.
     """
 
     rank: int
@@ -79,10 +79,10 @@ class NodeFacts:
     memory_limit: int | None = None
     memory_used: int | None = None
     oom_kills: int | None = None  # in the job's cgroup, since the watchdog started
-    master_listener: ProcessFacts | None = None  # who listens on MASTER_PORT, on the master's node
+    master_listener: ProcessFacts | None = None  # the process that listens on MASTER_PORT, on the master's node
     master_resolves: bool | None = None
     addresses: tuple[str, ...] = ()
-    pipes: tuple[Pipe, ...] = ()  # those that somebody is blocked on, or that an orphan holds open
+    pipes: tuple[Pipe, ...] = ()  # those that a process is blocked on, or that an orphan holds open
     nccl: NcclView | None = None  # the answer of NCCL's RAS service on this machine
 
 

@@ -71,7 +71,7 @@ class ProcessFacts:
     waits_for: int | None = None  # the child that its main thread waits for (wait4, waitid); None for any or no child
     sleeps_s: float | None = None  # for how long its main thread will go on sleeping (nanosleep)
     private_wait: bool = False  # the main thread waits, without a timeout, for what only its own threads can give
-    deadlocked: bool = False  # and so does every other thread of it: nobody is left to give it
+    deadlocked: bool = False  # and so does every other thread of it: no thread is left to release it
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class GpuFacts:
 
 @dataclass(frozen=True)
 class LockFile:
-    """A lock file that a rank waits for, and who holds it (None: nobody alive)."""
+    """A lock file that a rank waits for, and the process that holds it (None: no living one)."""
 
     path: str
     owner_pid: int | None
@@ -122,7 +122,7 @@ class LockFile:
 
 @dataclass(frozen=True)
 class Pipe:
-    """Who holds the ends of a pipe that somebody is blocked on, among the processes that may be looked into."""
+    """Processes that hold the ends of a pipe on which a process is blocked, of those that may be inspected."""
 
     path: str  # "pipe:[123]", or the path of a FIFO
     readers: tuple[int, ...] = ()

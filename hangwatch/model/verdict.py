@@ -13,7 +13,7 @@ from hangwatch.model.terms import Certainty, Stage, Status
 
 @dataclass(frozen=True)
 class Culprit:
-    """Who is to blame. `where` is the user's own line where one is known, `excerpt` that line with its surroundings."""
+    """A process to blame. `where` is the user's own line if known, `excerpt` that line with its surroundings."""
 
     rank: int | None
     pid: int | None = None
@@ -63,7 +63,7 @@ class Verdict:
     evidence: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     waits: tuple[Wait, ...] = ()  # the shortest chain from victims to the cause
-    details: tuple[str, ...] = ()  # further sentences for the terminal: who waits where
+    details: tuple[str, ...] = ()  # further sentences for the terminal: which ranks wait where
     hang: Certainty | None = None
     argument: tuple[str, ...] = ()  # why the job is dead: the waits, and the conditions that were checked
     diff: RanksDiff | None = None  # how the ranks' recorded calls differ; None where they do not, as far as recorded

@@ -1,8 +1,8 @@
-"""Who waits for whom, and the proof that nobody can ever move again.
+"""The wait-for graph, and the proof that no rank in it can ever move again.
 
 The model is the AND wait-for graph. A rank that stands in a collective needs *every* member of the group that has not
 issued it; it can go on only when all of those come. A rank is **released** when it can move by itself, or when all
-that it waits for are released. The ranks that are left when nobody else can be released are deadlocked.
+that it waits for are released. The ranks that remain when no other can be released are deadlocked.
 
 What must be true for a proof, and how it is ensured:
 
@@ -22,20 +22,20 @@ What must be true for a proof, and how it is ensured:
    counts contradict each other or what it is in (a group of two backends has two counts), or whose board has a stale
    heartbeat, counts as able to move.
 4. *The number is not too high.* A thread in a synchronous call waits for the collective it issued last. Everywhere else
-   (backward, wait(), a device) it could wait for any that is not complete; then the lowest of them is taken: whoever
-   has not issued that one has issued none of the later ones either, so that fewer members count as absent, never more.
+   (backward, wait(), a device) it could wait for any that is not complete; then the lowest of them is taken: a
+   rank that has not issued that one has issued none of the later ones either, so fewer members count as absent.
 5. *No other thread helps.* A thread other than the training one could issue the missing collective. A rank counts as
    able to move where another thread stands in a collective, runs the user's code or torch.distributed's, or has issued
    collectives before; that it has issued none so far says nothing. So does a rank whose main program is over, as long
    as such a thread keeps the process.
 
 6. *A wrong partner never becomes the right one.* A member that has issued another kind of operation under the number
-   waited for can never issue the right one under it. On gloo the two never meet, since its messages carry the number
+   waited for can never issue the right one under it. On gloo the two are never paired: its messages carry the number
    and the kind; so there such a member is held to arrive never, whatever it does. Elsewhere no proof rests on this.
 
 Asynchronous work (NCCL) does not break this: a process that has queued collectives and runs on is not blocked, so it is
 able to move, whatever its queue looks like; it takes part in a proof only once its thread blocks. A proof says that the
-job is dead, never by itself who is to blame.
+job is dead, never by itself which rank is to blame.
 """
 
 from __future__ import annotations

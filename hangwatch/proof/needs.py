@@ -5,8 +5,8 @@ from __future__ import annotations
 from hangwatch.proof.graph import Need
 from hangwatch.ranks.ledger import Group, Ledger, family
 
-FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root, and nobody can say for whom the root waits
-TO_ROOT = ("reduce", "gather")  # the root waits for everybody, the others perhaps for nobody
+FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root; for which ranks the root waits is not defined
+TO_ROOT = ("reduce", "gather")  # the root waits for all, the others perhaps for no rank
 SYMMETRIC = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier", "gradients", "parametercheck")
 
 

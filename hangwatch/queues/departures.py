@@ -39,7 +39,7 @@ def departed_in(queues: Queues, root: Stuck, histories: Histories) -> Finding | 
 
 
 def _tells(departure: Departure, root: Stuck) -> bool:
-    """A mere meeting of other calls, without a majority or a habit, is left to the rules for mismatches."""
+    """A mere pairing of different calls, without a majority or a habit, is left to the rules for mismatches."""
     if departure.kind is Kind.OTHER:
         return departure.number < root.number and (departure.majority or departure.habit)
     return departure.majority or departure.habit or departure.agreeing > 0

@@ -1,8 +1,9 @@
 """Which rank left the order of calls that the others kept: histories of one communicator, compared.
 
-The number under which calls meet says little: a rank that skipped a call issues the right numbers with the wrong calls
-from then on. So each rank's calls, with the whole path of the user's code as token, are laid beside those of the
-majority; the first place where they differ is tried as a call that was left out, one that was added, and another call.
+The number under which calls are paired says little: a rank that skipped a call issues the right numbers with
+the wrong calls from then on. So each rank's calls, with the whole path of the user's code as token, are compared with
+those of the majority; the first place where they differ is tried as a call that was left out, one that was added, and
+another call.
 """
 
 from __future__ import annotations

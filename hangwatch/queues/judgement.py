@@ -65,7 +65,7 @@ def _unfit(meeting: Meeting) -> Finding:
     return Finding(
         "collective-mismatch",
         Certainty.LIKELY if odd else Certainty.UNDETERMINED,
-        f"The calls that met as number {number} of {group.title} do not fit, although they completed: {said}.",
+        f"The calls paired as number {number} of {group.title} do not fit, although they completed: {said}.",
         status=Status.FAILED,
         culprits=tuple((rank, meeting.calls[rank].where) for rank in blamed),
         evidence=tuple(texts[:3]),

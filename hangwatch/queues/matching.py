@@ -1,4 +1,4 @@
-"""What the calls that meet under one number must share: the operation, and where it asks for it the size and type."""
+"""What the calls paired under one number must share: the operation, and where it asks for it the size and type."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Meeting:
 
 
 def unfit(queues: Queues) -> Meeting | None:
-    """The first completed meeting of calls that do not fit; None where all do."""
+    """The first completed pairing of calls that do not fit; None where all do."""
     tokens: dict[Shape, int] = {}
     token = array("l", (tokens.setdefault(shape(call), len(tokens)) for call in queues.calls))
     for group in queues.communicators:

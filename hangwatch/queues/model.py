@@ -95,7 +95,7 @@ class Lane:
 class Communicator:
     """A process group's communicator. `lanes` and `peers` lack members without a dump.
 
-    `guessed` says that the members are inferred from who is heard of.
+    `guessed` says that the members are inferred from the ranks that are known.
     """
 
     name: str

@@ -82,7 +82,7 @@ def _judged(group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck
     ahead = theirs[0]
     batch = {each.number for each in own if each.number == first.number} & {each.number for each in theirs}
     if ahead is partner or (ahead.number == partner.number and batch):
-        return None  # the two have met: they are on their way
+        return None  # the two are paired: they are on their way
     return found
 
 

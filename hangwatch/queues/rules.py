@@ -302,7 +302,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 
 def _circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
-    """Ranks wait for each other over several groups or peers; who left its own order of calls is to blame."""
+    """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
     before = departed(queues, chain, histories)
     if before is not None:
         return before

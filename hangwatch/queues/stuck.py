@@ -140,7 +140,7 @@ def _compare(queues: Queues, found: Stuck) -> None:
 
 
 def disagreement(calls: dict[int, Call], group: Communicator) -> tuple[dict[Shape, list[int]], str]:
-    """The sides of a meeting that does not fit, and why where it is not a matter of sides; nothing where it fits."""
+    """The sides of a pairing that does not fit, and why where it is not a matter of sides; nothing where it fits."""
     distinct = set(calls.values())
     if len(distinct) > 1:
         differing = sides(calls)

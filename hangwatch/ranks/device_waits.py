@@ -24,7 +24,7 @@ def queued(ledger: Ledger, rank: int) -> list[tuple[Group, int]]:
 
 
 def on_device(group: Group, rank: int) -> bool:
-    """The group's collectives are queued on a device, all of them: of two backends nobody knows whose count it is."""
+    """The group's collectives are all queued on a device: with two backends it is not known which one counted."""
     return QUEUES.fullmatch(group.heads[rank].backend.lower()) is not None
 
 

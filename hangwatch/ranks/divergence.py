@@ -134,7 +134,7 @@ def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:
     """Steps that end in optimizer.step() hold several turns of a loop where it is left out: then no call is missing.
 
     All counts are multiples of what the ranks usually make in a step, and where calls are recorded, all ranks have made
-    the same ones under the same numbers. One who calls what all call too often looks the same.
+    the same ones under the same numbers. A rank that issues a common call too often looks the same.
     """
     usuals = {usual(reading.steps, found.group) for reading in readings.values()}
     one = usuals.pop() if len(usuals) == 1 else None
@@ -257,7 +257,7 @@ def usual(steps: Sequence[StepEntry], name: str) -> int | None:
 
 
 def sides(counts: Mapping[int, int], norms: Mapping[int, int | None]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(ranks that issued fewer than they should, ranks that issued more); both empty where nobody can tell.
+    """(ranks that issued fewer than they should, ranks that issued more); both empty where it cannot be told.
 
     The measure is what most ranks did in this step; where no majority exists, what the ranks usually do.
     """
@@ -293,10 +293,10 @@ def first_divergence(readings: Iterable[Reading], now: float = 0.0) -> tuple[Div
 
 
 def unfinished(readings: Mapping[int, Reading], key: GroupKey, issued: Mapping[int, int]) -> Divergence | None:
-    """The divergence that shows in the oldest step that somebody is still in; `issued` are the counts of this moment.
+    """The divergence in the oldest step that a rank is still in; `issued` are the counts of this moment.
 
     Some have finished that step, others are in it. Those in it can issue still more, but have issued more already than
-    one who is through with it: then the numbers of this step differ, whatever comes.
+    a rank that has finished it: then the numbers of this step differ, whatever comes.
     """
     if len(readings) < 2:
         return None
@@ -319,7 +319,7 @@ def unfinished(readings: Mapping[int, Reading], key: GroupKey, issued: Mapping[i
     if max(counts[rank] for rank in inside) <= min(counts[rank] for rank in through):
         return None
     short, more = sides(counts, {rank: usual(readings[rank].steps, key[0]) for rank in counts})
-    short = tuple(rank for rank in short if rank not in inside)  # who is still inside may issue the rest
+    short = tuple(rank for rank in short if rank not in inside)  # a rank still inside may issue the rest
     return Divergence(key[0], key[1], entry.step, entry.epoch, entry.batch, counts, short, more)
 
 

@@ -2,7 +2,7 @@
 
 Backends, launchers and the kernel end processes, and most of them write a line before. Each fact keeps its line, so
 that a person can check it. A fact says what ended a process, never which rank is to blame: a backend that aborts a rank
-for a message of the wrong size has met the mistake of any member of the group.
+for a message of the wrong size may owe it to a mistake of any member of the group.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 BACKEND = frozenset({Kind.SIZE_MISMATCH, Kind.TIMEOUT, Kind.WATCHDOG})  # the backend's reason to end a rank
-OWN_FAULT = frozenset({Kind.OUT_OF_MEMORY, Kind.DEVICE})  # the process met it by itself, whatever its peers did
+OWN_FAULT = frozenset({Kind.OUT_OF_MEMORY, Kind.DEVICE})  # an error of the process itself, whatever its peers did
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,9 @@ class Ledger:
 
     def issuers(self, rank: int) -> set[str]:
         """Names of the threads of `rank` that have issued recorded calls."""
-        entry = self.evidence[rank]
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return set()
         ring = entry.reading.calls if entry.reading is not None else ()
         return {call.thread_name for calls in (entry.collectives.recent, ring) for call in calls}
 

@@ -26,7 +26,7 @@ from hangwatch.stacks.frames import name_of, origin
 IDLE_CPU_S = 0.2  # CPU time between two samples (about a second apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
 QUIET_WRITES = 64 << 10  # bytes written, those for us left out
-OLD_WORDS_S = 5.0  # a board whose ticker has been silent for longer has a stale heartbeat
+OLD_WORDS_S = 5.0  # seconds; a board whose ticker has been silent for longer has a stale heartbeat
 _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
@@ -135,7 +135,7 @@ class RankView:
 
     @property
     def exit_code(self) -> int | None:
-        """Negative for a signal; None where it lives, or nobody told."""
+        """Negative for a signal; None where it lives, or the code is not known."""
         return self.evidence.process.exit_code if self.evidence.process is not None else None
 
     @property

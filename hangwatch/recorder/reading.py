@@ -176,11 +176,11 @@ class QueueReader:
 
 
 class _Members:
-    """Members of groups: as a rank's configuration says, else all who used a group of that name and description."""
+    """Members of groups: as a rank's configuration says, else all ranks with a call in a group of that name."""
 
     def __init__(self, ranks: Mapping[int, _Rank], world: int | None) -> None:
         self.ranks = ranks
-        self.everybody = tuple(range(max(world or 0, *(rank + 1 for rank in ranks)))) if ranks else ()
+        self.every_rank = tuple(range(max(world or 0, *(rank + 1 for rank in ranks)))) if ranks else ()
         users: dict[Name, list[int]] = {}
         votes: dict[str, Counter[Name]] = {}
         for rank, known in sorted(ranks.items()):
@@ -197,7 +197,7 @@ class _Members:
         if said:
             return said
         if name[1] in _DEFAULT:
-            return self.everybody
+            return self.every_rank
         for other in self.users.get(name, ()):  # another rank may name the members
             if rank in (said := self._named[other].get(name[0], ())):
                 return said

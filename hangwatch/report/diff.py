@@ -9,7 +9,7 @@ from hangwatch.model import DiffCall, DiffIteration, DiffRow, Incident, RanksDif
 from hangwatch.report.words import clean
 
 NOTHING = "-"
-_LONGEST = 60  # characters of one call
+_LONGEST = 80  # characters of one call in the terminal: the place, and the user's line above it
 
 
 def render(incident: Incident) -> str:
@@ -34,14 +34,20 @@ def title(iteration: DiffIteration) -> str:
 
 
 def told(call: DiffCall | None) -> str:
-    """`all_reduce x2 (train.py:71, below train.py:90)`; "-" for no call."""
+    """`all_reduce x2 (train.py:71, below train.py:90)`, `barrier (save, trainer.py:9, below fit.py:2)`."""
     if call is None:
         return NOTHING
     times = f" x{call.times}" if call.times > 1 else ""
+    return clean(f"{call.op}{times}{_way(call)}{', waiting' if call.open else ''}")
+
+
+def _way(call: DiffCall) -> str:
+    """The call's place and the line above it: below a framework, the user's line that runs the framework."""
     outer = next((frame for frame in call.via if frame != call.where), None)
-    below = f", below {words.place(outer)}" if outer is not None else ""
-    where = f" ({words.place(call.where)}{below})" if call.where is not None else ""
-    return clean(f"{call.op}{times}{where}{', waiting' if call.open else ''}")
+    lines = [words.place(frame) for frame in (call.where, outer) if frame is not None]
+    if call.caller is not None:
+        lines = [f"{call.caller.function}, {words.place(call.caller)}", *lines]
+    return f" ({', below '.join(lines)})" if lines else ""
 
 
 def cells(diff: RanksDiff, row: DiffRow) -> list[str]:

@@ -97,11 +97,6 @@ _SHARED = tuple(
 )
 
 
-def report_of(rank: RankEvidence, verdict: Verdict) -> RankReport:
-    """One rank as the report shows it."""
-    return _report(rank, [edge for edge in verdict.waits if rank.rank in words.waiting(edge, verdict)])
-
-
 def _reports(ranks: Iterable[RankEvidence], verdict: Verdict) -> tuple[RankReport, ...]:
     """All ranks; thousands of them share few edges, which are gone through once."""
     edges: dict[int, list[Wait]] = {}

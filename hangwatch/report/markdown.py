@@ -61,7 +61,7 @@ def _ruled_out(verdict: Verdict) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A sentence on one line in which nothing is markup and nobody is called, except `code`."""
+    """A sentence on one line without markup and without mentions, except `code`."""
     line = " ".join(words.clean(text).split())
     return _MARKUP.sub(lambda sign: f"\\{sign[0]}", line).replace("@", "@\u200b")
 

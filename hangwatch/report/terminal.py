@@ -46,12 +46,6 @@ def render(
     return "\n".join(lines) + "\n"
 
 
-def waiting_line(verdict: Verdict, still_s: float, color: bool = False) -> str:
-    """One line, for a live job that waits for somebody who still works: shown, and no report of its own."""
-    sentence = words.clipped(verdict.summary or words.NO_VERDICT, 200)
-    return f"hangwatch: {_styled('WAITING', _YELLOW, color)} for {words.duration(still_s)}: {sentence}\n"
-
-
 def show(
     incident: Incident,
     stream: TextIO,
@@ -70,7 +64,7 @@ def show(
 
 
 def colorful(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether to colour what is printed there: a terminal that can, and nobody who asked not to."""
+    """Whether to colour what is printed there: a terminal that can, where no variable asks not to."""
     if environment.get("NO_COLOR"):
         return False
     return stream.isatty() and environment.get("TERM") != "dumb"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from hangwatch.model import Certainty, Culprit, Incident, Stage, Status, Verdict, Wait
-from hangwatch.words import duration, place, ranges, ranks, runs, size
+from hangwatch.words import duration, ended, place, ranges, ranks, runs, size
 
 __all__ = [
     "ARGUMENT",
@@ -16,6 +16,7 @@ __all__ = [
     "culprit",
     "culprits",
     "duration",
+    "ended",
     "hang",
     "headline",
     "missing_evidence",
@@ -67,7 +68,7 @@ def culprit(who: Culprit) -> str:
 
 
 def culprits(blamed: tuple[Culprit, ...], most: int = 3) -> str:
-    """All who are to blame: each by name where they are few, by ranges of ranks where they are many."""
+    """All culprits: each by name where they are few, by ranges of ranks where they are many."""
     if len(blamed) <= most:
         return "; ".join(culprit(who) for who in blamed)
     known = [who.rank for who in blamed if who.rank is not None]
@@ -130,7 +131,7 @@ def _since(incident: Incident) -> str:
 
 def missing_evidence(incident: Incident) -> str:
     """Which evidence could not be had and why: "stacks of rank 1 (not allowed), gpu (no driver)"."""
-    uses_gpus = any(rank.gpu is not None for rank in incident.ranks)  # where nobody does, none is missed
+    uses_gpus = any(rank.gpu is not None for rank in incident.ranks)  # where none does, none is missed
     lost: dict[tuple[str, str], list[int]] = {}
     for note in incident.capture:
         if not note.ok and (note.source != "gpu" or uses_gpus):

@@ -11,7 +11,7 @@ from hangwatch.rules.finding import Finding
 
 
 def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
-    """That the ranks are dead is proven; who should have come first is not: all of the circle take part alike."""
+    """That the ranks are deadlocked is proven; which is at fault is not: all ranks of the circle take part alike."""
     following = [*entries[1:], entries[0]]
     edges = [
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
@@ -36,7 +36,7 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
 
 
 def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
-    """Ranks in the same waits as those of the circle, for which somebody in the circle waits too."""
+    """Ranks in the same waits as those of the circle, for which a rank of the circle waits too."""
     needs = [entry.need for entry in entries if entry.need is not None]
     awaited = {rank for need in needs for rank in need.absent} - {entry.rank for entry in entries}
     found = (case.blocked[rank] for rank in sorted(awaited) if rank in case.blocked)

@@ -15,7 +15,7 @@ class Finding:
     """A rule's answer; what is left out is filled in from the catalogue and the case.
 
     `status` is only given where a fact settles it; otherwise it follows from proof and patience.
-    `culprits` is empty where nobody is to blame. `awaited` are the ranks whose patience counts (culprits by default).
+    `culprits` is empty where no rank is to blame. `awaited` are the ranks whose patience counts (culprits by default).
     """
 
     cause: str

@@ -173,7 +173,7 @@ def _scalar(kind: type) -> Decoder:
 
 
 def _number(data: Any, path: str, lenient: bool) -> float:
-    """JSON's numbers are finite; Python's reader lets others pass, which nobody could write again."""
+    """JSON's numbers are finite; Python's reader lets others pass, which no writer could write again."""
     try:
         number = float(data) if type(data) in (float, int) else math.nan
     except OverflowError:

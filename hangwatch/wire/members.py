@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-MOST_MEMBERS = 1 << 20  # "0-999999999" must not fill the memory of whoever reads it
+MOST_MEMBERS = 1 << 20  # "0-999999999" must not fill the reader's memory
 
 
 def text(ranks: Iterable[int]) -> str:

@@ -1,6 +1,6 @@
 """Communicators of the simulated world: which calls belong together, and when they complete.
 
-On **gloo** a call meets the calls of the same number and kind, and a size that does not fit aborts a process. On
+On **gloo** a call is paired with those of the same number and kind, and a size that does not fit aborts a process. On
 **nccl** calls lie in queues: a call runs when the calls that its stream waits for are complete, and completes when it
 runs on every member. NCCL does not compare kinds: calls that do not fit hang, or complete with wrong numbers.
 """

@@ -80,13 +80,13 @@ class Design:
 
     def comms(self) -> list[Comm]:
         """The process groups of this program."""
-        everybody = tuple(self.world)
-        found = [Comm("0", everybody, self.backend, self.eager, self.garbage)]
+        every_rank = tuple(self.world)
+        found = [Comm("0", every_rank, self.backend, self.eager, self.garbage)]
         if self.tensor:
             parts = {self.part(rank) for rank in self.world}
             found += [Comm(name, members, self.backend, self.eager, self.garbage) for name, members in sorted(parts)]
         if self.two_models:
-            found.append(Comm("second", everybody, self.backend, self.eager, self.garbage))
+            found.append(Comm("second", every_rank, self.backend, self.eager, self.garbage))
         found += [Comm(name, part, "gloo", self.eager) for name, parts in self.groups.items() for part in parts]
         return found
 

@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     RIGHT = "right"  # cause and culprits
     CAUSE = "cause only"  # the cause is right, and no rank is named
     CULPRIT = "culprit only"  # the guilty are named, for another cause
-    UNDETERMINED = "undetermined"  # nobody is named, nothing is claimed
+    UNDETERMINED = "undetermined"  # no rank is named, nothing is claimed
     NO_CULPRIT = "wrong cause"  # another cause, and no rank is named
     INNOCENT = "innocent, likely"  # a rank that has done nothing wrong is named as likely
     PROVEN_INNOCENT = "innocent, proven"

@@ -16,7 +16,7 @@ from .world import play
 CHUNK = 50  # seeds that a process is given at a time
 BANDS = ((2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"), (1 << 30, "more"))
 KEPT = 200  # failing seeds that are kept
-NOBODY = "none"  # the row of jobs in which no fault has taken effect
+NO_FAULT = "none"  # the row of jobs in which no fault has taken effect
 BEGINS = {"cause": "Cause", "backend": "Backend", "size": "Ranks"}
 
 Row = dict[str, int]
@@ -88,7 +88,7 @@ def share(row: Row, outcome: Outcome) -> str:
 
 
 def _cause(found: Score) -> str:
-    return found.cause or NOBODY
+    return found.cause or NO_FAULT
 
 
 def _band(size: int) -> str:

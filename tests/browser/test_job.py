@@ -70,7 +70,7 @@ def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, serve
 def test_every_view_shows_the_hang(page: Page, served: Served, fleet: Fleet) -> None:
     hang(page, served, fleet)
     shown = {
-        "Diff": ("do not differ",),
+        "Diff": ("Calls in epoch 0, batch 250 (step 250)", "missing on rank 3"),
         "Collectives": ("mismatch", "barrier", "train.py:88", "Where the ranks parted"),
         "Steps": ("Steps behind the fastest", "rank 3, at fault", "Where the time goes"),
         "Timeline": ("out of the loop", "nothing moves"),
@@ -85,6 +85,34 @@ def test_every_view_shows_the_hang(page: Page, served: Served, fleet: Fleet) -> 
         for text in shown[view]:
             expect(page.locator("main")).to_contain_text(text)
         expect(page.get_by_role("region", name="Verdict")).to_contain_text("Rank 3 ran out of data")
+
+
+def test_the_diff_shows_the_calls_of_equal_ranks_side_by_side(page: Page, served: Served, fleet: Fleet) -> None:
+    hang(page, served, fleet)
+    page.get_by_role("link", name="Diff", exact=True).click()
+    table = page.get_by_role("region", name="Calls of the ranks in epoch 0, batch 250 (step 250)")
+    # THEN there is a column for each group of equal ranks
+    expect(table.get_by_role("columnheader")).to_have_text(["ranks 0-2", "rank 3", "Difference"])
+    # AND a row for each call, with the function that made it and the user's line, and what is remarkable in it
+    missing, extra = table.locator("tbody tr").nth(0), table.locator("tbody tr").nth(1)
+    expect(missing.get_by_role("cell")).to_have_text(
+        [
+            "gradients x2 (backward, accelerator.py:204, below train.py:71), waiting",
+            "-",
+            "missing on rank 3, which made this call in 7 earlier iterations",
+        ]
+    )
+    expect(extra.get_by_role("cell")).to_have_text(
+        ["-", "barrier (train.py:88), waiting", "only rank 3: no other rank was ever here"]
+    )
+    expect(table.locator("tbody tr")).to_have_count(2)
+
+
+def test_without_a_difference_the_view_says_so(page: Page, served: Served, fleet: Fleet) -> None:
+    fleet.beat()
+    open_job(page, served)
+    page.get_by_role("link", name="Diff", exact=True).click()
+    expect(page.locator("main")).to_contain_text("do not differ")
 
 
 def test_views_and_ranks_have_addresses(watched: tuple[Page, Watched], served: Served, fleet: Fleet) -> None:
@@ -141,7 +169,7 @@ def test_a_capture_on_demand_comes_live(page: Page, served: Served, fleet: Fleet
     expect(page.locator(".icicle")).to_contain_text("_engine_run_backward")
     # AND the capture has an address of its own, with the same views
     page.get_by_role("link", name=re.compile("Capture of")).click()
-    expect(page.locator("main")).to_contain_text("nobody is blamed")
+    expect(page.locator("main")).to_contain_text("no rank is blamed")
     expect(page.locator(".icicle")).to_contain_text("barrier")
 
 
@@ -226,7 +254,8 @@ def test_the_fix_can_be_copied(page: Page, served: Served, fleet: Fleet) -> None
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     hang(page, served, fleet)
     page.get_by_role("button", name="Copy the fix").first.click()
-    until(lambda: "DistributedSampler" in page.evaluate("navigator.clipboard.readText()"))
+    copied = until(lambda: page.evaluate("navigator.clipboard.readText()"))
+    assert "DistributedSampler" in copied
 
 
 def test_times_are_in_the_readers_zone(page: Page, served: Served, fleet: Fleet) -> None:

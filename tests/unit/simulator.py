@@ -19,6 +19,7 @@ from hangwatch.model import (
     GroupHead,
     Identity,
     Job,
+    Judgement,
     LoaderFacts,
     Phase,
     ProcessFacts,
@@ -31,6 +32,7 @@ from hangwatch.model import (
 )
 
 TORCH = "/venv/lib/python3.12/site-packages/torch"
+TRAINER = "/venv/lib/python3.12/site-packages/trainer/strategy.py"
 STDLIB = "/usr/lib/python3.12"
 SCRIPT = "/home/ann/train.py"
 ROOTED = ("broadcast", "scatter")
@@ -48,6 +50,7 @@ class Call:
     via: str = "python"
     root: int | None = None
     function: str = "main"
+    trainer: int = 0  # the line of the trainer's that makes the call, which the user's line runs; 0 where there is none
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,7 @@ class World:
         return False
 
     def _record(self, me: _Rank, call: Call) -> None:
-        frames = (Frame(SCRIPT, call.line, call.function),)
+        frames = _caller(call)
         me.calls.append(
             Collective(
                 call.group,
@@ -378,19 +381,25 @@ def _waiting(call: Call | Peer) -> tuple[Frame, ...]:
     c10d = f"{TORCH}/distributed/distributed_c10d.py"
     if isinstance(call, Peer):
         return (Frame(c10d, 2700, call.op), Frame(SCRIPT, call.line, "main"))
-    user = Frame(SCRIPT, call.line, call.function)
+    user = _caller(call)
     if call.via == "gradients":
         return (
             Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward"),
             Frame(f"{TORCH}/autograd/__init__.py", 354, "backward"),
             Frame(f"{TORCH}/_tensor.py", 630, "Tensor.backward"),
-            user,
+            *user,
         )
     if call.via == "buffers":
         ddp = f"{TORCH}/nn/parallel/distributed.py"
         names = ("_distributed_broadcast_coalesced", "_sync_module_buffers", "_sync_buffers", "_pre_forward", "forward")
-        return (*(Frame(ddp, 2300, f"DistributedDataParallel.{name}") for name in names), user)
-    return (Frame(c10d, 2900, call.op), Frame(f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper"), user)
+        return (*(Frame(ddp, 2300, f"DistributedDataParallel.{name}") for name in names), *user)
+    return (Frame(c10d, 2900, call.op), Frame(f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper"), *user)
+
+
+def _caller(call: Call) -> tuple[Frame, ...]:
+    """The user's line, and inside of it the line of the trainer's that makes the call."""
+    inside = (Frame(TRAINER, call.trainer, "Strategy.reduce"),) if call.trainer else ()
+    return (*inside, Frame(SCRIPT, call.line, call.function))
 
 
 def _stalled(action: Stall) -> tuple[Frame, ...]:
@@ -402,3 +411,8 @@ def _stalled(action: Stall) -> tuple[Frame, ...]:
     if action.kind == "compile":
         return (Frame(f"{TORCH}/_inductor/codecache.py", 100, "compile"), user)
     return (user,)
+
+
+def blamed_ranks(judgement: Judgement) -> list[int | None]:
+    """The ranks of the culprits."""
+    return [culprit.rank for culprit in judgement.verdict.culprits]

@@ -45,6 +45,12 @@ def test_its_rule_stands_in_the_file_of_its_name(cause: Cause) -> None:
 
 
 @each_cause
+def test_its_rule_has_a_test_file_of_its_name(cause: Cause) -> None:
+    name = f"test_{cause.id.replace('-', '_')}.py"
+    assert (Path(__file__).parent / "rules" / str(cause.stage) / name).is_file()
+
+
+@each_cause
 def test_no_other_file_emits_it(cause: Cause) -> None:
     own = ROOT / "rules" / str(cause.stage) / cause.id.replace("-", "_")
     files = [path for path in (ROOT / "rules").rglob("*.py") if cause.id in emitted(path)]

@@ -97,4 +97,4 @@ def test_pods_run_with_as_little_as_they_can() -> None:
 @pytest.mark.parametrize("script", ["train.sh", "slurm.sh"])
 def test_scripts_are_understood_by_their_shell(script: str) -> None:
     shell = (DOCKER / script).read_text().splitlines()[0].removeprefix("#!")
-    subprocess.run([shell, "-n", DOCKER / script], check=True)
+    assert subprocess.run([shell, "-n", DOCKER / script], check=False).returncode == 0

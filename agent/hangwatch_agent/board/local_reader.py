@@ -45,6 +45,6 @@ def read(path: Path) -> LocalReading:
 
 
 def forget(path: Path) -> None:
-    """Close a board that nobody writes any more."""
+    """Close a board that is no longer written."""
     with one_reader:
         reader.forget_board(path)

@@ -64,7 +64,7 @@ class Pids:
     def translated(self, reading: Reading, namespace: int, ticks: int) -> tuple[Reading, Found]:
         """A reading whose pids are of `namespace`, with those of this one; what has none here is left out.
 
-        Threads are numbered by their namespace too, and nobody tells what they are called here.
+        Threads are numbered by their namespace too, and the kernel does not tell their numbers here.
         """
         found = self.find(namespace, reading.identity.pid, ticks)
         inside = {pid: here for (where, pid, _), here in self._known.items() if where == namespace}

@@ -105,7 +105,7 @@ def request_collectives(path: Path, pid: int) -> None:
 
 
 def request_taken_up(path: Path) -> bool:
-    """Whether the rank of a board has begun to answer the last `request_collectives`. False where nobody can tell."""
+    """Whether the rank of a board has begun to answer the last `request_collectives`. False where it cannot be told."""
     try:
         with BoardReader(path) as opened:
             return opened.has_taken_up()

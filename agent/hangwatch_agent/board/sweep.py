@@ -1,8 +1,8 @@
 """Folders of jobs whose watchdog was killed: `kill -9` leaves them in memory, and the user's next job sweeps them.
 
-Only a folder that nobody can be using goes: its owner, its watchdog, its ranks and all processes that were started for
-it must be gone. Pids count with the start of their process, for pids are used again, and a process that cannot be seen
-from here (it may be in another container) lives.
+Only a folder that no process can be using goes: its owner, its watchdog, its ranks and all processes that were started
+for it must be gone. Pids count with the start of their process, for pids are used again, and a process that cannot be
+seen from here (it may be in another container) lives.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class BoardWriter:
     def write(self, name: str, value: Any) -> None:
         """Replace blob `name` by `value` as JSON. Raises ValueError where it does not fit.
 
-        Two threads at once do not wait for each other: who comes second leaves the work to the first.
+        Two threads at once do not wait for each other: the second leaves the work to the first.
         """
         self._waiting[name] = value
         self._write_waiting()

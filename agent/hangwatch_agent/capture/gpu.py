@@ -1,7 +1,7 @@
 """What NVIDIA's management library says of the GPUs of this machine. It never makes a CUDA context.
 
 Every call into the driver can hang when a GPU is sick, so all of them run in a thread of their own that is given up
-after its time. Xid errors are only reported to who listens: `start()` early, so that those before a hang are known.
+after its time. Xid errors are only reported to a listener: `start()` early, so that those before a hang are known.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Sender:
         """Sends one item. False when the dashboard could not take it now."""
         try:
             body = item.read()
-        except OSError:  # somebody has cleaned up
+        except OSError:  # another process has cleaned up
             self._give_up(item)
             return True
         try:

@@ -126,7 +126,7 @@ class Probe:
 
 
 def describe(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Who this rank is, by its environment."""
+    """The identity of this rank, by its environment."""
     known = number
     facts = RankFacts(
         rank=known(environment, "RANK") or 0,

@@ -2,8 +2,8 @@
 
 A node that needs a verdict and has not seen all ranks asks the others through the report directory (`shared_folder`),
 waits a short time, merges what has come as `hangwatch analyze` does, judges it, and writes the one incident. Who was
-asked points to that. Where nobody answers, because the directory is not shared or the others are gone, the node judges
-alone, says of which ranks it knows nothing, and blames nobody unless what it knows is proof.
+asked points to that. Where no node answers, because the directory is not shared or the others are gone, the node judges
+alone, says of which ranks it knows nothing, and blames no rank unless what it knows is proof.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hangwatch_agent.shared.job_identity import is_loopback
 
 ANSWER_S = 5.0  # for the others to answer
 ENDING_S = 2.0  # the same where the job is coming down
-ABANDONED_S = 12.0  # a question as old as that has lost whoever asked it
+ABANDONED_S = 12.0  # seconds; the node that asked an older question is gone
 READ_S = 20.0  # for reading what has come: a thousand nodes want a dashboard
 FOLDER_S = 10.0  # for one thing in the folder: a network file system that hangs must not hold up the watch
 PAUSE_S = 0.25
@@ -49,7 +49,7 @@ SELDOM_S = 4.0  # between two looks while the ranks move
 REST_S = 60.0  # after trouble with the folder
 SLACK_S = 5.0  # ranks move a little when they are ended
 MOST_RANKS = 1 << 17
-SHARED = (Status.HUNG, Status.FAILED)  # what a node should not say alone; who lingers does so by himself
+SHARED = (Status.HUNG, Status.FAILED)  # what a node should not say alone; lingering concerns one node only
 
 T = TypeVar("T")
 Judge = Callable[[Snapshot], Judgement]
@@ -140,7 +140,7 @@ class Peers:
         return None
 
     def answer(self, question: Question, job: Job, judgement: Judgement, snapshot: Snapshot) -> None:
-        """Gives this node's evidence to whoever has asked for it."""
+        """Gives this node's evidence to the node that has asked for it."""
         self._answered = (question.number, question.node)
         try:
             self._give(self._meet(job), question.number, self._report(judgement, snapshot, job))
@@ -150,9 +150,9 @@ class Peers:
     def together(
         self, job: Job, judgement: Judgement, snapshot: Snapshot, present: Present, *, ending: bool, nap: Nap
     ) -> Opinion | Ruling:
-        """The judgement of what all nodes know, or the incident of whoever has judged it already.
+        """The judgement of what all nodes know, or the incident of the node that has judged it already.
 
-        Takes ANSWER_S, and ABANDONED_S more where somebody has asked before and does not come back; ENDING_S with
+        Takes ANSWER_S, and ABANDONED_S more where another node has asked before and does not come back; ENDING_S with
         `ending`. What this node judges alone comes back with what is missing said.
         """
         alone = self._careful(judgement, snapshot)
@@ -199,7 +199,7 @@ class Peers:
                 return ruling
             if question is None or not _is_open(question, meeting):
                 if not urgent and question is not None and question.age_s < present.still_s / 2:
-                    return None  # somebody has asked during this silence already, and nothing came of it
+                    return None  # another node has asked during this silence already, without a result
                 number = question.number + 1 if question is not None else 1
                 if self._bounded(lambda number=number: meeting.ask(number)):  # type: ignore[misc]
                     return self._lead(meeting, number, own, ENDING_S if ending else ANSWER_S, nap)
@@ -269,7 +269,7 @@ class Peers:
             return Opinion(judgement if doubted.verdict.cause == judgement.verdict.cause else doubted, noted)
         proof = doubted.verdict if doubted.verdict.hang is Certainty.PROVEN else judgement.verdict
         verdict = judgement.verdict
-        doubt = f"Nothing is known of {who}, on other nodes, so nobody is blamed."
+        doubt = f"Nothing is known of {who}, on other nodes, so no rank is blamed."
         verdict = replace(
             verdict,
             certainty=certainty.least(verdict.certainty, Certainty.LIKELY) or Certainty.UNDETERMINED,
@@ -340,5 +340,5 @@ def _all_here(rank: Identity) -> bool:
 
 
 def _is_open(question: Question, meeting: SharedFolder) -> bool:
-    """Somebody else waits for answers to it."""
+    """Another node waits for answers to it."""
     return question.outcome is None and question.age_s < ABANDONED_S and question.node != meeting.node

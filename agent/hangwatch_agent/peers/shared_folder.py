@@ -1,4 +1,5 @@
-"""The folder in which the watchdogs of one job meet when there is no dashboard: `nodes-JOB` in the report directory.
+"""The folder in which the watchdogs of one job exchange evidence when there is no dashboard: `nodes-JOB` in the report
+directory.
 
     0003.question              a node asks all others for their evidence; made with O_EXCL, so that one node leads
     0003.part-HOST-PID.json    a node's evidence: an incident report like any other, which `hangwatch analyze` reads
@@ -39,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Question:
-    """The newest question, and what there is to it. `node` is who asked, "" while it is being written."""
+    """The newest question, and what there is to it. `node` is the one that asked, "" while it is being written."""
 
     number: int
     node: str
@@ -53,8 +54,8 @@ class SharedFolder:
     """One node's place in the meeting. Every method raises OSError where the folder cannot be used.
 
     Args:
-        path: the folder; it is made when somebody looks into it, and removed by whoever leaves it empty.
-        node: this node's name in the meeting, unique to this watchdog.
+        path: the folder; it is made at the first access, and removed by the node that leaves it empty.
+        node: this node's name in the folder, unique to this watchdog.
         clock: gives this node's time, in seconds since 1970.
     """
 
@@ -66,10 +67,10 @@ class SharedFolder:
         self._made_parent = False
 
     def look(self) -> Question | None:
-        """The newest question, None where nobody has ever asked."""
+        """The newest question, None where no node has ever asked."""
         try:
             return self._look()
-        except FileNotFoundError:  # somebody was tidying up
+        except FileNotFoundError:  # another node was tidying up
             return self._look()
 
     def _look(self) -> Question | None:
@@ -131,7 +132,7 @@ class SharedFolder:
                 self._remove(self._place(old, kind))
 
     def leave(self, *, tidy: bool) -> None:
-        """Removes what this node has left, with `tidy`; and the folders that it has made, if nobody else is in them."""
+        """Removes what this node has left, with `tidy`; and the folders that it made, if no other node uses them."""
         if tidy:
             for path in tuple(self._own):
                 self._remove(path)
@@ -187,7 +188,7 @@ class SharedFolder:
         return self.path / f"{number:04d}.{kind}"
 
     def _remove(self, path: Path) -> None:
-        with contextlib.suppress(OSError):  # somebody else has tidied up
+        with contextlib.suppress(OSError):  # another node has tidied up
             path.unlink()
         self._own.discard(path)
 

@@ -1,4 +1,4 @@
-"""Who called: the user's line, found on the stack in a microsecond."""
+"""The user's line that called, found on the stack in a microsecond."""
 
 from __future__ import annotations
 

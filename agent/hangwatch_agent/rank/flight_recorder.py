@@ -6,7 +6,7 @@ recorder's mutex, and asks the device for the events of each entry under it; so 
 entries. A driver that is busy (an allocation that waits for the device, a full launch queue) may keep that thread, and
 with it the mutex, for as long as the device stalls: a dump from Python would freeze the whole rank until then.
 So the entries of NCCL's recorder are asked for through torch's own request handlers only (see `handlers`), which run
-without the interpreter lock: where the mutex is taken, this thread waits and nobody else. They give no Python frames,
+without the interpreter lock: where the mutex is taken, this thread waits and no other. They give no Python frames,
 which the board's ring has for calls from Python. A status (`includeCollectives=False`) takes no mutex. gloo's entries
 have no events on a device.
 """

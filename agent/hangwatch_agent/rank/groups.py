@@ -1,4 +1,4 @@
-"""The process groups of this rank: who is in them, and how many collectives it has issued in each.
+"""The process groups of this rank: their members, and how many collectives it has issued in each.
 
 torch counts every collective of a group in a sequence number, those that DDP issues from C++ too. On gloo that number
 also counts point-to-point calls, which differ from rank to rank: `uncounted` takes them out again.
@@ -86,7 +86,7 @@ class Groups:
 
     def reset(self) -> None:
         """Forget every group: this process has a new board."""
-        self._lock = threading.Lock()  # never waited for: who does not get it leaves the work to who has it
+        self._lock = threading.Lock()  # never waited for: a thread that does not get it leaves the work to the owner
         self.slots: list[Group] = []
         self._by_id: dict[int, Group] = {}
         self._made = dict.fromkeys(RECORDERS, 0)

@@ -1,4 +1,4 @@
-"""Who this process is, in the shape of `records.Identity`, from what it has at hand: environment and /proc."""
+"""The identity of this process, in the shape of `records.Identity`, from what it has at hand: environment and /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hangwatch_agent.shared import procfs, steady_clock
 from hangwatch_agent.shared.job_identity import job_identity
 from hangwatch_agent.shared.rank_rule import number
 
-# Taken along because a wrong one of these is a cause of hangs; values are redacted by who reads the board.
+# Taken along because a wrong one of these is a cause of hangs; values are redacted by the reader of the board.
 DISTRIBUTED = (
     "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK", "MASTER_ADDR", "MASTER_PORT",
     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "PYTHONUNBUFFERED",

@@ -11,7 +11,7 @@ class Patch:
     """Attribute `name` of a class or module, replaced by `replacement` while installed. Idempotent both ways.
 
     `original` is what the attribute gave before, inherited or not; on removal an inherited one is inherited again.
-    Where somebody else has replaced ours meanwhile, theirs stays: taking it out would undo what is not ours.
+    Where another library has replaced ours meanwhile, its own stays: taking it out would undo what is not ours.
     """
 
     def __init__(self, owner: Any, name: str, replacement: Any) -> None:

@@ -103,7 +103,7 @@ class Probe:
             rank_rule.mark()
 
     def _open_board(self) -> None:
-        """A board, or private memory that nobody reads where the disk is full: the hooks need not know."""
+        """A board, or private memory without a reader where the disk is full: the hooks need not know."""
         context, ticks = self.context, identity.start_ticks()
         parts = (
             context.groups,
@@ -210,7 +210,7 @@ class Probe:
             self.context.guard.swallow(error)
 
     def ended(self) -> None:
-        """The interpreter's exit callbacks are over: nobody needs the board of a process that was no rank after all."""
+        """The interpreter's exit callbacks are over: a process that was no rank after all needs no board."""
         self.lifecycle.finalizing()
         board = self.board
         if board is not None and self._attached_by == "run" and not self._was_rank():

@@ -45,7 +45,7 @@ class Steps:
         words, entry = board.words, b.STEPS_AT + number % b.STEPS * b.STEP_WORDS
         # The entry that lay here needs no voiding: readers leave out the oldest, which the next one overwrites.
         groups = self._groups.write_issued(words, entry + b.S_ISSUED)
-        # Not word by word: nobody looks into an entry without its mark.
+        # Not word by word: no reader looks into an entry without its mark.
         PACK(board.bytes, entry * 8 + 8, number, epoch, batch, loader, now, groups)
         self.count = number = number + 1
         words[entry] = number
@@ -61,7 +61,7 @@ class Steps:
         self.began_at = now
 
     def publish(self) -> None:
-        """Put the times on the board. For the ticker: nobody needs them after each step."""
+        """Put the times on the board. For the ticker: they are not needed after each step."""
         words = self._board.words
         words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS], words[b.W_LAST_NS] = self._timed, self._total, self._last
         words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns

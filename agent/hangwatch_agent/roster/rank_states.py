@@ -78,7 +78,7 @@ class Roster:
             if path in self._rank_states:
                 self._rank_states[path] = rank_state = self._refreshed(self._rank_states[path], state, now)
                 if rank_state.state == "X" and now - rank_state.since > FINAL_S:
-                    self._final.add(path)  # nobody writes it any more
+                    self._final.add(path)  # it is no longer written
                     local_reader.forget(path)
         return newest(self._rank_states.values())
 

@@ -64,7 +64,7 @@ def may_use_nccl(torch: Any, backend: Any) -> bool:
 
 
 class DumpDefaults:
-    """The variables of this process, set once and taken back on removal unless somebody has changed them since."""
+    """The variables of this process, set once and taken back on removal unless they were changed since."""
 
     def __init__(self, enabled: bool, environment: MutableMapping[str, str] = os.environ) -> None:
         self._enabled = enabled

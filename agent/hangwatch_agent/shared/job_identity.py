@@ -1,7 +1,7 @@
 """The identity of a job, without configuration: all ranks and watchdogs of all its nodes come to the same one.
 
 What the nodes of a job share is what its launcher tells them: a batch system's job id, torchrun's run id, the address
-of the master. Only a job that nobody launched has an identity of its own process tree.
+of the master. Only a job without a launcher has an identity of its own process tree.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _identities(environment: Mapping[str, str], host: str) -> Iterator[str]:
         if number := environment.get(variable):
             step = environment.get("SLURM_STEP_ID", "") if system == "slurm" else ""
             yield f"{system}-{number}{f'.{step}' if step else ''}"
-    # "none" is what torchrun puts where nobody gave an id: every such job of the world has it.
+    # "none" is what torchrun puts where no id was given: every such job of the world has it.
     run = environment.get("TORCHELASTIC_RUN_ID", "none")
     if run not in ("", "none"):
         yield f"torchrun-{run}"

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-MARK = "HANGWATCH_RANK_PID"  # set in a rank: who inherits it with the same RANK is the rank's helper, not the rank
+from hangwatch_agent.shared.launchers import TORCH_MODULES, TORCH_PROGRAMS
+
+MARK = "HANGWATCH_RANK_PID"  # set in a rank: a process that inherits it with the same RANK is the rank's helper
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic")
 
 
 def number(environment: Mapping[str, str], name: str) -> int | None:
@@ -54,8 +55,8 @@ def is_launcher(command: Sequence[str]) -> bool:
     words = command[:4]
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word == "-m":
-            return following.startswith(LAUNCHERS)
-        if os.path.basename(word) in LAUNCHERS:  # noqa: PTH119
+            return following.startswith(TORCH_MODULES)
+        if os.path.basename(word) in TORCH_PROGRAMS:  # noqa: PTH119
             return True
     return False
 

@@ -40,7 +40,7 @@ _SHAPES = re.compile(
       | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}         # AWS access key id
       | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
       | gl(?:pat|rt|dt|ptt)-[\w-]{16,}              # GitLab
-      | sk-[\w-]{16,}                               # OpenAI and those who copied it
+      | sk-[\w-]{16,}                               # OpenAI and others alike
       | (?:sk|rk)_(?:live|test)_\w{10,} | whsec_\w{16,}  # Stripe
       | xox[abeprs]-[\w-]{10,} | xapp-[\w-]{10,}    # Slack
       | AIza[\w-]{30,} | ya29\.[\w-]{20,}           # Google
@@ -67,7 +67,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     ),
     # user:password@ and token@ in addresses.
     (re.compile(r"(?<=://)(?:[^\s/@:]{0,200}:[^\s@]{1,300}|[^\s/@]{1,300})@"), f"{HIDDEN}@"),
-    # Whoever has the address of a webhook may post there.
+    # The address of a webhook is enough to post there.
     (
         re.compile(
             r"""((?:hooks\.slack\.com/(?:services|workflows|triggers)

@@ -3,7 +3,7 @@
 Durations must survive a clock that is set (NTP, an operator, a virtual machine that was paused), and a time of day must
 still be shown. So the watchdog takes its times from here, and the hooks of a rank write `time.monotonic_ns()`, which
 costs less. CLOCK_MONOTONIC is one clock for all processes of a host; processes only differ in their anchors. A board
-carries that of its writer, for who reads it later; a watchdog reads all boards with its own. Not CLOCK_BOOTTIME: after
+carries that of its writer, for later readers; a watchdog reads all boards with its own. Not CLOCK_BOOTTIME: after
 the sleep of a host all ranks would seem stuck for as long as it slept.
 
 Times in reports are therefore those of the system clock as it was when the watchdog started.

@@ -25,7 +25,7 @@ WORKS_S = 1.0  # of processor time in that while: it does something
 
 
 class _Process(NamedTuple):
-    """A process, and its start in clock ticks since boot: never a stranger who was given the pid since."""
+    """A process, and its start in clock ticks since boot: never a stranger that was given the pid since."""
 
     pid: int
     ticks: int
@@ -50,7 +50,7 @@ def end_ranks(
 ) -> list[int]:
     """SIGTERM for every living rank, the culprits (pids) first, then for what they have started.
 
-    Who is left after `grace_s` seconds is killed. Returns the pids that had to be.
+    Processes left after `grace_s` seconds are killed. Returns the pids that had to be.
     """
     ranks = _ranks(rank_states, culprits)
     targets = [*ranks, *_below(ranks)]  # read before the first signal: orphans lose the way back to their rank
@@ -104,7 +104,7 @@ def _ranks(rank_states: Sequence[RankState], culprits: Iterable[int]) -> list[_P
 def _end(
     targets: Sequence[_Process], grace_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> list[int]:
-    """SIGTERM, and SIGKILL for who is left after the grace. Returns the pids that had to be killed."""
+    """SIGTERM, and SIGKILL for processes left after the grace. Returns the pids that had to be killed."""
     for each in targets:
         each.send(signal.SIGTERM)
         each.send(signal.SIGCONT)

@@ -65,7 +65,7 @@ def _link(settings: Settings, job: Job, incidents: Incidents) -> Link | None:
     """The way to the dashboard, if there is to be one. An address that is none is named, and the watch goes on."""
     if not settings.dashboard:
         return None
-    from hangwatch_agent.dashboard_client import connection, link  # only who has a dashboard pays for it
+    from hangwatch_agent.dashboard_client import connection, link  # imported only where there is a dashboard
 
     try:
         made = link.Link(settings, directory.spool(settings), job, say=incidents.say)
@@ -115,7 +115,7 @@ class Evidence:
     def remember(self, rank_states: Sequence[RankState]) -> None:
         """Note what can be known of a process only while it lives: where its output goes.
 
-        The driver tells of errors only to those who listen when they happen: from the first rank on, where it has one.
+        The driver reports errors only to listeners, as they happen: from the first rank on, where it has one.
         """
         if not self._listens and any(each.alive for each in rank_states) and NVIDIA.exists():
             self._listens = True

@@ -1,4 +1,4 @@
-"""The moment each rank's process ends, to the millisecond: who died first is half of the verdict of a failed job.
+"""The moment each rank's process ends, to the millisecond: which died first is half of the verdict of a failed job.
 
 Polling cannot tell: within one poll a launcher kills all the others. A pid descriptor becomes readable when its process
 ends, so one thread waits on all of them.
@@ -84,7 +84,7 @@ EXIT_CODE_AT = 60
 
 
 def exit_code(pid: int, descriptor: int) -> int | None:
-    """The exit code of a process that has just ended, by its pid descriptor; None where nobody tells.
+    """The exit code of a process that has just ended, by its pid descriptor; None where it is not known.
 
     A zombie's stands in /proc for as long as its parent has not waited for it; newer kernels keep it with the
     descriptor. Source: include/uapi/linux/pidfd.h.

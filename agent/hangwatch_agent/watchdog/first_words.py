@@ -35,12 +35,12 @@ def _moved_since(evidence: Snapshot, last: float) -> bool:
     )
 
 
-def last_progress(rank_states: Sequence[RankState], nobody_since: float | None = None) -> float | None:
-    """When the job last moved; None where no rank is there that could, unless a launcher has waited `nobody_since`."""
+def last_progress(rank_states: Sequence[RankState], no_rank_since: float | None = None) -> float | None:
+    """When the job last moved; None where no rank is there that could, unless a launcher has waited `no_rank_since`."""
     living = [each for each in rank_states if each.alive and not each.reading.detached]
     if living:
         return max(each.moved_at for each in living)
-    return nobody_since if not rank_states else None
+    return no_rank_since if not rank_states else None
 
 
 class FirstWords:
@@ -56,9 +56,9 @@ class FirstWords:
         self._evidence: Snapshot | None = None
         self._seen_at = 0.0
 
-    def note(self, rank_states: Sequence[RankState], nobody_since: float | None = None, *, told: bool = False) -> None:
+    def note(self, rank_states: Sequence[RankState], no_rank_since: float | None = None, *, told: bool = False) -> None:
         """How the job stands now. With `told` an incident is open: it says what there is to say."""
-        last = last_progress(rank_states, nobody_since)
+        last = last_progress(rank_states, no_rank_since)
         before, self._last = self._last, last
         if last != before:
             if before is not None and last is not None and last > before:

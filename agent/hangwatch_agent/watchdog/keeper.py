@@ -62,7 +62,7 @@ class Keeper:
 
     def _give_up(self, why: str) -> None:
         self._over = True
-        self._say(f"hangwatch: the watchdog has gone: {why}; nobody watches this rank any more")
+        self._say(f"hangwatch: the watchdog has gone: {why}; this rank is no longer watched")
 
 
 def _rank() -> str:

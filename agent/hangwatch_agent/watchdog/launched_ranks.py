@@ -1,4 +1,5 @@
-"""Who was started as a rank, whether it ever said a word or not: a rank that never came is known by its absence only.
+"""The processes started as ranks, whether they ever wrote a board or not: a rank that never came is known by its
+absence only.
 
 A process is a rank by its environment when it has a RANK that its parent has not given it as a rank itself. Ranks of
 mp.spawn have none: their boards and their launcher's stack tell of them.
@@ -24,7 +25,7 @@ Key = tuple[int, int]  # pid and start, for pids are used again
 
 
 class Deaths(Protocol):
-    """Who ended when, and with which code (see `hangwatch_agent.watchdog.deaths`)."""
+    """When each one ended, and with which code (see `hangwatch_agent.watchdog.deaths`)."""
 
     ended: dict[Key, float]
     codes: dict[Key, int]
@@ -55,7 +56,7 @@ class LaunchedRanks:
         self._judged: set[Key] = set()
 
     def update(self, table: Table, now: float) -> None:
-        """Take note of who has come and who has gone."""
+        """Take note of processes that have come and gone."""
         living = {(pid, table.stats[pid].ticks): table.stats[pid] for pid in table.descendants(self.root)}
         if self.root in table.stats:
             living[self.root, table.stats[self.root].ticks] = table.stats[self.root]
@@ -94,7 +95,7 @@ class LaunchedRanks:
         by_pid = {pid: seen for (pid, _), seen in self._seen.items()}
         for key, stat in living.items():
             seen, above = self._seen[key], by_pid.get(stat.parent)
-            if key in self._judged:  # who has lost a rank for a parent since is none itself
+            if key in self._judged:  # a process that has lost a rank for a parent since is none itself
                 continue
             if seen.settled:
                 self._judged.add(key)
@@ -120,7 +121,7 @@ class LaunchedRanks:
         )
 
     def _ended(self, key: Key, each: Launched) -> float:
-        """When it ended; before its start where nobody knows that."""
+        """When it ended; before its start where that is not known."""
         known = self._deaths.ended.get(key) if self._deaths is not None else None
         return known or each.ended_at or 0.0
 

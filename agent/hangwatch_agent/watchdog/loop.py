@@ -1,7 +1,7 @@
 """The watchdog's loop: read the boards, notice that nothing moves, take evidence, judge, and have it acted upon.
 
 One class for the process beside the ranks, the parent that `hangwatch run` is, and the thread in a rank. It owns no
-threads of its own but the one that waits for deaths; whoever runs it decides when to stop.
+threads of its own but the one that waits for deaths; its caller decides when to stop.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Watchdog:
 
     `poll()` is one round; `run()` repeats it every `settings.poll` seconds until `stop` is set or no rank is left to
     watch. Where a round has reasons to, `examine()` has evidence taken (`take_evidence()`), judges it (`judge`) and
-    acts on the judgement. `close()` makes the last judgement of a job that came down. `clock` gives seconds since 1970
+    acts on the judgement. `close()` makes the last judgement of a job that failed. `clock` gives seconds since 1970
     and is never set (see `shared.steady_clock`). `root` is the
     process that `hangwatch run` started, if it did.
     """
@@ -156,14 +156,14 @@ class Watchdog:
             world_size=self.world_size,
             growth=self.response.growth,
             launched=self.launched,
-            nobody_since=self._nobody_since,
+            no_rank_since=self._no_rank_since,
         )
         return [reason for reason in found if not self.dismissed or reason.kind == "lingering"]
 
     def _note_progress(self) -> None:
         told = self.incidents.open is not None
         self.response.close_if_moving(self.rank_states)
-        self._first_words.note(self.rank_states, self._nobody_since, told=told)
+        self._first_words.note(self.rank_states, self._no_rank_since, told=told)
 
     def _say_first_words(self) -> None:
         self._first_words.tell(self.clock(), elsewhere=self._here.is_part)
@@ -232,7 +232,7 @@ class Watchdog:
         return self._holds.applied(self.roster.update(now))
 
     def _count_launches(self, now: float) -> None:
-        """Who was started as a rank: at every poll until all have come, then now and then."""
+        """Find the processes started as ranks: at every poll until all have come, then now and then."""
         if self.launches is None:
             return
         came = len({each.rank for each in self.rank_states if each.alive})
@@ -251,7 +251,7 @@ class Watchdog:
         return self.response.incidents
 
     @property
-    def _nobody_since(self) -> float | None:
+    def _no_rank_since(self) -> float | None:
         """Since when a launcher such as torchrun has been there without ranks, as far as we know."""
         if self.launches is None or not self.launches.elastic:
             return None
@@ -283,11 +283,11 @@ class Watchdog:
         return self.ending.was_aborted(exit_code)
 
     def dismiss(self) -> None:
-        """Somebody has asked the job to end: that its ranks die now is no failure."""
+        """The job was asked to end: that its ranks die now is no failure."""
         self.dismissed = True
 
     def close(self, exit_code: int | None = None) -> None:
-        """The job is over: judge one last time if it came down and nothing has been said of it yet."""
+        """The job is over: judge one last time if it failed and nothing has been said of it yet."""
         self.rank_states = self.ending.remaining(self.roster.update(self.clock()))
         self.halt()
         with self._looking:

@@ -60,7 +60,7 @@ class PeerExchange:
             self._peers.answer(heard, job, judgement, snapshot)
 
     def is_due(self, judgement: Judgement, here: Here, now: float) -> bool:
-        """Whether the other nodes should be asked: an incident is near, or nobody moves and some wait."""
+        """Whether the other nodes should be asked: an incident is near, or no rank moves and some wait."""
         known = self._response.incidents.open
         if not here.is_part:
             return False

@@ -66,7 +66,7 @@ class Response:
             self.on_hang(ruling.incident)
 
     def close_if_moving(self, rank_states: Sequence[RankState]) -> None:
-        """A hang is over when somebody who stood still then has moved since, and nobody has gone."""
+        """A hang is over when a rank that stood still then has moved since, and none has gone."""
         opened, then = self.incidents.open, self._moved_at_opening
         if opened is None:
             return
@@ -95,7 +95,7 @@ class Response:
 
 
 def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
-    """The pids whose native frames say more: the culprits, and one of those who wait for them."""
+    """The pids whose native frames say more: the culprits, and one of the ranks that wait for them."""
     here = {None, *(rank.rank for rank in ranks)}
     pids = [who.pid for who in opened.verdict.culprits if who.pid is not None and who.rank in here]
     waiting = [rank.pid for rank in ranks if rank.rank in opened.verdict.victims and rank.pid is not None]

@@ -72,13 +72,13 @@ class Child:
     def wait(self, dismissed: Callable[[], None] = lambda: None) -> int:
         """Pass signals on until the command has ended. Returns its exit code, negative for a signal.
 
-        `dismissed` is called when somebody asks the command to end.
+        `dismissed` is called when the command is asked to end.
         """
         over = threading.Event()
         orphans = threading.Thread(target=self._orphans.run, args=(over,), name="hangwatch-orphans", daemon=True)
         with contextlib.suppress(RuntimeError):  # no thread can be started: orphans stay zombies until we end
             orphans.start()
-        # Without a timeout: Python's sigtimedwait reports a signal that nobody sent when we are stopped past its end.
+        # Without a timeout: Python's sigtimedwait reports a signal never sent when we are stopped past its end.
         while self.process.poll() is None:
             received = signal.sigwaitinfo(self._signals)
             if received.si_signo in ASK_TO_END:
@@ -99,8 +99,8 @@ def become_subreaper() -> None:
 
 
 class Orphanage:
-    """Collects adopted children that have ended. Children of our own (the command, py-spy) have somebody who waits for
-    them at once, so only a zombie that is still there after a while is one that nobody else will collect."""
+    """Collects adopted children that have ended. Children of our own (the command, py-spy) are waited for
+    at once, so only a zombie that is still there after a while will not be collected otherwise."""
 
     PATIENCE, EVERY = 3.0, 1.0  # seconds
 
@@ -115,7 +115,7 @@ class Orphanage:
             self.reap()
 
     def reap(self) -> None:
-        """Collect who has been a zombie for longer than `PATIENCE`."""
+        """Collect each child that has been a zombie for longer than `PATIENCE`."""
         now = self._clock()
         zombies = set(zombie_children()) - {self._besides}
         self._seen = {pid: self._seen.get(pid, now) for pid in zombies}
@@ -193,7 +193,7 @@ def watch(child: Child, build: Callable[[], Watchdog]) -> tuple[int, bool]:
 
 
 def _started(watchdog: Watchdog) -> threading.Thread:
-    """The thread of the watchdog. First it sweeps what killed runs have left, for nobody else does."""
+    """The thread of the watchdog. First it sweeps what killed runs have left, for nothing else does."""
     from hangwatch_agent.board.sweep import sweep
 
     def run() -> None:
@@ -207,7 +207,7 @@ def _started(watchdog: Watchdog) -> threading.Thread:
 
 
 def _close(watchdog: Watchdog, thread: threading.Thread, code: int) -> bool:
-    """The command has ended: let an abort come to its end, and judge a job that came down. Whether it was aborted."""
+    """The command has ended: let an abort finish, and judge a job that failed. Returns whether it was aborted."""
     watchdog.finish_abort(SLACK_S)
     watchdog.halt()
     thread.join(timeout=1.0)

@@ -1,7 +1,7 @@
 """Find or start the watchdog of this node and job, once, although eight ranks may attach in the same millisecond.
 
-Who gets the lock file starts the watchdog and hands it the locked descriptor, so the lock lives exactly as long as the
-watchdog does, and nobody ever waits for it. The losers know that a watchdog is there.
+The rank that gets the lock file starts the watchdog and hands it the locked descriptor, so the lock lives exactly as
+long as the watchdog does, and no rank ever waits for it. The others know that a watchdog is there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def ensure_watchdog(folder: Path, settings: Settings) -> bool:
         environment = {**os.environ, **settings.environment(), "HANGWATCH_ENABLED": "0"}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         command = [sys.executable, "-m", "hangwatch_agent", "--folder", str(folder), "--lock", str(lock)]
-        # Through a shell that ends at once, so that the watchdog is nobody's child: a training script that waits for
+        # Through a shell that ends at once, so that the watchdog is no child of ours: a training script that waits for
         # *any* child must not find ours. Its own session: a Ctrl-C is for the job, and the watchdog ends by itself
         # when the job has ended. Standard error is kept for the verdict; input and output are not ours to hold open.
         subprocess.run(
@@ -58,7 +58,7 @@ def lock_watchdog(folder: Path) -> int | None:
 
 
 def watch_this_rank(folder: Path, settings: Settings) -> str:
-    """See to it that somebody watches `folder`. Returns in words what is less than it could be; "" for nothing."""
+    """Ensure that a watchdog watches `folder`. Returns in words what is less than it could be; "" for nothing."""
     if os.environ.get("HANGWATCH_WATCHDOG_PID"):
         return ""  # `hangwatch run` is above us
     if not sys.platform.startswith("linux"):

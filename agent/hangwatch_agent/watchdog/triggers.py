@@ -1,7 +1,7 @@
 """When it is worth a closer look: reading the boards is cheap, taking the stacks of all ranks is not.
 
 A look is due at once when a process of the job has ended or been stopped, or has recorded its end; after a second of
-stillness when the boards alone say that nobody may be able to move; with growing pauses while somebody is awaited who
+stillness when the boards alone say that no rank may be able to move; with growing pauses while an awaited rank
 may still work; and when patience has run out. Pure functions of the ranks' states and a clock.
 """
 
@@ -41,7 +41,7 @@ def reasons(
     world_size: int | None,
     growth: float = 1.0,
     launched: Sequence[Launched] = (),
-    nobody_since: float | None = None,
+    no_rank_since: float | None = None,
 ) -> list[Reason]:
     """Every reason for a look at this moment, the most telling first.
 
@@ -52,13 +52,13 @@ def reasons(
         world_size: how many ranks there should be, where that is known.
         growth: of patience, after incidents that ended by themselves.
         launched: the processes that were started as ranks.
-        nobody_since: since when a launcher such as torchrun has been there without ranks.
+        no_rank_since: since when a launcher such as torchrun has been there without ranks.
     """
     found = [*_troubled(rank_states, now), *_missing(rank_states, now, settings, world_size)]
     found += _unborn(rank_states, launched)
     found += _twice(rank_states, launched)
-    if nobody_since is not None and not rank_states and now - nobody_since > settings.start_after:
-        found.append(Reason("missing", ("everybody",), urgent=True))
+    if no_rank_since is not None and not rank_states and now - no_rank_since > settings.start_after:
+        found.append(Reason("missing", ("all",), urgent=True))
     living = [each for each in rank_states if each.alive]
     if not any(each.state in ("T", "t") and now - each.since < STOPPED for each in living):
         found += _still(living, now, settings, growth)  # else a look would only be in the way of the one that tells
@@ -67,7 +67,7 @@ def reasons(
 
 
 def _unborn(rank_states: Sequence[RankState], launched: Sequence[Launched]) -> list[Reason]:
-    """Somebody waits at the start, and a process that was started as a rank has ended without ever being one."""
+    """A rank waits at the start, and a process that was started as a rank has ended without ever being one."""
     dead = tuple(each.pid for each in launched if each.ended_at is not None and not each.board)
     waiting = any(each.alive and each.reading.phase in STARTING for each in rank_states)
     waiting = waiting or any(each.ended_at is None and not each.board for each in launched)
@@ -105,7 +105,7 @@ def _troubled(rank_states: Sequence[RankState], now: float) -> list[Reason]:
     for each in rank_states:
         if each.reading.exception is not None and each.reading.exception.fatal:
             found.append(Reason("failed", (each.pid,), urgent=True))
-        # A rank that was never a member is missed by those who are still starting, however it has ended.
+        # A rank that was never a member is missed by ranks that are still starting, however it has ended.
         unasked = each.reading.phase not in LEAVING or (starting and not each.reading.heads)
         if not each.alive and unasked and not each.reading.detached:
             found.append(Reason("ended", (each.pid,), urgent=True))

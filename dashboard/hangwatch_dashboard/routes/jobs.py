@@ -68,7 +68,7 @@ async def rank(found: TheJob, rank: Annotated[int, Path(ge=0, le=MOST_RANKS)]) -
 
 @router.get("/{job}/collectives", responses=answers(GroupColumns))
 async def collectives(service: TheService, found: TheJob) -> dict[str, Any]:
-    """Who is where in every process group."""
+    """Each rank's place in every process group."""
     return views.group_columns(found, service.clock())
 
 

@@ -21,7 +21,7 @@ from hangwatch_dashboard.store.text import clean, unpack
 OPEN, RESOLVED = "open", "resolved"
 MOST_CAUSES = 200
 
-# Nobody has to reopen what comes back: it is open again by itself.
+# What comes back is open again by itself.
 _latest = occurrences.alias("latest")
 _last_seen = select(sa.func.max(_latest.c.opened_at)).where(_latest.c.grp == occurrences.c.grp).scalar_subquery()
 

@@ -65,7 +65,7 @@ class Store:
 
     def close(self) -> None:
         self.writer.close()
-        self._readers.shutdown(wait=True)  # a question that nobody waits for any more still holds its connection
+        self._readers.shutdown(wait=True)  # a query without a waiting caller still holds its connection
         self._let_go()
 
     async def ask(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -233,7 +233,7 @@ class Store:
         return self.writer.submit(write)
 
     def fail_captures(self, before: float, now: float) -> Future[Any]:
-        """Ends captures that nobody finishes any more, because the process that would have has gone."""
+        """Ends captures that will not be finished, because the process that would have has gone."""
         stale = sa.and_(captures.c.state == "asked", captures.c.asked_at < before)
         return self._submit(sa.update(captures).where(stale).values(state="failed", done_at=now, changed_at=now))
 
@@ -309,7 +309,7 @@ class Store:
     # ------------------------------------------------------------ messages
 
     def claim_message(self, now: float, for_s: float) -> Future[MessageRow | None]:
-        """The next message that is due and that nobody else is sending; it is ours until `now + for_s`."""
+        """The next message that is due and that no other process is sending; it is ours until `now + for_s`."""
 
         def write(connection: Connection) -> MessageRow | None:
             due = select(messages.c.incident, messages.c.kind, messages.c.attempts).where(

@@ -30,7 +30,7 @@ class StoreBusyError(RuntimeError):
 
 @dataclass(frozen=True)
 class Item:
-    """Something to write: a row for the batch function, or a write of its own; and who waits for it."""
+    """Something to write: a row for the batch function, or a write of its own; and the future of its caller."""
 
     row: Any
     write: Write | None
@@ -111,12 +111,12 @@ class Writer:
     def _commit(self, group: list[Item]) -> list[Outcome]:
         try:
             results = self._execute(group)
-        except OperationalError as error:  # the database has gone, is full, is locked: nobody's own fault
+        except OperationalError as error:  # the database has gone, is full, is locked: not a fault of one write
             self.healthy = False
             busy = StoreBusyError(f"the store cannot be written: {error.orig}")
             return [(item, None, busy) for item in group]
         except Exception as error:
-            # Not only SQLAlchemy's: a write is any function, and its error belongs to whoever submitted it.
+            # Not only SQLAlchemy's: a write is any function, and its error belongs to its caller.
             if len(group) == 1:
                 return [(group[0], None, error)]
             return [outcome for item in group for outcome in self._commit([item])]
@@ -140,7 +140,7 @@ def _tell(outcomes: list[Outcome]) -> None:
         if loop is None:
             _settle(own)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
                 loop.call_soon_threadsafe(_settle, own)
 
 
@@ -149,7 +149,7 @@ def _settle(outcomes: list[Outcome]) -> None:
         waiting = item.waiting
         if isinstance(waiting, Future):
             if not waiting.set_running_or_notify_cancel():
-                continue  # whoever waited has gone; the write stands all the same
+                continue  # the caller has gone; the write stands all the same
         elif waiting.done():
             continue
         if error is not None:

@@ -179,6 +179,7 @@ export interface DiffCall {
   via: Frame[];
   times: number;
   open: boolean;
+  caller: Frame | null;
 }
 
 export interface DiffIteration {

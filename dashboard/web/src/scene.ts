@@ -98,3 +98,8 @@ export function historyScene(history: ReadonlySignal<History>): Pick<Scene, "lan
     shown: computed(() => history.value.rank),
   };
 }
+
+/** The pids of the processes that a verdict names and that are no ranks. */
+export function blamedPids(verdict: Verdict | null): ReadonlySet<number> {
+  return new Set((verdict?.culprits ?? []).flatMap((who) => (who.process === "rank" || who.pid === null ? [] : [who.pid])));
+}

@@ -33,7 +33,7 @@ export class Source {
     }, 1000);
   }
 
-  /** Which jobs to be told of in full. The dashboard tells everything anew, for whoever has just come. */
+  /** Which jobs to be told of in full. The dashboard tells everything anew, for each new reader. */
   want(jobs: string[]): void {
     this.jobs = jobs;
     clearTimeout(this.gather);

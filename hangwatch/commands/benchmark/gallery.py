@@ -37,7 +37,7 @@ class Play:
 
 
 def plan(cases: Sequence[Case], rounds: int, *, controls: bool) -> list[Play]:
-    """Round by round, so that whoever stops early has seen every case; the culprit moves on by one rank a round."""
+    """Round by round, so that a run stopped early has seen every case; the culprit moves on by one rank a round."""
     plays: list[Play] = []
     for number in range(rounds):
         plays += [Play(case, _culprit(case, number)) for case in cases]

@@ -37,7 +37,7 @@ class Plan:
     """What to measure.
 
     `seconds` is the longest wait for one verdict, `minutes` the longest run of all. `keep` is called after everything
-    that was measured: who is killed after an hour has not worked for nothing.
+    that was measured: a run that is killed after an hour was not for nothing.
     """
 
     parts: Sequence[str]

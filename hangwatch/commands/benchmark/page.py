@@ -47,8 +47,8 @@ later version of the verdict took it back.
 
 PEERS = """\
 One script of a cause, without hangwatch, for as long as the hang needs to come and be noticed, or longer. *Says the
-rank* means that the ranks in torch's error messages are the culprits and nobody else. `TORCH_DISTRIBUTED_DEBUG=DETAIL`
-crashes in the constructor of DDP on this build of torch, healthy scripts too; a crash of all names nobody. torch writes
+rank* means that the ranks in torch's error messages are exactly the culprits. `TORCH_DISTRIBUTED_DEBUG=DETAIL`
+crashes in the constructor of DDP on this build of torch, healthy scripts too; a crash of all names none. torch writes
 flight-recorder dumps by itself only when NCCL times out; here every rank was made to write one, and `torchfrtrace` was
 given them all.
 """

@@ -62,7 +62,7 @@ def _wait_for_end(folder: Path, seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    folder.mkdir(exist_ok=True)  # for whoever wants to delete it
+    folder.mkdir(exist_ok=True)  # so that it can be deleted
 
 
 def _cpu(pid: int) -> float:

@@ -48,7 +48,7 @@ class Machine:
 class Run:
     """One faulty case, played once.
 
-    `expected` is the status that should follow, and `blame` the ranks that should be named (none where nobody is to
+    `expected` is the status that should follow, and `blame` the ranks that should be named (none where no rank is to
     blame). `cause`, `status`, `certainty` (of the cause) and `hang` (that the job is dead) are what was said, "" if
     nothing was. `named` are the ranks and
     `processes` the kinds of process that were blamed; `accused` are all ranks that any version of the verdict blamed.

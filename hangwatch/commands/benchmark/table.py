@@ -101,7 +101,7 @@ def said(run: Run) -> str:
 
 
 def ranks(numbers: Sequence[int]) -> str:
-    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers)) if numbers else "nobody"
+    return ("rank " if len(numbers) == 1 else "ranks ") + ", ".join(map(str, numbers)) if numbers else "no rank"
 
 
 PEER_HEADINGS = ("cause", "peer", "says the rank", "what it said")

@@ -50,7 +50,7 @@ one program, its truth and what was said of it. The third is how this page is ma
 """
 
 COLUMNS = """\
-A fault may be told by several causes (a skipped call after an error that nobody sees, say); each is right. *Right*: the
+A fault may be told by several causes (a skipped call after an error that is not seen, say); each is right. *Right*: the
 cause, and no rank but guilty ones. *Cause only*: no rank is named. *Ranks only*: guilty ranks, for another cause.
 *Undetermined*: nothing is claimed. *Wrong cause*: another cause, and no rank is named. *Innocent*: a rank that has done
 nothing wrong is named. `none` are jobs in which no fault had taken effect. Shares are percent of the programs of a row.

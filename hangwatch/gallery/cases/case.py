@@ -17,12 +17,12 @@ def chosen(culprit: int, ranks: int) -> tuple[int, ...]:
     return (culprit,)
 
 
-def nobody(culprit: int, ranks: int) -> tuple[int, ...]:
+def no_rank(culprit: int, ranks: int) -> tuple[int, ...]:
     """No rank is to blame."""
     return ()
 
 
-def everyone(culprit: int, ranks: int) -> tuple[int, ...]:
+def every_rank(culprit: int, ranks: int) -> tuple[int, ...]:
     """All ranks take part in the fault alike."""
     return tuple(range(ranks))
 
@@ -33,7 +33,7 @@ def odd_one_out(culprit: int, ranks: int) -> tuple[int, ...]:
 
 
 def off_the_master(culprit: int, ranks: int) -> tuple[int, ...]:
-    """The chosen rank; of two ranks always rank 1, since the place to meet is where rank 0 listens."""
+    """The chosen rank; of two ranks always rank 1, since the rendezvous is where rank 0 listens."""
     return (culprit,) if ranks > 2 else (1,)
 
 

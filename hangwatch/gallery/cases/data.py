@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Case, nobody
+from .case import Case, no_rank
 
 DATA: tuple[Case, ...] = (
     Case(
@@ -28,7 +28,7 @@ DATA: tuple[Case, ...] = (
         cause="loader-fork-deadlock",
         script="loader_fork_deadlock.py",
         culprit=None,
-        culprits=nobody,
+        culprits=no_rank,
         process="loader-worker",
         step=(0, 0),
         where="tokenize",
@@ -38,7 +38,7 @@ DATA: tuple[Case, ...] = (
         cause="loader-fork-deadlock",
         script="loader_fork_openmp.py",
         culprit=None,
-        culprits=nobody,
+        culprits=no_rank,
         process="loader-worker",
         step=(0, 0),
         where="__getitem__",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Case, all_but_last, everyone
+from .case import Case, all_but_last, every_rank
 
 HEALTH: tuple[Case, ...] = (
     Case(
@@ -18,7 +18,7 @@ HEALTH: tuple[Case, ...] = (
         cause="sampler-full-copy",
         script="sampler_full_copy.py",
         culprit=None,
-        culprits=everyone,
+        culprits=every_rank,
         status="warned",
     ),
     Case(
@@ -26,7 +26,7 @@ HEALTH: tuple[Case, ...] = (
         cause="set-epoch-missing",
         script="set_epoch_missing.py",
         culprit=None,
-        culprits=everyone,
+        culprits=every_rank,
         status="warned",
     ),
     Case(
@@ -34,7 +34,7 @@ HEALTH: tuple[Case, ...] = (
         cause="sampler-world-mismatch",
         script="sampler_world_mismatch.py",
         culprit=None,
-        culprits=everyone,
+        culprits=every_rank,
         status="warned",
     ),
     Case(
@@ -49,7 +49,7 @@ HEALTH: tuple[Case, ...] = (
         cause="data-bound",
         script="data_bound.py",
         culprit=None,
-        culprits=everyone,
+        culprits=every_rank,
         status="warned",
         after=30.0,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Case, everyone
+from .case import Case, every_rank
 
 NCCL: tuple[Case, ...] = (
     Case(
@@ -72,7 +72,7 @@ NCCL: tuple[Case, ...] = (
         name="nccl-group-order",
         cause="group-order-cycle",
         script="nccl_group_order.py",
-        culprits=everyone,
+        culprits=every_rank,
         backend="nccl_standin",
     ),
 )

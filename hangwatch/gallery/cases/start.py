@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Case, last, nobody, off_the_master
+from .case import Case, last, no_rank, off_the_master
 
 START: tuple[Case, ...] = (
     Case(
@@ -45,7 +45,7 @@ START: tuple[Case, ...] = (
         script="rendezvous_port_conflict.py",
         launcher="spawn",
         culprit=None,
-        culprits=nobody,
+        culprits=no_rank,
         process="other",
     ),
     Case(
@@ -72,7 +72,7 @@ START: tuple[Case, ...] = (
             "--rdzv-id=run",
         ),
         culprit=None,
-        culprits=nobody,
+        culprits=no_rank,
         process="launcher",
     ),
     Case(
@@ -103,7 +103,7 @@ START: tuple[Case, ...] = (
         cause="stale-file-lock",
         script="stale_file_lock.py",
         culprit=None,
-        culprits=nobody,
+        culprits=no_rank,
         process="other",
         where="prepare",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .case import Case, everyone, nobody, odd_one_out
+from .case import Case, every_rank, no_rank, odd_one_out
 
 STEP: tuple[Case, ...] = (
     Case(
@@ -241,7 +241,7 @@ STEP: tuple[Case, ...] = (
         name="group-order",
         cause="group-order-cycle",
         script="group_order_cycle.py",
-        culprits=everyone,
+        culprits=every_rank,
         step=(0, 80),
         where="reduce_metrics",
     ),
@@ -252,7 +252,7 @@ STEP: tuple[Case, ...] = (
         ranks=4,
         min_ranks=3,
         culprit=None,
-        culprits=everyone,
+        culprits=every_rank,
         step=(0, 80),
         where="main",
     ),
@@ -260,7 +260,7 @@ STEP: tuple[Case, ...] = (
         name="concurrent-collectives",
         cause="concurrent-collectives",
         script="concurrent_collectives.py",
-        culprits=everyone,
+        culprits=every_rank,
         step=(0, 80),
         where="main",
     ),
@@ -269,7 +269,7 @@ STEP: tuple[Case, ...] = (
         cause="point-to-point-deadlock",
         script="point_to_point_deadlock.py",
         culprit=None,
-        culprits=everyone,
+        culprits=every_rank,
         step=(0, 80),
         where="exchange_simply",
     ),
@@ -314,7 +314,7 @@ STEP: tuple[Case, ...] = (
         cause="network-partition",
         script="network_partition.py",
         launcher="spawn",
-        culprits=nobody,
+        culprits=no_rank,
         process="other",
         where="main",
         needs=("root", "namespaces", "iproute2"),

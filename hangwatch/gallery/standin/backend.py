@@ -25,7 +25,7 @@ from .recording import answer, dump
 from .streams import FOREVER, Device
 
 NAME = "nccl_standin"
-NEVER = timedelta(days=7)  # gloo's own timeout: who waits for NCCL waits until the watchdog ends it
+NEVER = timedelta(days=7)  # gloo's own timeout: a wait for NCCL lasts until the watchdog ends it
 MOST_WORKS = 512
 
 device = Device()

@@ -44,7 +44,7 @@ def shapes(tensors: Sequence[torch.Tensor]) -> tuple[Shape, ...]:
 
 @dataclass(eq=False)
 class Call:
-    """A collective in a queue. `run` issues it on gloo and gives its work; None where the members' meeting is all."""
+    """A collective in a queue. `run` issues it on gloo and gives its work; None for a mere synchronisation."""
 
     number: int
     op: str

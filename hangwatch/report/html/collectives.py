@@ -43,7 +43,7 @@ def _count(count: int) -> str:
 
 
 def lined_up(incident: Incident) -> Html:
-    """The last numbers of each group: who issued what under them. Numbers on which the ranks differ stand out."""
+    """The last numbers of each group: what the ranks issued under them. Numbers on which the ranks differ stand out."""
     calls: dict[str, dict[int, dict[str, list[tuple[int, Collective]]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
@@ -68,7 +68,7 @@ def _group(name: str, numbers: dict[int, dict[str, list[tuple[int, Collective]]]
 def _rows(
     number: int, variants: dict[str, list[tuple[int, Collective]]], members: set[int]
 ) -> Iterator[tuple[Child, ...]]:
-    """A row for each variant of one number, and one for those who have not come to it."""
+    """A row for each variant of one number, and one for the ranks that have not come to it."""
     for said, issued in variants.items():
         calls = [call for _, call in issued]
         arrived = {rank for rank, _ in issued}

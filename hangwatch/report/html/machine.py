@@ -117,7 +117,7 @@ def _process(facts: ProcessFacts) -> tuple[Child, ...]:
 
 def _process_state(facts: ProcessFacts) -> str:
     code = facts.exit_code
-    ended = "" if code is None else f", killed by signal {-code}" if code < 0 else f", exit code {code}"
+    ended = "" if code is None else f", {words.ended(code)}"
     return STATES.get(facts.state, facts.state) + ended
 
 

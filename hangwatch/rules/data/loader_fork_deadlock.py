@@ -11,7 +11,7 @@ from hangwatch.rules.finding import Finding
 
 
 def loader_fork_deadlock(case: Case) -> Finding | None:
-    """All workers of a rank stand in a lock from before the fork: whoever held it is no part of their process."""
+    """All workers of a rank stand in a lock from before the fork: no thread of their process holds it."""
     found = [each for each in feedings(case) if each.inherited]
     if not found:
         return None
@@ -25,7 +25,7 @@ def loader_fork_deadlock(case: Case) -> Finding | None:
         Certainty.PROVEN if proven else Certainty.LIKELY,
         f"{words.plural(len(workers), 'loader worker')} of {case.name(ranks)}"
         f" {words.verb(len(workers), 'waits', 'wait')} for a lock or a thread pool that"
-        f" {words.verb(len(workers), 'its', 'their')} parent held at the fork, and nobody can let it go"
+        f" {words.verb(len(workers), 'its', 'their')} parent held at the fork, and no thread can release it"
         f"{words.at(worker.where)}{and_others(case, ranks)}.",
         culprits=() if alike else tuple(each.culprit(worker) for each, worker in workers),
         victims=victims_of(case, ranks),

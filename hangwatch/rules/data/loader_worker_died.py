@@ -13,7 +13,7 @@ from hangwatch.rules.failed_workers import KILLED, after_an_error, certainty_of,
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import name_of, origin
 
-# What a rank meets when a worker is gone in the middle of handing over a batch, and where.
+# What a rank raises when a worker is gone in the middle of handing over a batch, and where.
 BROKEN_OFF = frozenset({"ConnectionResetError", "EOFError", "BrokenPipeError", "ConnectionRefusedError"})
 TAKING_OVER = frozenset({"_try_get_data", "rebuild_storage_fd"})
 

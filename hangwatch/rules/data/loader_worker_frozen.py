@@ -8,7 +8,7 @@ from hangwatch.facts.data_waits import and_others, feedings, victims_of, worker_
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
-FROZEN_S = 4.5  # who stops a worker to look at it may let it go on after a moment
+FROZEN_S = 4.5  # seconds; a debugger that stops a worker may let it go on after a moment
 
 
 def loader_worker_frozen(case: Case) -> Finding | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import how_it_stands, leaving, lingering_status
-from hangwatch.model import Certainty, Phase
+from hangwatch.facts.leaving import how_it_stands, leaving
+from hangwatch.model import Phase
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import name_of
 
@@ -17,24 +18,21 @@ def atexit_handler(case: Case) -> Finding | None:
     held = [view for view in leaving(case) if _in_handler(view)]
     if not held:
         return None
-    ranks = [view.rank for view in held]
     view = held[0]
     what = f"the exit handler {words.place(view.main.frame)}" if view.main.frame else "an exit handler written in C"
     if view.where is not None:
         what = f"the exit handler {name_of(view.where.function)}{words.at(view.where)}"
-    return Finding(
+    return cannot_exit(
+        case,
         "exit-atexit-handler",
-        Certainty.PROVEN if view.phase is Phase.ATEXIT else Certainty.LIKELY,
-        f"Training is over, but {case.name(ranks)} cannot exit: {what} does not return.",
-        culprits=tuple(each.culprit() for each in held),
-        victims=(),
+        held,
+        f"{what} does not return",
+        sure=view.phase is Phase.ATEXIT,
         evidence=tuple(
             f"the main program of rank {each.rank} (pid {each.pid}) is over, and its main thread is in an exit handler"
             f"{words.at(each.where)}: {how_it_stands(each)}"
             for each in held[: words.SHOWN]
         ),
-        status=lingering_status(held),
-        awaited=tuple(ranks),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import leaving, lingering_status
-from hangwatch.model import Certainty, Culprit, Frame, ProcessEvidence
+from hangwatch.facts.leaving import leaving
+from hangwatch.model import Culprit, Frame, ProcessEvidence
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import name_of, user_frame
 
@@ -17,25 +18,24 @@ def child_process(case: Case) -> Finding | None:
     held = [(view, child) for view in leaving(case, Doing.JOIN_CHILD) if (child := _awaited_child(view)) is not None]
     if not held or any(name_of(view.main.frame.function) == "_finalize_join" for view, _ in held if view.main.frame):
         return None
-    ranks = [view.rank for view, _ in held]
+    waiting = [view for view, _ in held]
     view, child = held[0]
-    where = _place_of(child)
-    return Finding(
+    return cannot_exit(
+        case,
         "exit-child-process",
-        Certainty.PROVEN,
-        f"Training is over, but {case.name(ranks)} cannot exit: child process {child.facts.pid}"
-        f" ({words.command(child.facts.command, 60)}) still runs{words.at(where)}.",
+        waiting,
+        f"child process {child.facts.pid} ({words.command(child.facts.command, 60)}) still runs"
+        f"{words.at(_place_of(child))}",
+        sure=True,
         culprits=tuple(
             Culprit(rank.rank, each.facts.pid, rank.evidence.host, process="other", where=_place_of(each))
             for rank, each in held
         ),
-        victims=tuple(ranks),
+        victims=tuple(view.rank for view in waiting),
         evidence=(
             f"the main thread of rank {view.rank} waits for pid {child.facts.pid} to end",
             f"pid {child.facts.pid} is in state {child.facts.state}{_used(child)}",
         ),
-        status=lingering_status([rank for rank, _ in held]),
-        awaited=tuple(ranks),
     )
 
 

@@ -51,11 +51,11 @@ def destroy_asymmetric(case: Case) -> Finding | None:
 
 
 def _fed_alike(view: RankView, stayer: RankView) -> bool:
-    """Who has left drew all of its data, and as much of it in each epoch as who has not; or made as many steps.
+    """Ranks that left drew all of their data, as much in each epoch as the others; or made as many steps.
 
-    Without a loader and with fewer steps it may have left early, if the loop of who stays has a way out.
+    Without a loader and with fewer steps a rank may have left early, if the others' loop has a way out.
 
-    Who ended its program epochs before the others, without a word to the group, has left the loop too early.
+    A rank that ended its program epochs before the others, without destroying the group, left the loop too early.
     """
     left, staying = view.loader, stayer.loader
     if left is None or staying is None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import how_it_stands, leaving, lingering_status
-from hangwatch.model import Certainty, Phase
+from hangwatch.facts.leaving import how_it_stands, leaving
+from hangwatch.model import Phase
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Within
 
 
@@ -15,20 +16,17 @@ def destructor(case: Case) -> Finding | None:
     held = [view for view in leaving(case) if Within.DESTRUCTOR in view.main.within or view.phase is Phase.FINALIZING]
     if not held:
         return None
-    ranks = [view.rank for view in held]
     view = held[0]
     what = f"the destructor at {words.place(view.where)}" if view.where else "a destructor of native code"
-    return Finding(
+    return cannot_exit(
+        case,
         "exit-destructor",
-        Certainty.PROVEN if Within.DESTRUCTOR in view.main.within else Certainty.LIKELY,
-        f"Training is over, but {case.name(ranks)} cannot exit: {what} does not return.",
-        culprits=tuple(each.culprit() for each in held),
-        victims=(),
+        held,
+        f"{what} does not return",
+        sure=Within.DESTRUCTOR in view.main.within,
         evidence=tuple(
             f"rank {each.rank} (pid {each.pid}) is taking its interpreter down{words.at(each.where)}:"
             f" {how_it_stands(each)}"
             for each in held[: words.SHOWN]
         ),
-        status=lingering_status(held),
-        awaited=tuple(ranks),
     )

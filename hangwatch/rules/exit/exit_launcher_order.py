@@ -13,9 +13,9 @@ from hangwatch.stacks.frames import user_frame
 
 
 def launcher_order(case: Case) -> Finding | None:
-    """A launcher waits for one rank, while another one has failed already and nobody has noticed."""
+    """A launcher waits for one rank, while another one has failed already, unnoticed."""
     if case.blocked:
-        return None  # who waits for the dead in a collective is the better story
+        return None  # ranks that wait for the dead one in a collective explain more
     for launcher in case.snapshot.launchers:
         awaited = next((view for view in case if not view.dead and view.pid == launcher.facts.waits_for), None)
         failed = [view for view in case if view.state == "Z" and not view.finished and _is_child(launcher, view)]
@@ -37,7 +37,7 @@ def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, faile
         "exit-launcher-order",
         Certainty.PROVEN,
         f"The launcher (pid {launcher.facts.pid}) waits for rank {awaited.rank} (pid {awaited.pid}){words.at(where)},"
-        f" while {case.name(ranks)} has ended already ({how}) and nobody has noticed.",
+        f" while {case.name(ranks)} has ended already ({how}), unnoticed.",
         culprits=tuple(view.culprit(_raised_at(view)) for view in failed),
         victims=(awaited.rank,),
         step=failed[0].step,
@@ -52,7 +52,7 @@ def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, faile
 
 
 def _of_order(case: Case, awaited: RankView, failed: list[RankView]) -> Status | None:
-    """After the training it lingers, once nobody has noticed for a while."""
+    """After the training it lingers, once it has gone unnoticed for a while."""
     if awaited.works:
         return Status.WAITING
     ended = [view.evidence.ended_at for view in failed if view.evidence.ended_at is not None]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.leaving import leaving, lingering_status
-from hangwatch.model import Certainty, ThreadStack
+from hangwatch.facts.leaving import leaving
+from hangwatch.model import ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -18,17 +19,15 @@ def non_daemon_thread(case: Case) -> Finding | None:
     holders = [(view, thread) for view in held for thread in _holders(view)]
     if not holders:
         return None
-    ranks = [view.rank for view in held]
     view, thread = holders[0]
     one_each = list({holder.rank: (holder, stack) for holder, stack in reversed(holders)}.values())[::-1]
-    sure = len(one_each) == len(holders) or all(holder.lasting_threads for holder, _ in holders)
-    return Finding(
+    return cannot_exit(
+        case,
         "exit-non-daemon-thread",
-        Certainty.PROVEN if sure else Certainty.LIKELY,
-        f"Training is over, but {case.name(ranks)} cannot exit: thread {thread.name!r} still runs"
-        f"{words.at(user_frame(thread.frames))} and is no daemon.",
+        held,
+        f"thread {thread.name!r} still runs{words.at(user_frame(thread.frames))} and is no daemon",
+        sure=len(one_each) == len(holders) or all(holder.lasting_threads for holder, _ in holders),
         culprits=tuple(holder.culprit(user_frame(stack.frames)) for holder, stack in one_each),
-        victims=(),
         evidence=(
             f"the main thread of rank {view.rank} is in threading._shutdown",
             *(
@@ -36,8 +35,6 @@ def non_daemon_thread(case: Case) -> Finding | None:
                 for holder, stack in holders[: words.SHOWN]
             ),
         ),
-        status=lingering_status(held),
-        awaited=tuple(ranks),
     )
 
 

@@ -20,7 +20,7 @@ _READS = ("read", "readv", "poll", "ppoll", "select", "pselect6", "splice")
 
 
 def orphan_holds_pipe(case: Case) -> Finding | None:
-    """All ranks have ended, and somebody reads their output to an end that an orphan keeps from it."""
+    """All ranks have ended, and the reader of their output waits for an end of file that an orphan prevents."""
     if any(not view.dead for view in case) or any(each.ended_at is None for each in case.snapshot.launched):
         return None
     for reader in (*case.snapshot.launchers, *case.snapshot.others):
@@ -77,7 +77,7 @@ def _pipes(case: Case) -> Iterable[Pipe]:
 
 
 def _holders(case: Case, pipe: Pipe, reader: ProcessEvidence) -> list[ProcessEvidence]:
-    """Who keeps the pipe open: no launcher, for launchers end with their job."""
+    """The processes that keep the pipe open: no launcher, for launchers end with their job."""
     launchers = {each.facts.pid for each in case.snapshot.launchers} | {reader.facts.pid}
     known = {each.facts.pid: each for each in case.snapshot.others}
     return [known[pid] for pid in pipe.writers if pid not in launchers and pid in known]

@@ -1,4 +1,4 @@
-"""A rank that stops in print: its output is a pipe, the pipe is full, and nobody reads it."""
+"""A rank that stops in print: its output is a pipe, the pipe is full, and no process reads it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _waits_for(case: Case, reader: ProcessEvidence, ranks: list[int]) -> bool:
 
 def _who(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
     if reader is None:
-        return f"pid {pids[0]}, which should read it, does not" if pids else "nobody reads it"
+        return f"pid {pids[0]}, which should read it, does not" if pids else "no process reads it"
     stack = main_stack(reader.stacks)
     where = user_frame(stack.frames) if stack is not None else None
     return f"the {reader.role} (pid {reader.facts.pid}) does not read it{words.at(where)}"
@@ -103,7 +103,7 @@ def _who(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
 def _culprits(
     case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]
 ) -> tuple[Culprit, ...]:
-    """Who should read, for each rank whose output it is; the line is the one that writes."""
+    """The processes that should read, for each rank whose output it is; the line is the one that writes."""
     pid = reader.facts.pid if reader is not None else pids[0] if pids else None
     if pid is None:
         return ()

@@ -12,7 +12,7 @@ from hangwatch.rules.finding import Finding
 
 
 def missing_ranks(case: Case) -> Finding | None:
-    """Ranks wait for others of which nobody has ever seen a process."""
+    """Ranks wait for others for which no process was ever seen."""
     arrivals = Arrivals(case)
     absent, waiting = arrivals.absent, [view.rank for view in arrivals.waiting]
     if not absent or not waiting or arrivals.late or arrivals.unborn:
@@ -20,7 +20,7 @@ def missing_ranks(case: Case) -> Finding | None:
     came, size = len(case.ranks), case.size
     longest = max(arrivals.age(view) for view in arrivals.waiting)
     patience = case.snapshot.start_patience_s * (LATE if arrivals.still_starting else 1.0)
-    closed = arrivals.nobody_else_comes
+    closed = arrivals.no_other_rank_can_join
     return Finding(
         "rendezvous-missing-ranks",
         Certainty.PROVEN if closed else Certainty.LIKELY,
@@ -54,6 +54,6 @@ def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterabl
     if len(sizes - {None}) > 1:
         yield f"the ranks do not agree about WORLD_SIZE: {words.listed(str(size) for size in sorted(sizes - {None}))}"  # type: ignore[type-var]
     yield f"they have waited for {words.duration(longest)} at most"
-    if arrivals.nobody_else_comes:
+    if arrivals.no_other_rank_can_join:
         addr, port = address(arrivals.waiting[0])
         yield f"all ranks must be of this machine ({addr}:{port}), and their launcher only waits for their end"

@@ -24,14 +24,14 @@ def port_conflict(case: Case) -> Finding | None:
         return None
     waiting = [view.rank for view in arrivals.waiting]
     port = _port(case)
-    who = _words_of(stranger) if stranger is not None else "another process"
+    owner = _words_of(stranger) if stranger is not None else "another process"
     hit = f"; {case.name([view.rank for view in refused])} was refused it" if refused else ""
     lost = f", and {case.wait_words(waiting)} there for a job that is not theirs" if waiting else ""
     alive = waiting and not ends_the_others(case)
     return Finding(
         "rendezvous-port-conflict",
         Certainty.PROVEN if refused and stranger is not None else Certainty.LIKELY,
-        f"Port {port}, where this job's ranks meet, belongs to {who}{hit}{lost}.",
+        f"Port {port}, this job's rendezvous, belongs to {owner}{hit}{lost}.",
         fix=_free_it(stranger, port),
         culprits=(Culprit(None, stranger.pid, _host(case), process="other"),) if stranger and stranger.pid else (),
         victims=tuple(sorted({*waiting, *(view.rank for view in refused)})),
@@ -51,7 +51,7 @@ def _host_is_missing(arrivals: Arrivals) -> bool:
 
 
 def _stranger(case: Case) -> ProcessFacts | None:
-    """Who listens on the master's port and is no process of this job."""
+    """The process that listens on the master's port and is no process of this job."""
     snapshot = case.snapshot
     job = {entry.pid for entry in snapshot.ranks} | {each.pid for each in snapshot.launched}
     job |= {each.facts.pid for each in (*snapshot.launchers, *snapshot.others) if each.role != "stranger"}

@@ -16,7 +16,7 @@ SETTLED_S = 5.0  # a connection may be a moment late
 
 
 def unreachable_master(case: Case) -> Finding | None:
-    """Some ranks try to connect to the master, and are not connected: another address, or nobody listens."""
+    """Some ranks try to connect to the master, and are not connected: another address, or no process listens there."""
     arrivals = Arrivals(case)
     lost = [view for view in arrivals.waiting if _is_lost(view)]
     if not lost:
@@ -28,12 +28,12 @@ def unreachable_master(case: Case) -> Finding | None:
     if any(view.rank == 0 for view in arrivals.late) or any(each.rank == 0 for each in arrivals.unborn):
         return None  # rank 0 is on its way
     if host is None and 0 in arrivals.absent:
-        return _nobody_listens(case, arrivals, lost)
+        return _no_listener(case, arrivals, lost)
     return _no_way(case, arrivals, lost)
 
 
 def _is_lost(view: RankView) -> bool:
-    """Known to have no connection to the port where it is to meet the others."""
+    """Known to have no connection to the rendezvous port."""
     process, port = view.evidence.process, address(view)[1]
     if process is None or not port or any(reason.startswith("sockets") for reason in process.unreadable):
         return False
@@ -51,7 +51,7 @@ def _joins(remote: str, local: str, port: str) -> bool:
 def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
     """The ranks whose address is another one than that of most ranks; of two halves, those that differ from rank 0.
 
-    Rank 0's address is where the ranks meet, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
+    The rendezvous is at rank 0's address, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
     """
     everyone = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
     if len(set(everyone.values())) < 2:
@@ -88,13 +88,13 @@ def _connected(view: RankView) -> str:
     return " and is not connected to it" if _is_lost(view) else ""
 
 
-def _nobody_listens(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding:
+def _no_listener(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding:
     place = ":".join(address(lost[0]))
     ranks = [view.rank for view in lost]
     return Finding(
         "rendezvous-unreachable-master",
-        Certainty.PROVEN if arrivals.nobody_else_comes else Certainty.LIKELY,
-        f"Rank 0 never came: nobody listens at {place}, where {case.name(ranks)}"
+        Certainty.PROVEN if arrivals.no_other_rank_can_join else Certainty.LIKELY,
+        f"Rank 0 never came: no process listens at {place}, where {case.name(ranks)}"
         f" {words.verb(len(ranks), 'tries', 'try')} to connect{words.at(lost[0].where)}.",
         fix="start rank 0, or give MASTER_ADDR and MASTER_PORT of the process that is rank 0",
         culprits=(Culprit(0),),
@@ -104,7 +104,7 @@ def _nobody_listens(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Fin
             f"{case.name(ranks)} {words.verb(len(ranks), 'has', 'have')} no connection to {place}",
             *_name_evidence(case, lost),
         ),
-        status=Status.HUNG if arrivals.nobody_else_comes or case.stalled(ranks) else Status.WAITING,
+        status=Status.HUNG if arrivals.no_other_rank_can_join or case.stalled(ranks) else Status.WAITING,
     )
 
 

@@ -1,4 +1,4 @@
-"""Lock files: whoever made one is dead, and nobody will ever take it away."""
+"""Lock files: the process that made one is dead, and no other process will ever remove it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
-FRESH_S = 5.0  # who has made a lock may be about to open or to remove it
+FRESH_S = 5.0  # seconds; the process that made a lock may be about to open or to remove it
 
 
 def stale_file_lock(case: Case) -> Finding | None:
-    """A rank polls for a lock file that nobody alive holds."""
+    """A rank polls for a lock file that no living process holds."""
     waiting = [(view, lock) for view in case if (lock := _stale(view)) is not None]
     if not waiting:
         return None
     view, lock = waiting[0]
     ranks = [each.rank for each, _ in waiting]
     settled = all(each.steady and found.age_s > FRESH_S for each, found in waiting)
-    owner = f"pid {lock.owner_pid}, which is dead" if lock.owner_pid else "nobody alive"
+    owner = f"pid {lock.owner_pid}, which is dead" if lock.owner_pid else "no living process"
     owners = {found.owner_pid for _, found in waiting if found.owner_pid}
     return Finding(
         "stale-file-lock",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_sites import ASKED, site, sites_of
-from hangwatch.facts.callers import caller_of
+from hangwatch.facts.call_site import site
+from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.witness import Kind, Witness
@@ -12,11 +12,11 @@ from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import Group
 from hangwatch.rules.finding import Finding
 
-EARLIER = 128  # calls before a meeting that are compared: as many as a rank tells of each group
+EARLIER = 128  # calls before a pairing that are compared: as many as a rank records of each group
 
 
 def collective_mismatch(case: Case) -> Finding | None:
-    """Members of a group met under one number with different operations, types or sizes."""
+    """Members of a group issued one sequence number with different operations, types or sizes."""
     found = first_mismatch(case)
     if found is None or threads_of(case, found):
         return None
@@ -97,7 +97,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
 
 
 def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
-    """Who differs from more than half of the group's members; nobody where there is no such half."""
+    """The ranks that differ from more than half of the group's members; none where there is no such half."""
     largest = max(sides.values(), key=len)
     if 2 * len(largest) <= members:
         return []
@@ -105,7 +105,7 @@ def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
 
 
 def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
-    """Who alone calls from a new place, or brings another size than ever before; nobody where that is not clear."""
+    """The rank that alone calls from a new place, or with a size it never used before; none where that is not clear."""
     sites = sites_of(case)
     regular = {rank: sites.used(rank, calls[rank]) for rank in calls}
     new = sorted(rank for rank, before in regular.items() if not before)

@@ -118,7 +118,7 @@ def _by_number(calls: list[Collective], group: Group) -> dict[int, Collective]:
 
 
 def _mixed(calls: dict[int, Collective]) -> bool:
-    """Numbers of somebody else lie between them: the training uses the group too."""
+    """Numbers of another thread lie between them: the training uses the group too."""
     return bool(calls) and len(calls) < max(calls) - min(calls) + 1
 
 
@@ -140,9 +140,9 @@ def _crossed(case: Case, group: Group, seq: int, found: dict[int, dict[int, Coll
     return Finding(
         "concurrent-collectives",
         Certainty.LIKELY,
-        f"Thread {thread!r} and the training of each rank use one process group at the same time, and their calls met"
-        f" in another order on each: {call.op} of thread {thread!r} on {case.name(inside)}{words.at(where)}"
-        f" met a collective of the training on {case.name(others)}.",
+        f"Thread {thread!r} and the training of each rank use one process group at the same time, and their calls were"
+        f" issued in another order on each: {call.op} of thread {thread!r} on {case.name(inside)}{words.at(where)}"
+        f" is paired with a collective of the training on {case.name(others)}.",
         culprits=tuple(case.ranks[rank].culprit(where) for rank in sorted(found) if rank in case.ranks),
         victims=(),
         step=case.ranks[inside[0]].step,
@@ -159,13 +159,13 @@ def _crossed(case: Case, group: Group, seq: int, found: dict[int, dict[int, Coll
 
 
 def mispaired_threads(case: Case) -> Finding | None:
-    """The calls that met come from different threads, and on each rank both of these threads use the group."""
+    """The paired calls come from different threads, and on each rank both of these threads use the group."""
     found = first_mismatch(case)
     threads = threads_of(case, found) if found is not None else ()
     if found is None or not threads:
         return None
     group, seq, calls = found.group, found.seq, found.calls
-    met = [
+    calls_said = [
         f"{case.name([rank])} calls {shape(call)} in thread {call.thread_name!r}{words.at(place_of(case, rank, calls))}"
         for rank, call in list(calls.items())[:4]
     ]
@@ -174,12 +174,12 @@ def mispaired_threads(case: Case) -> Finding | None:
         "concurrent-collectives",
         Certainty.LIKELY,
         f"Threads {words.listed(map(repr, threads))} of each rank use one process group at the same time, and"
-        f" their calls met in another order on each: {words.listed(met)}.",
+        f" their calls were issued in another order on each: {words.listed(calls_said)}.",
         culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in calls if rank in case.ranks),
         victims=(),
         step=next((case.ranks[rank].step for rank in calls if rank in case.ranks), StepName()),
         evidence=(
-            f"collective {seq} of group {group.name}: {words.listed(met)}",
+            f"collective {seq} of group {group.name}: {words.listed(calls_said)}",
             f"on {case.name(calls)}, threads {words.listed(map(repr, threads))} have issued calls in it",
         ),
         status=Status.FAILED if ended else None,

@@ -18,7 +18,7 @@ SAME_MOMENT_S = 0.5
 
 
 def exception_on_one_rank(case: Case) -> Finding | None:
-    """A rank has met an error of its own, and no longer takes part."""
+    """A rank raised an error of its own, and no longer takes part."""
     raised = [(view, found) for view in case if (found := own_error(view)) is not None]
     if not any(error.fatal for _, error in raised) and 2 * len(raised) > len(case.ranks):
         raised = []  # what most ranks handle at the same time is a way of the program, e.g. main() below an except
@@ -48,7 +48,7 @@ def _is_pending(view: RankView, error: ExceptionFacts) -> bool:
 
 
 def _is_retried(view: RankView, error: ExceptionFacts) -> bool:
-    """It waits for a lock, or sleeps, in the function that met the error: it tries again, and does not stop for it."""
+    """It waits for a lock, or sleeps, in the function that raised the error: it tries again, and goes on."""
     if held_lock(view) is not None:
         return True
     where = view.now.where
@@ -77,12 +77,12 @@ def _recorded(case: Case, view: RankView, error: ExceptionFacts, later: list[int
     return Finding(
         "exception-on-one-rank",
         Certainty.PROVEN if error.fatal else Certainty.LIKELY,
-        f"{words.ranks([view.rank], capital=True)} met {text}{words.at(where)}{thread}{now}{tail}.",
+        f"{words.ranks([view.rank], capital=True)} raised {text}{words.at(where)}{thread}{now}{tail}.",
         culprits=(view.culprit(where),),
         victims=tuple(waiting),
         step=view.step,
         evidence=(f"rank {view.rank} recorded {text}{words.at(where)}",),
-        details=(f"{case.name(later, capital=True)} met errors after it.",) if later else (),
+        details=(f"{case.name(later, capital=True)} raised errors after it.",) if later else (),
         status=Status.FAILED if view.dead and len(waiting) < len(living) else None,
         awaited=(view.rank,),
     )

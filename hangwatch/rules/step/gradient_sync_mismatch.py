@@ -10,9 +10,10 @@ from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Divergence, StepName
+from hangwatch.model import Certainty, Divergence, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Within
 
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
@@ -54,12 +55,77 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     )
 
 
-def _representatives(divergence: Divergence) -> list[int]:
-    """A few ranks of each side."""
+def synchronised_alone(case: Case) -> Finding | None:
+    """Ranks wait in the gradients of a step that the others have passed without any, as in every step before.
+
+    No rank is to blame of two halves: one side synchronises too early, or the other accumulates for too long.
+    """
+    first = next(iter(case.divergences), None)
+    sides = _by_count(first) if first is not None else []
+    if first is None or len(sides) != 2:
+        return None
+    without, inside = sides
+    if not all(_in_gradients(case, rank, first) for rank in inside):
+        return None
+    if not all(_has_passed(case, rank, first) and not _ever_synchronised(case, rank, first) for rank in without):
+        return None
+    fewer = min(sides, key=len)
+    odd = fewer if 2 * len(fewer) < len(first.counts) else []
+    step = StepName(first.epoch, first.batch, first.step)
+    witnesses = [Witness(Kind.HABIT, f"{case.name(without)} synchronised in no step so far")]
+    if odd:
+        others = [rank for rank in first.counts if rank not in odd]
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks agree in that step: {case.name(others)}"))
+    return Finding(
+        "gradient-sync-mismatch",
+        Certainty.LIKELY,
+        f"{case.name(inside, capital=True)} {words.verb(len(inside), 'waits', 'wait')} for the gradients of"
+        f" {words.step(step)}, which {case.name(without)} passed without synchronising any.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in odd if rank in case.ranks),
+        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        step=step,
+        witnesses=tuple(witnesses),
+        awaited=tuple(case.ranks),
+    )
+
+
+def _by_count(divergence: Divergence) -> list[list[int]]:
+    """The ranks by how much they issued in that step, the least first."""
     sides: dict[int, list[int]] = {}
     for rank, count in divergence.counts.items():
         sides.setdefault(count, []).append(rank)
-    return [rank for ranks in sides.values() for rank in ranks[:4]]
+    return [ranks for _, ranks in sorted(sides.items())]
+
+
+def _in_gradients(case: Case, rank: int, divergence: Divergence) -> bool:
+    """`rank` is in backward, in the step in question, and waits for a call that backward issued."""
+    entry, view = case.blocked.get(rank), case.ranks.get(rank)
+    return (
+        entry is not None
+        and view is not None
+        and Within.BACKWARD in view.now.within
+        and entry.group is not None
+        and entry.group.name == divergence.group
+        and view.step.step == divergence.step
+    )
+
+
+def _has_passed(case: Case, rank: int, divergence: Divergence) -> bool:
+    step = case.ranks[rank].step.step if rank in case.ranks else None
+    return step is not None and step > divergence.step
+
+
+def _ever_synchronised(case: Case, rank: int, divergence: Divergence) -> bool:
+    """A backward of `rank` has issued calls in that group, or it is not known."""
+    if rank not in case.ranks:
+        return True
+    steps = {step.step for step in case.ledger.steps(rank)}
+    return bool(sites_of(case).synchronised(rank, divergence.group, steps))
+
+
+def _representatives(divergence: Divergence) -> list[int]:
+    """A few ranks of each side."""
+    return [rank for ranks in _by_count(divergence) for rank in ranks[:4]]
 
 
 def cadence(case: Case, rank: int, group: str) -> int | None:

@@ -11,7 +11,7 @@ MUCH = 1  # bytes: on a healthy link nothing stays unacknowledged from one sampl
 
 
 def network_partition(case: Case) -> Finding | None:
-    """Everybody has come, and bytes between two hosts stay unacknowledged."""
+    """All ranks have come, and bytes between two hosts stay unacknowledged."""
     if not case.blocked or case.awaited() or not _all_arrived(case):
         return None
     stuck = [
@@ -53,5 +53,5 @@ def _undelivered(socket: Socket) -> bool:
 
 
 def _all_arrived(case: Case) -> bool:
-    """Nobody is known to be absent from a collective in which somebody waits."""
+    """No rank is known to be absent from a collective in which other ranks wait."""
     return all(entry.need is None for entry in case.blocked.values()) and len(case.blocked) == len(case.ranks)

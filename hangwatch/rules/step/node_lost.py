@@ -16,7 +16,7 @@ NOTICED_S = 5.0  # the others may end the step in which it went, and a second or
 
 
 def node_lost(case: Case) -> Finding | None:
-    """Nothing is heard of a node, and whoever is heard of waits for its ranks, or has lost the connection to them."""
+    """A node is silent, and the ranks of all other nodes wait for its ranks, or have lost the connection to them."""
     silent = [node for node in case.snapshot.nodes if node.silent_s and node.ranks]
     lost = sorted({rank for node in silent for rank in node.ranks if rank in case.ranks})
     seen = [view for view in case if view.rank not in lost]
@@ -56,7 +56,7 @@ def _lost_a_peer(view: RankView) -> bool:
 
 
 def _went_on(case: Case, silent: Sequence[NodeFacts], seen: Sequence[RankView]) -> bool:
-    """Somebody has moved so long after the node's last word that its ranks must have lived on."""
+    """A rank has moved so long after the node's last message that the node's ranks must have lived on."""
     readings = [view.reading for view in seen if view.reading is not None]
     longest_step_s = max((reading.times.slowest_recent_s for reading in readings), default=0.0)
     moved_at = max((reading.progress.at for reading in readings), default=0.0)

@@ -27,7 +27,7 @@ def rank_died(case: Case) -> Finding | None:
         return None  # an error of its own came before its end
     first = _first(dead)
     if first is None or (ended_for(first) is EndedFor.PEER and any(view.finished for view in case)):
-        return None  # nobody died by himself: the peers of one who had ended failed
+        return None  # no rank died by itself: they failed because a peer had ended
     if all_asked_to_end(case):
         return None
     after = [view.rank for view in dead if view is not first]
@@ -74,7 +74,7 @@ def _own_error(view: RankView) -> bool:
 def _first(dead: list[RankView]) -> RankView | None:
     """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
     failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
-    # Who lived on when another had failed for want of a peer was ended after it, and was not that peer.
+    # A rank that lived on when another had failed for want of a peer was ended after it, and was not that peer.
     own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
     return min(own, key=lambda view: (ended_for(view), death_time(view), view.rank), default=None)
 
@@ -87,7 +87,7 @@ def _failed_at(view: RankView) -> float:
 def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
     """It alone has ended, or why it did is known, and the ends of all others follow from another's.
 
-    Of an exit code alone, without a board to say what was raised, nobody knows whether it was an error of its own.
+    Of an exit code alone, without a board to say what was raised, it is not known whether it was an error of its own.
     """
     others = [view for view in dead if view is not first]
     known = first.exception is not None or first.quit or (first.exit_code or 0) < 0

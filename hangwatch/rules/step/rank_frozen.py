@@ -8,7 +8,7 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-FROZEN_S = 3.3  # who looks at a stopped process lets it go on after a moment: 2.4 s to our look, and a second for it
+FROZEN_S = 3.3  # seconds; a debugger lets a stopped process go on after a moment: 2.4 s to our look, and 0.9 s for it
 
 
 def rank_frozen(case: Case) -> Finding | None:

@@ -53,7 +53,7 @@ def _in_join(view: RankView) -> bool:
 
 
 def _matters(case: Case, uneven: Uneven) -> bool:
-    """Somebody waits who is not among the short, or the short ones wait for the others' next epoch."""
+    """A rank waits that is not among the short ones, or the short ones wait for the others' next epoch."""
     return bool(case.blocked) or any(rank in case.gone for rank in uneven.short)
 
 

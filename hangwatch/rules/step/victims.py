@@ -66,7 +66,7 @@ def _absent(case: Case, view: RankView, word: LastWord) -> list[int]:
 
 
 def reason_not_known(case: Case) -> Finding | None:
-    """A backend ended ranks, or connections broke, and nothing that is recorded says why: nobody is blamed."""
+    """A backend ended ranks, or connections broke, and nothing that is recorded says why: no rank is blamed."""
     ends = endings_of(case)
     if case.absent or not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
         return None
@@ -99,7 +99,7 @@ def _ended_from_outside(case: Case) -> bool:
 
 
 def _all_lost_peers(dead: list[RankView]) -> bool:
-    """Each failed in an operation of torch because a connection broke: who broke it is none of them."""
+    """Each failed in an operation of torch because a connection broke, and none of them broke it."""
     errors = [view.exception if ended_for(view) is EndedFor.PEER else None for view in dead]
     return bool(errors) and all(
         error is not None and error.frames and origin(error.frames[0].file) == "torch" for error in errors
@@ -136,7 +136,7 @@ def ended_by_launcher(case: Case) -> Finding | None:
         Certainty.UNDETERMINED,
         f"{case.name(list(case.ranks), capital=True)} were ended by SIGTERM, as a launcher or a scheduler does it; none"
         " of them had failed before.",
-        fix="read what the launcher printed last: it lost its rendezvous, another node failed, or somebody ended it",
+        fix="read what the launcher printed last: it lost its rendezvous, another node failed, or it was told to end",
         victims=tuple(case.ranks),
         step=case.furthest_step(list(case.ranks)),
         evidence=tuple(
@@ -148,7 +148,7 @@ def ended_by_launcher(case: Case) -> Finding | None:
 
 
 def ended_by_peers(case: Case) -> Finding | None:
-    """Ranks failed only because others had ended before them, as they should or for a reason that nobody saw."""
+    """Ranks failed only because others had ended before them, as they should or for a reason that was not seen."""
     found = ended_before_others(case)
     if found is None:
         return None

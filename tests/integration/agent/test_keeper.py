@@ -81,7 +81,7 @@ def test_told_to_end_it_leaves_living_ranks_their_boards(rank: subprocess.Popen[
     time.sleep(EVERY_S + 1)
     assert not watchdog_pid(boards)  # it was no accident: none is started again
     assert len(list(boards.glob("*/rank-*.board"))) == 1
-    assert "told to end: nobody watches" in ended(rank)
+    assert "told to end: the job is no longer watched" in ended(rank)
 
 
 def test_killed_it_is_started_again_and_that_is_said(rank: subprocess.Popen[str], tmp_path: Path) -> None:

@@ -341,7 +341,7 @@ def test_what_is_no_model_and_no_loader_is_passed_over(installed: probe.Probe) -
 
 def test_the_ticker_keeps_time(installed: probe.Probe) -> None:
     first = eventually(lambda: read(installed).ticker_at)
-    eventually(lambda: read(installed).ticker_at > first)
+    assert eventually(lambda: read(installed).ticker_at > first)
 
 
 def test_a_full_disk_is_named_and_the_training_goes_on(

@@ -43,7 +43,8 @@ def paths(dashboard: Dashboard) -> dict[str, type]:
 def test_answers_are_what_their_types_say(dashboard: Dashboard, paths: dict[str, type]) -> None:
     for path, kind in paths.items():
         listed: Any = tuple[kind]  # type: ignore[valid-type]
-        TypeAdapter(listed, config=STRICT).validate_python([dashboard.get(path)])
+        answer = [dashboard.get(path)]
+        assert TypeAdapter(listed, config=STRICT).validate_python(answer), path  # raises where a field does not fit
 
 
 def test_every_address_has_a_head(dashboard: Dashboard, paths: dict[str, type]) -> None:

@@ -404,7 +404,7 @@ def void(_ignored: object) -> None:
 def test_silence_is_a_state(dashboard: Dashboard, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LOST_AFTER_S", 0.3)
     dashboard.send(pair[0])
-    dashboard.until(lambda: dashboard.job["state"] == "silent")
+    assert dashboard.until(lambda: dashboard.job["state"] == "silent")
 
 
 def test_nobody_overwrites_another_nodes_incident(dashboard: Dashboard) -> None:

@@ -106,7 +106,7 @@ def test_a_message_that_never_goes_out_is_given_up(
     monkeypatch.setattr(notify, "MOST_ATTEMPTS", 2)
     notifier.works = False
     hang(telling)
-    telling.until(lambda: "giving up" in caplog.text)
+    assert telling.until(lambda: "giving up" in caplog.text)
 
 
 def test_hostile_sentences_call_nobody() -> None:

@@ -180,7 +180,8 @@ def test_one_of_two_dashboards_is_killed_and_the_other_judges(
     first.kill()  # whichever of them held the lease
     for node in pair:
         node.blocked = True
-    until(lambda: second.get(f"/jobs/{the_job(second)['key']}")["judgement"])
+    judgement = until(lambda: second.get(f"/jobs/{the_job(second)['key']}")["judgement"])
+    assert judgement["status"] == "hung"
 
 
 def test_a_dashboard_ends_at_once_with_streams_open(closing: ExitStack, database: str) -> None:
@@ -199,8 +200,9 @@ def test_the_link_is_a_link_of_the_watchdog(tmp_path: Path) -> None:
     """The watchdog's own protocol of a link is what this one is."""
     from hangwatch_agent.watchdog import dashboard_exchange
 
-    def takes(link: dashboard_exchange.Link) -> None: ...
-
     link: Link = link_to("http://127.0.0.1:9", tmp_path, "node-a")
-    takes(link)
+    as_the_watchdog_knows_it: dashboard_exchange.Link = link  # held by mypy
+    wanted = [name for name in vars(dashboard_exchange.Link) if not name.startswith("_")]
+    assert wanted
+    assert all(hasattr(as_the_watchdog_knows_it, name) for name in wanted)
     link.close(0, timeout=0.1)

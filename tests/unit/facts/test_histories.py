@@ -65,6 +65,38 @@ def test_a_rank_that_has_not_come_lacks_nothing() -> None:
     assert {row.note for each in diff.iterations for row in each.rows if row.note} <= {"rank 1 has not come here yet"}
 
 
+def under_a_trainer(batches: int, *, lone: int | None = None) -> Program:
+    """One line of the user's runs the trainer, which reduces gradients, and in batch `lone` reduces a metric first."""
+    reduce, metric = Call(line=90, trainer=200), Call(line=90, trainer=310)
+    actions: Program = []
+    for batch in range(batches):
+        actions += [Draw(0, batch), *([metric] if batch == lone else []), reduce]
+    return [*actions, LoopEnd()]
+
+
+def test_below_a_trainer_the_function_that_calls_tells_one_call_from_another() -> None:
+    # GIVEN ranks that make all calls from one line, and one that makes a call too many in batch 5
+    diff = diff_of(under_a_trainer(9), under_a_trainer(9, lone=5))
+    assert diff is not None
+    # THEN that call is told from the others of the same line, by the trainer's function
+    row = next(row for row in diff.iterations[0].rows if row.note.startswith("only rank 1"))
+    lone = row.calls[1]
+    assert row.calls[0] is None
+    assert lone is not None
+    assert lone.caller is not None
+    assert (lone.caller.function, lone.caller.line) == ("reduce", 310)
+    # AND the reports name the function, and the user's line that runs the trainer
+    assert text.told(lone) == "all_reduce (reduce, strategy.py:310, below train.py:90)"
+
+
+def test_of_a_call_by_the_user_no_other_function_is_named() -> None:
+    diff = diff_of(loop(9), loop(9, extra=5))
+    assert diff is not None
+    calls = [call for each in diff.iterations for row in each.rows for call in row.calls if call is not None]
+    assert calls
+    assert all(call.caller is None for call in calls)
+
+
 def test_equal_histories_have_no_diff() -> None:
     assert diff_of(loop(9), loop(9)) is None
 

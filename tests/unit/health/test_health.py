@@ -349,4 +349,4 @@ def test_no_board_can_make_it_fail(rounds: list[list[Reading]]) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(record(NodeFacts), max_size=3), st.lists(record(RankEvidence), max_size=4))
 def test_no_node_can_make_it_fail(nodes: list[NodeFacts], ranks: list[RankEvidence]) -> None:
-    device_warnings(nodes, ranks)
+    assert all(each.kind in BY_ID for each in device_warnings(nodes, ranks))

@@ -176,7 +176,7 @@ def test_odd_values_never_raise_anything_else(value: object) -> None:
         for key in list(where):
             before, where[key] = where[key], value
             with contextlib.suppress(RasError):
-                sentences(parsed(json.dumps(whole).encode(), OURS, [WORLD]))
+                assert all(sentences(parsed(json.dumps(whole).encode(), OURS, [WORLD])))
             where[key] = before
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangwatch.model import Frame, GroupHead
-from hangwatch.queues import Queues, assess, snapshot
+from hangwatch.model import Frame, GroupHead, Snapshot
+from hangwatch.queues import Assessment, Queues, assess, snapshot
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED
 from hangwatch.ranks import flight_recorder
 from hangwatch.recorder import DumpError, QueueReader, documents, is_pickle, rank_of
@@ -229,15 +229,15 @@ JSON = st.recursive(
 @given(st.sampled_from(sorted(ENTRY)), JSON)
 def test_entries_of_another_shape_are_an_error_and_no_crash(name: str, value: Any) -> None:
     with contextlib.suppress(DumpError):
-        assess(_read({0: _dump(_entry(**{name: value})), 1: _dump(_entry())}))
+        assert isinstance(assess(_read({0: _dump(_entry(**{name: value})), 1: _dump(_entry())})), Assessment)
 
 
 @given(st.dictionaries(st.sampled_from(["pg_config", "pg_status", "entries", "nccl_comm_state", "version"]), JSON))
 def test_documents_of_another_shape_are_an_error_and_no_crash(changes: dict[str, Any]) -> None:
     with contextlib.suppress(DumpError):
         queues = _read({0: _dump(_entry()) | changes, 1: _dump(_entry())})
-        assess(queues)
-        snapshot(queues)
+        assert isinstance(assess(queues), Assessment)
+        assert isinstance(snapshot(queues), Snapshot)
 
 
 def test_a_hostile_list_of_ranks_is_refused() -> None:

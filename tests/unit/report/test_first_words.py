@@ -12,7 +12,7 @@ from hangwatch.judge import diagnose
 from hangwatch.judge.countdown import HORIZON_S, later, reported_after
 from hangwatch.model import OpenFile, Phase, Progress, RankEvidence, Snapshot, Status, StepTimes
 from hangwatch.report import first_words
-from tests.unit.diagnosis.job import (
+from tests.unit.job import (
     FETCHING,
     IDLE,
     IN_BACKWARD,

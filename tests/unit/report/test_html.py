@@ -163,8 +163,9 @@ def test_only_addresses_of_the_web_are_linked() -> None:
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(incident=record(Incident))
 def test_whatever_an_incident_holds_it_becomes_a_page(incident: Incident) -> None:
-    html.render(incident).encode("utf-8")
-    _Page(html.render(incident))
+    page = html.render(incident)
+    assert page.encode("utf-8")
+    assert _Page(page).elements
 
 
 def test_the_parts_of_a_rank_are_told_apart_by_more_than_colour() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Incident, Judgement, RankEvidence, Snapshot, Status
-from hangwatch.report.incident import evidence_of, incident, new_id, recovered, report_of, snapshot_of
+from hangwatch.report.incident import evidence_of, incident, new_id, recovered, snapshot_of
 from hangwatch.wire import codec
 from tests import examples
 from tests.strategies import record
@@ -20,7 +20,9 @@ thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(H
 @thorough
 @given(rank=record(RankEvidence), judgement=record(Judgement))
 def test_a_rank_report_gives_its_evidence_back(rank: RankEvidence, judgement: Judgement) -> None:
-    assert evidence_of(report_of(rank, judgement.verdict)) == rank
+    snapshot = replace(examples.uneven_steps_snapshot(), ranks=(rank,))
+    (report,) = incident(judgement, snapshot, id="1", opened_at=snapshot.taken_at).ranks
+    assert evidence_of(report) == rank
 
 
 @thorough

@@ -1,10 +1,10 @@
-"""Lock files that a process waits for, who holds them, and whether the holder still lives.
+"""Lock files that a process waits for, which process holds them, and whether it still lives.
 
 Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the owner. Locks that are
 polled (torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own
-frame, and the owner is who has the file open. Those two variables are all that is kept of what py-spy gives
-(`stacks.KEPT_LOCALS`).
-Locks that anything else polls (a database): the process naps with a file open that another one has locked for writing.
+frame, and the owner is the process that has the file open. Those two variables are all that is kept of what py-spy
+gives (`stacks.KEPT_LOCALS`). Locks that anything else polls (a database): the process naps with a file open that
+another one has locked for writing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCK_LINE = re.compile(
 _INODE = re.compile(r"^ino:\s+(\d+)", re.MULTILINE)
 _POLLERS = (("torch/utils/file_baton.py", "wait"), ("filelock/_api.py", "acquire"))
 _KERNEL_CALLS = ("flock", "fcntl")
-_NAP_S = 2.0  # who polls sleeps no longer between two tries: SQLite 0.1 s
+_NAP_S = 2.0  # a process that polls sleeps no longer between two tries: SQLite 0.1 s
 
 
 def polls_a_lock(stacks: Sequence[ThreadStack]) -> bool:
@@ -122,7 +122,7 @@ def _lock_file(path: str, waiter: int, proc: Path, clock: Callable[[], float]) -
 
 
 def _kernel_owners(found: os.stat_result, locks: Sequence[re.Match[str]]) -> tuple[int, ...]:
-    """Who holds one of these kernel locks on a file."""
+    """The process that holds one of these kernel locks on a file."""
     entries = [lock for lock in locks if int(lock["inode"]) == found.st_ino]
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}"
     same_device = [entry for entry in entries if entry["device"] == device]  # overlay file systems show another one
@@ -141,8 +141,8 @@ def _kernel_locks(proc: Path) -> list[re.Match[str]]:
 def _open_files(pid: int, inodes: Set[int], proc: Path) -> dict[str, os.stat_result]:
     """The files of these inodes that a process has open, by the path under which it opened them.
 
-    No other file is touched: its server may be dead, and whoever asks for it would wait. Source: fdinfo, proc(5), which
-    has the inode since Linux 5.14.
+    No other file is touched: its server may be dead, and a process that asks for it would wait. Source: fdinfo,
+    proc(5), which has the inode since Linux 5.14.
     """
     found = {}
     for name in _names(proc / str(pid) / "fd"):
@@ -157,7 +157,7 @@ def _open_files(pid: int, inodes: Set[int], proc: Path) -> dict[str, os.stat_res
 
 
 def _holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
-    """Who has a file open that is a lock by being there: whoever made it keeps it open until it lets go."""
+    """The process that has a file open whose existence is the lock: its maker keeps it open until the release."""
     others = (pid for pid in procfs.pids(proc) if pid != waiter)
     return tuple(pid for pid in others if _has_open(proc / str(pid) / "fd", found))
 

@@ -1,4 +1,4 @@
-"""What all ranks of a machine share: its memory, its addresses, its GPUs, and the port that the ranks meet at."""
+"""What all ranks of a machine share: its memory, its addresses, its GPUs, and the port of the rendezvous."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def node_facts(
 
 
 def oom_kills(pid: int | None = None, *, proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
-    """The OOM kills of a process's cgroup so far (this process by default); None where nobody counts."""
+    """The OOM kills of a process's cgroup so far (this process by default); None where they are not counted."""
     try:
         return cgroup.memory_of(pid or os.getpid(), proc, cgroups).oom_kills
     except (OSError, ValueError):
@@ -95,7 +95,7 @@ def local_addresses() -> tuple[str, ...]:
 
 
 def master(place: Place, addresses: tuple[str, ...], proc: Path = PROC) -> tuple[bool | None, ProcessFacts | None]:
-    """Whether MASTER_ADDR resolves, and who listens on MASTER_PORT if that is this machine. Raises OSError.
+    """Whether MASTER_ADDR resolves, and which process listens on MASTER_PORT if that is this machine. Raises OSError.
 
     A listener that may not be looked into is a process with pid 0.
     """

@@ -1,7 +1,7 @@
-"""Who holds the ends of a pipe: the reader that does not read, the orphan that keeps it open.
+"""The processes that hold the ends of a pipe: the reader that does not read, the orphan that keeps it open.
 
 Source: /proc/PID/fd and the flags in /proc/PID/fdinfo. Every process that may be looked into is, for a reader is often
-no part of the job; that is done only for pipes that somebody is blocked on.
+no part of the job; that is done only for pipes that a process is blocked on.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LOOKS = ("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait")
 
 
 def awaited(processes: Iterable[ProcessFacts]) -> frozenset[str]:
-    """The pipes that somebody is blocked on; of those that are only polled, the ones that are somebody's output."""
-    everybody = tuple(processes)
-    outputs = {pipe.path for facts in everybody for pipe in facts.standard_pipes}
+    """The pipes that a process is blocked on; of those that are only polled, the ones that are a process's output."""
+    known = tuple(processes)
+    outputs = {pipe.path for facts in known for pipe in facts.standard_pipes}
     found = set()
-    for facts in everybody:
+    for facts in known:
         file, call = facts.blocked_on, facts.system_call
         if file is None or not (file.path.startswith("pipe:") or file.path in outputs):
             continue
@@ -34,7 +34,7 @@ def awaited(processes: Iterable[ProcessFacts]) -> frozenset[str]:
 
 
 def ends(paths: Iterable[str], proc: Path = PROC) -> tuple[Pipe, ...]:
-    """Who reads and who writes each of `paths`. Never raises; who may not be looked into is left out."""
+    """The readers and writers of each of `paths`. Never raises; processes that may not be inspected are left out."""
     readers: dict[str, list[int]] = {path: [] for path in paths}
     writers: dict[str, list[int]] = {path: [] for path in readers}
     if readers:

@@ -170,7 +170,7 @@ class _Look:
         return tuple(thread for thread in found if thread and thread.state not in USUAL_STATES)
 
     def _all_wait(self) -> bool:
-        """Every thread waits, without a timeout, for another one of this process; who cannot be asked may not."""
+        """Every thread waits, without a timeout, for another one of this process; an unknown state counts as moving."""
         try:
             threads = self._thread_ids()
             calls = (system_calls.current(self.pid, thread, self.proc) for thread in threads[:MOST_THREADS])

@@ -1,4 +1,4 @@
-"""TCP connections of a process: who it talks to, and bytes that the other end has not acknowledged.
+"""TCP connections of a process: its peers, and bytes that the other end has not acknowledged.
 
 Source: /proc/PID/net/tcp{,6} (they follow the process's network namespace) and the inodes under /proc/PID/fd.
 """
@@ -105,9 +105,9 @@ class Listener:
 
 
 def listener(port: int, *, seen_from: int, proc: Path = PROC) -> Listener:
-    """Who listens on a TCP port in the network namespace of the process `seen_from`. Raises OSError.
+    """The process that listens on a TCP port in the network namespace of the process `seen_from`. Raises OSError.
 
-    Processes of other users cannot be looked into without root: then `pid` is None although somebody listens.
+    Processes of other users cannot be looked into without root: then `pid` is None although a process listens.
     """
     wanted = listener_inodes(port, table(seen_from, proc))
     if not wanted:

@@ -120,7 +120,7 @@ _TIMER_ABSTIME = 1  # of clock_nanosleep(2)
 
 
 def sleeps_for(call: SystemCall, pid: int, proc: Path = PROC) -> float | None:
-    """For how many seconds a sleeping thread will go on sleeping; None where it does not sleep or nobody tells.
+    """For how many seconds a sleeping thread will go on sleeping; None where it does not sleep or it is not known.
 
     A relative sleep is taken to begin now: the kernel keeps its beginning to itself.
     """

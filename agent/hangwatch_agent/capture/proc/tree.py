@@ -1,4 +1,4 @@
-"""Who is who among the processes of a job: workers and children of ranks, launchers above them, orphans beside them.
+"""The roles of the processes of a job: workers and children of ranks, launchers above them, orphans beside them.
 
 Source: one `Table` of /proc, command lines, and the environment that a process was started with. What vanishes while
 it is looked at is left out.
@@ -12,30 +12,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.launchers import PROGRAMS, TORCH_MODULES
 from hangwatch_agent.shared.procfs import Table
 
 RUN_ID = "HANGWATCH_RUN_ID"  # set by `hangwatch run` for everything below it
 
-_LAUNCHER_PROGRAMS = frozenset(
-    [
-        "torchrun",
-        "mpirun",
-        "mpiexec",
-        "orterun",
-        "prterun",
-        "mpiexec.hydra",
-        "srun",
-        "deepspeed",
-        "accelerate",
-        "horovodrun",
-    ]
-)
-_LAUNCHER_MODULES = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "torch/distributed/run.py",
-    "torch/distributed/launch.py",
-)
+_LAUNCHER_TEXTS = (*TORCH_MODULES, *(f"{module.replace('.', '/')}.py" for module in TORCH_MODULES))
 _COMPILERS = re.compile(r"(cc1(plus)?|ptxas|nvcc|cicc|cudafe\+\+|ninja|clang|as|ld|(.*-)?(g\+\+|gcc|c\+\+)(-\d+)?)")
 _SHELLS = frozenset(["sh", "bash", "dash", "zsh", "fish", "ksh", "tmux", "screen", "sshd", "login", "su", "sudo"])
 
@@ -90,7 +72,7 @@ def kind_of_command(arguments: tuple[str, ...]) -> str | None:
         return "helper"
     if "compile_worker" in text or (names and _COMPILERS.fullmatch(names[0])):
         return "compile-worker"
-    if _LAUNCHER_PROGRAMS.intersection(names) or any(module in text for module in _LAUNCHER_MODULES):
+    if PROGRAMS.intersection(names) or any(known in text for known in _LAUNCHER_TEXTS):
         return "launcher"
     return None
 
@@ -110,7 +92,7 @@ def members(
         table: all processes.
         root: the process that `hangwatch run` started; None where the ranks attached by themselves.
         run_id: what RUN_ID holds in the job's processes, "" for none.
-        ourselves: processes of hangwatch, which are nobody's.
+        ourselves: processes of hangwatch, which belong to no rank.
     """
     found: dict[int, Member] = {}
     for pid, rank in ranks.items():

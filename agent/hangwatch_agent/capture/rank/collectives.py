@@ -57,7 +57,7 @@ class Patience:
 
 
 def load(loadavg: Path = Path("/proc/loadavg"), processors: int | None = None) -> float:
-    """Threads that run or want to, for each processor that we may use; 0.0 where nobody tells. Source: proc(5)."""
+    """Threads that run or want to, for each processor that we may use; 0.0 where it is not known. Source: proc(5)."""
     try:
         running = int(loadavg.read_text().split()[3].partition("/")[0])
     except (OSError, ValueError, IndexError):

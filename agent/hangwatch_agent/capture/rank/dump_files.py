@@ -91,7 +91,7 @@ def ask(pipe: Path, user: int) -> str:
 
 _REFUSALS = {
     errno.ENOENT: "torch has made no pipe file for it",
-    errno.ENXIO: "nobody reads its pipe file any more",
-    errno.EPIPE: "nobody reads its pipe file any more",
+    errno.ENXIO: "no process reads its pipe file any more",
+    errno.EPIPE: "no process reads its pipe file any more",
     errno.EAGAIN: "its pipe file is full: it was asked before and does not read",
 }

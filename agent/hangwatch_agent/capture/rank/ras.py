@@ -28,7 +28,7 @@ AGAIN_S = 60.0  # before a service that did not answer in time is asked once mor
 PLACE = "localhost:28028"
 LOOPBACK = ("127.0.0.1", "::1")
 SOURCE = "NCCL's RAS service"
-SILENT = "nobody answers at {}: NCCL is older than 2.24, or its RAS service is turned off"
+SILENT = "no process answers at {}: NCCL is older than 2.24, or its RAS service is turned off"
 
 
 class NoAnswerError(Exception):

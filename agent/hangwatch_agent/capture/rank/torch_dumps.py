@@ -47,7 +47,7 @@ class TorchDumps:
     """The dumps of one job on this machine.
 
     `folder` is the job's own, `kept_in` the folder beside the reports to which dumps are copied. `environment` is that
-    of the user's session, `user` who must have written the files.
+    of the user's session, `user` the one that must have written the files.
     """
 
     folder: Path
@@ -77,7 +77,7 @@ class TorchDumps:
     def keep_rest(self) -> Path | None:
         """Keep what torch has written into the job's folder and is not kept yet. Returns where, if anything ever was.
 
-        Cheap where there is nothing new: it is asked often, for whoever kills the job may kill its watchdog too.
+        Cheap where there is nothing new: it is asked often, for a signal that ends the job may end its watchdog too.
         """
         for path in self._own_files():
             with contextlib.suppress(OSError):

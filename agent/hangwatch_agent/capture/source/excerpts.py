@@ -27,18 +27,18 @@ def excerpts(
     proc: Path,
     sites: Iterable[CallSite] = (),
 ) -> tuple[Excerpt, ...]:
-    """One for every line of the user's code that somebody stands at, those of the ranks' main threads first.
+    """One for every line of the user's code that a thread stands at, those of the ranks' main threads first.
 
     Then the ways past calls: a verdict may name one of them.
 
     At most `MOST` of at most 7 lines of 160 characters, about 50 kB; usually one or two kilobytes.
     """
-    known, everybody = list(ranks), list(others)
+    known, rest = list(ranks), list(others)
     places: list[tuple[Frame, RankEvidence | ProcessEvidence]] = [
         *((frame, rank) for rank in known for frame in _first(rank)),
         *((frame, rank) for rank in known for frame in _further(rank)),
         *((frame, each) for rank in known for each in (*rank.workers, *rank.children) for frame in _stand(each.stacks)),
-        *((frame, each) for each in everybody for frame in _stand(each.stacks)),
+        *((frame, each) for each in rest for frame in _stand(each.stacks)),
         *((way.where, known[0]) for site in sites for way in site.bypasses if known),
     ]
     found: dict[tuple[str, int], Excerpt] = {}

@@ -37,7 +37,7 @@ def missing_right(pid: int, proc: Path = PROC) -> str:
         return f"it belongs to user {_user(owner)}, we run as {_user(us)}; run hangwatch as the same user, or as root"
     scope = yama_scope(proc)
     if scope >= 3:
-        return "kernel.yama.ptrace_scope is 3: nobody may trace until the machine is restarted without it"
+        return "kernel.yama.ptrace_scope is 3: no process may trace until the machine is restarted without it"
     if not has_ptrace_capability(proc):
         if scope == 2:
             return "kernel.yama.ptrace_scope is 2; sysctl -w kernel.yama.ptrace_scope=1, or give us CAP_SYS_PTRACE"

@@ -77,7 +77,7 @@ def _called(function: Any, given: Mapping[str, object], alone: bool) -> Any:
 
 
 def _join(alone: bool) -> None:
-    """A process group of the walkers, for samplers that ask torch who they are."""
+    """A process group of the walkers, for samplers that ask torch for their rank."""
     dist: Any = importlib.import_module("torch.distributed")
     if not alone:
         dist.init_process_group("gloo")

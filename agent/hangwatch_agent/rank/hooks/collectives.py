@@ -215,7 +215,7 @@ class CollectivesHook:
             board.leave(open_call)
             if work is not None:
                 if len(self._works) >= MOST_WORKS:
-                    self._works.clear()  # handles that nobody waits for
+                    self._works.clear()  # handles that no thread waits for
                 self._works[id(work)] = number
             if group is not None:
                 self._count(pg, group, before, point_to_point)

@@ -1,4 +1,5 @@
-"""init_process_group, new_group and destroy_process_group: who made which groups, in which order, and is inside now.
+"""init_process_group, new_group and destroy_process_group: which groups were made, in which order, and the call inside
+now.
 
 Replaced in the module that defines them and where `torch.distributed` names them again. What is called past us (a name
 imported before attach, a group made in another way) is found by `Groups.sync` at the next tick.
@@ -141,7 +142,7 @@ class GroupsHook:
 
     def _guarded(self, body: Callable[..., None], *args: Any) -> None:
         if not self._installed:
-            return  # somebody imported our name and keeps it after `remove`
+            return  # a module imported our name and keeps it after `remove`
         try:
             body(*args)
         except Exception as error:
@@ -173,7 +174,7 @@ class GroupsHook:
             self._context.steps.phase(b.READY)
 
     def _identify(self, known: dict[str, int]) -> None:
-        """Say who we are as far as it is known by now; the script may have set the environment only just before."""
+        """Record the rank's identity as known by now; the script may have set the environment just before."""
         context = self._context
         context.identity |= {
             "local_rank": number(os.environ, "LOCAL_RANK"),

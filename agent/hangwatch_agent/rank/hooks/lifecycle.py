@@ -20,7 +20,7 @@ LONGEST_MESSAGE = 2000
 MOST_THREADS = 256
 # Where multiprocessing and torch's spawn catch the error that ends a child: function, folder and file.
 _CHILDS_LAST = {("_bootstrap", "multiprocessing", "process.py"), ("_wrap", "multiprocessing", "spawn.py")}
-# Exceptions that are handled as a matter of course, and say nothing while somebody waits.
+# Exceptions that are handled as a matter of course, and say nothing about a wait.
 ORDINARY = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
@@ -29,7 +29,7 @@ class LifecycleHook:
 
     Exit goes: main returns; `threading._shutdown` runs its callbacks, then joins threads (phase main-done); atexit
     callbacks run, the last registered first (atexit, from a callback that is registered at the end of main); the one
-    that was registered first runs last (finalizing: only where we were there before everybody else).
+    that was registered first runs last (finalizing: only where ours was registered before all others).
     """
 
     def __init__(self, context: Context, becoming_rank: Callable[[], bool]) -> None:
@@ -166,7 +166,7 @@ class LifecycleHook:
         self._stage(b.ATEXIT)
 
     def finalizing(self) -> None:
-        """The last atexit callback is over. Called by who registered first of all: `bootstrap/sitecustomize.py`."""
+        """The last atexit callback is over. Called from the first registered one: `bootstrap/sitecustomize.py`."""
         self._stage(b.FINALIZING)
 
     def _stage(self, phase: int) -> None:
@@ -183,7 +183,7 @@ def _ends_child(caller: FrameType) -> bool:
 
 
 def without_us(error: BaseException) -> None:
-    """Take hangwatch's frames out of a traceback that nobody caught, so that it is printed as without us."""
+    """Take hangwatch's frames out of a traceback that was not caught, so that it is printed as without us."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

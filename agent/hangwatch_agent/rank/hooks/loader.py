@@ -287,7 +287,7 @@ class LoaderHook:
                 self._ended(current, now)
             else:
                 self._context.steps.phase(b.STEP, now)
-                if isinstance(error, Exception):  # a worker that has died is forgotten once somebody handles this
+                if isinstance(error, Exception):  # a worker that has died is forgotten once this is handled
                     self._context.met(error)
         except Exception as failure:
             self._context.guard.swallow(failure)
@@ -322,7 +322,7 @@ class LoaderHook:
         self._board.words[b.W_DRAWS] = sum(slot.draws for slot in self.slots) + self._replaced
 
     def look_for_left(self) -> None:
-        """Persistent workers keep their iterator: a loop has left it when nobody else holds it. For the ticker."""
+        """Persistent workers keep their iterator: a loop has left it when no reference remains. For the ticker."""
         for current in list(self._passes.values()):
             iterator = current.iterator()
             watched = current.open and current.persistent and iterator is not None and current.drawn

@@ -7,9 +7,14 @@ import { place, plural } from "../words";
 export function told(call: DiffCall | null | undefined): string {
   if (!call) return "-";
   const times = call.times > 1 ? ` x${call.times}` : "";
-  const outer = call.via[0];
-  const where = call.where ? ` (${place(call.where)}${outer ? `, below ${place(outer)}` : ""})` : "";
-  return `${call.op}${times}${where}${call.open ? ", waiting" : ""}`;
+  return `${call.op}${times}${way(call)}${call.open ? ", waiting" : ""}`;
+}
+
+/** The call's place and the line above it: below a framework, the user's line that runs the framework. */
+function way({ caller, where, via }: DiffCall): string {
+  const lines = [where, via[0]].flatMap((frame) => (frame ? [place(frame)] : []));
+  if (caller) lines.unshift(`${caller.function}, ${place(caller)}`);
+  return lines.length ? ` (${lines.join(", below ")})` : "";
 }
 
 /** "epoch 0, batch 5 (step 5)", or as much of it as is known. */

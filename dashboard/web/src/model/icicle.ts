@@ -13,7 +13,7 @@ export interface Box {
   ends: number[]; // ranks whose stack ends here
 }
 
-/** Boxes in the order of depth first. A branch of few among thousands keeps `narrowest`, or nobody could see it. */
+/** Boxes in the order of depth first. A branch of few among thousands keeps `narrowest`, or it could not be seen. */
 export function layOut(tree: readonly StackNode[], narrowest = 0.02): Box[] {
   const boxes: Box[] = [];
   const place = (nodes: readonly StackNode[], ranks: number, x: number, width: number, depth: number, above: string, minority: boolean): void => {

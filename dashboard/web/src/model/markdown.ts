@@ -39,7 +39,7 @@ function ruledOut(verdict: Verdict): string {
   return others.length ? `**Ruled out**\n\n${others.join("\n")}` : "";
 }
 
-/** A sentence on one line in which nothing is markup and nobody is called, except `code`. */
+/** A sentence on one line without markup and without mentions, except `code`. */
 function plain(text: string): string {
   return text.replace(/\s+/g, " ").replace(/[\\*<>[\]|#]/g, (sign) => `\\${sign}`).replaceAll("@", "@\u200b");
 }

@@ -16,9 +16,9 @@ export interface Look {
 
 const LAGS = [0, 1, 2, 5, 10, 50, Infinity];
 
-/** 0 for a rank that is level with the fastest, 1 for one that is far behind. */
+/** 0 for a rank that is level with the fastest, up to 6 for one that is far behind. */
 export function lagLevel(lag: number): number {
-  return LAGS.findIndex((most) => lag <= most) / (LAGS.length - 1);
+  return LAGS.findIndex((most) => lag <= most);
 }
 
 const KIND_NAMES = Object.keys(KINDS) as KindName[];
@@ -111,7 +111,7 @@ function kindsOf(columns: RankColumns, tint: Tint): Int16Array {
   const kinds = new Int16Array(columns.rank.length);
   const byPhase = columns.phases.map((phase) => KIND_NAMES.indexOf(kindOf(phase)));
   for (let index = 0; index < kinds.length; index++) {
-    kinds[index] = (tint === "lag" ? LAGS.findIndex((most) => columns.lag[index]! <= most) : (byPhase[columns.phase[index]!] ?? 0)) << 2;
+    kinds[index] = (tint === "lag" ? lagLevel(columns.lag[index]!) : (byPhase[columns.phase[index]!] ?? 0)) << 2;
   }
   for (const [rank, state] of Object.entries(columns.process_state)) {
     const odd = state === "X" || state === "Z" ? GONE : state === "T" || state === "t" || state === "D" ? STOPPED : 0;

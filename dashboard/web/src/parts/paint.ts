@@ -20,7 +20,7 @@ export function color(name: string): string {
   return found;
 }
 
-/** A job that only waits names somebody who has done no wrong: the colour of fault becomes that of waiting. */
+/** A job that only waits names a rank that has done no wrong: the colour of fault becomes that of waiting. */
 export function setMood(status: string): void {
   const root = document.documentElement;
   if ((root.dataset["mood"] ?? "") === status) return;

@@ -69,7 +69,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
   if (!first) {
     return (
       <div class="who nobody">
-        <span class="label">nobody is blamed</span>
+        <span class="label">no rank is blamed</span>
       </div>
     );
   }

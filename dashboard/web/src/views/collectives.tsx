@@ -1,4 +1,4 @@
-// Collectives per process group: how far everybody is, and the last calls lined up by number.
+// Collectives per process group: how far every rank is, and the last calls lined up by number.
 
 import { useComputed, useSignal } from "@preact/signals";
 import type { GroupRow } from "../api";
@@ -129,7 +129,7 @@ function CallRows({ call, scene }: { call: Call; scene: Scene }) {
           </td>
           {index === 0 && (
             <td rowSpan={call.variants.length}>
-              {call.missing.length ? <strong class="missing">{ranges(call.missing)}</strong> : <span class="quiet">{call.unknown.length ? `not known of ${ranges(call.unknown)}` : "nobody"}</span>}
+              {call.missing.length ? <strong class="missing">{ranges(call.missing)}</strong> : <span class="quiet">{call.unknown.length ? `not known of ${ranges(call.unknown)}` : "none"}</span>}
             </td>
           )}
           <td>

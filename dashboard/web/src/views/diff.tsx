@@ -42,7 +42,7 @@ function Iteration({ diff, iteration }: { diff: RanksDiff; iteration: DiffIterat
           {iteration.rows.map((row, index) => (
             <tr key={index} class={row.note ? "behind" : ""}>
               {cells(diff, row.calls).map((call, lane) => (
-                <td key={lane}>{call ? <code title={call.where?.file}>{told(call)}</code> : <span class="quiet">-</span>}</td>
+                <td key={lane}>{call ? <code title={(call.caller ?? call.where)?.file}>{told(call)}</code> : <span class="quiet">-</span>}</td>
               ))}
               <td>{row.note}</td>
             </tr>

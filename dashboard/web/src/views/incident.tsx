@@ -95,7 +95,7 @@ export function IncidentPage({ incident, page, id, view, rank, job, known = null
         </div>
       </header>
       {quietCapture(incident, page) ? (
-        <p class="calm">The job was moving when this was taken; nobody is blamed.</p>
+        <p class="calm">The job was moving when this was taken; no rank is blamed.</p>
       ) : (
         <Banner
           scene={scene}

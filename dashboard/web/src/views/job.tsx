@@ -48,12 +48,12 @@ export function JobPage({ id, view, rank }: Place) {
   );
 }
 
-/** Somebody waits, and nobody is named: worth a line, not the whole screen. */
+/** Some ranks wait, and none is named: worth a line, not the whole screen. */
 function calm(judgement: Judgement): boolean {
   return judgement.status === "waiting" && judgement.verdict.culprits.length === 0;
 }
 
-/** For how long nobody has moved, while the job runs; and when that will be called a hang. */
+/** For how long no rank has moved, while the job runs; and when that will be called a hang. */
 function stillness(live: LiveJob, detail: JobDetail): string {
   if (detail.closed_at !== null) return `the job ended ${briefMoment(detail.closed_at)}`;
   if (detail.state === "silent") return `not heard of since ${briefMoment(detail.last_seen_at)}`;

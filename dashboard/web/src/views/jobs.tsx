@@ -114,7 +114,7 @@ export function HowToConnect() {
       <Command text={run} />
       <p>or, from inside the training script:</p>
       <Command text={`import hangwatch\n\n${attach}`} />
-      {token && <p class="quiet">INGEST_TOKEN is the dashboard's own token for sending; ask whoever started it.</p>}
+      {token && <p class="quiet">INGEST_TOKEN is the dashboard's own token for sending; ask the person that started it.</p>}
       <p class="quiet">The job appears here by itself, a second or two after its first process has started. No job at hand? <code>hangwatch demo</code> hangs a small one and shows it on a dashboard of its own.</p>
     </Part>
   );

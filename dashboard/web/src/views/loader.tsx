@@ -2,13 +2,13 @@
 
 import { site } from "../model/frames";
 import { Meter, Nothing, Part, Site, Table } from "../parts/bits";
-import type { LoaderFacts, ProcessEvidence, RankReport, Verdict } from "../records";
-import { role, type Scene } from "../scene";
+import type { LoaderFacts, ProcessEvidence, RankReport } from "../records";
+import { blamedPids, role, type Scene } from "../scene";
 import { plural, ranges } from "../words";
 import { EvidenceNote } from "./evidence_note";
 import { QuotedAt } from "./excerpt";
+import { Frames } from "./frames";
 import { STATES } from "./grid";
-import { Frames } from "./rank";
 
 const MOST_ROWS = 64;
 
@@ -114,11 +114,6 @@ function Workers({ ranks, scene }: { ranks: RankReport[]; scene: Scene }) {
       ))}
     </Part>
   );
-}
-
-/** The pids of the processes that a verdict names and that are no ranks. */
-export function blamedPids(verdict: Verdict | null): ReadonlySet<number> {
-  return new Set((verdict?.culprits ?? []).flatMap((who) => (who.process === "rank" || who.pid === null ? [] : [who.pid])));
 }
 
 function where(worker: ProcessEvidence) {

@@ -7,13 +7,13 @@ import { isUser, mainStack, site } from "../model/frames";
 import { sayPhase } from "../model/phases";
 import { Nothing, Part, Site, Table, When } from "../parts/bits";
 import { Copy } from "../parts/copy";
-import type { Collective, Frame, ProcessEvidence, ProcessFacts, RankReport, ThreadStack } from "../records";
-import { role, type Scene } from "../scene";
-import { culprit as sayCulprit, duration, place, plural, size } from "../words";
+import type { Collective, ProcessEvidence, ProcessFacts, RankReport, ThreadStack } from "../records";
+import { blamedPids, role, type Scene } from "../scene";
+import { culprit as sayCulprit, duration, plural, size } from "../words";
 import { EvidenceNote } from "./evidence_note";
 import { QuotedAt } from "./excerpt";
+import { Frames } from "./frames";
 import { STATES } from "./grid";
-import { blamedPids } from "./loader";
 
 export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job: string | null }) {
   const report = scene.doc.value?.ranks.find((known) => known.rank === rank) ?? null;
@@ -116,7 +116,7 @@ function Evidence({ report, scene }: { report: RankReport; scene: Scene }) {
         <Part title="Lock files">
           <ul>
             {report.lock_files.map((lock) => (
-              <li key={lock.path}><code>{lock.path}</code>, {lock.owner_pid === null ? "held by nobody alive" : `held by pid ${lock.owner_pid}${lock.owner_alive ? "" : ", which is gone"}`}, {duration(lock.age_s)} old</li>
+              <li key={lock.path}><code>{lock.path}</code>, {lock.owner_pid === null ? "held by no living process" : `held by pid ${lock.owner_pid}${lock.owner_alive ? "" : ", which is gone"}`}, {duration(lock.age_s)} old</li>
             ))}
           </ul>
         </Part>
@@ -142,19 +142,6 @@ export function Thread({ stack }: { stack: ThreadStack }) {
       <Frames frames={stack.frames} />
       <Copy text={text} what={`the stack of ${stack.name || stack.thread_id}`} />
     </details>
-  );
-}
-
-export function Frames({ frames }: { frames: Frame[] }) {
-  if (!frames.length) return <Nothing>no frames</Nothing>;
-  return (
-    <ol class="frames">
-      {frames.map((frame, index) => (
-        <li key={index} class={frame.native ? "native" : isUser(frame) ? "user" : "library"} title={frame.file}>
-          <code class="f">{frame.function}</code> <span class="p">{place(frame)}</span>
-        </li>
-      ))}
-    </ol>
   );
 }
 

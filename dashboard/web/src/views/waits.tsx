@@ -10,7 +10,7 @@ const BOX = { left: 26, width: 186, right: 130, height: 42, gap: 56 };
 export function Waits({ scene }: { scene: Scene }) {
   const verdict = scene.verdict.value;
   if (!verdict?.waits.length) {
-    return <Nothing>{verdict ? "No rank waits for another one in this verdict." : "Nobody is stuck: there is nothing to draw."}</Nothing>;
+    return <Nothing>{verdict ? "No rank waits for another one in this verdict." : "No rank is stuck: there is nothing to draw."}</Nothing>;
   }
   const graph = waitGraph(verdict);
   return (

@@ -62,7 +62,7 @@ def _alone_now(case: Case) -> RankView | None:
     if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
         return None
     if any(view.rank not in case.blocked for view in case if not view.dead):
-        return None  # somebody has yet to come from his own code
+        return None  # a rank is still on its way in its own code
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
     return lone if 2 * len(usual) > len(others) or lone.guarded else None
 
@@ -77,7 +77,7 @@ def _same_point(case: Case, one: int, other: int) -> bool:
 
 
 def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
-    """They wait in different groups of which both are members, and nobody has used the lone rank's group before."""
+    """They wait in different groups of which both are members, and no rank has used the lone rank's group before."""
     mine, theirs = case.blocked[one].group, case.blocked[other].group
     if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
         return False
@@ -184,7 +184,7 @@ def aborted_alone(case: Case) -> Finding | None:
     view, sites = dead[0], sites_of(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
     others = [place for rank in case.ranks for place in sites.before(rank)]
-    if not others or any(lines[0] == mine for _, lines in others) or _of_every_step(view):
+    if not others or any(place.lines[0] == mine for place in others) or _of_every_step(view):
         return None
     if has_left_inner_loop(case, view):
         return None  # it came there first, and the others would have come too
@@ -211,7 +211,7 @@ def _of_every_step(view: RankView) -> bool:
 
 
 def evaluated_alone(case: Case) -> Finding | None:
-    """One rank failed in an evaluation, in a collective that met nobody: the others had ended as they should."""
+    """One rank failed in an evaluation, in a collective that no other rank issued: the others ended as they should."""
     failed = [view for view in case if (view.dead and not view.finished) or view.raised]
     if len(failed) != 1 or len(case.ranks) < 2 or not all(view.finished for view in case if view is not failed[0]):
         return None
@@ -225,7 +225,7 @@ def evaluated_alone(case: Case) -> Finding | None:
         "rank-zero-only-collective",
         Certainty.LIKELY,
         f"{words.ranks([view.rank], capital=True)} evaluated alone with a model that communicates{words.at(where)}: its"
-        f" calls met those of later steps, until {others} had ended and it failed.",
+        f" calls were mispaired with those of later steps, until {others} had ended and it failed.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward",
         culprits=(view.culprit(where),),
         victims=(),

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.batches import has_left_inner_loop
-from hangwatch.facts.call_sites import Site, site
+from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_call, same_call
 from hangwatch.facts.parting import parting
@@ -43,7 +43,7 @@ def _complete(case: Case) -> bool:
 
 def _is_new(case: Case, last: Last, known: set[Site]) -> bool:
     """No rank had ever called there. What C++ code issued leaves no record: unknown where such calls are usual."""
-    if not known or any(same_call(place, last.site[1]) for _, place in known):
+    if not known or any(same_call(place.lines, last.site.lines) for place in known):
         return False
     return last.call is not None or _complete(case)
 
@@ -59,7 +59,7 @@ def extra_call(case: Case) -> Finding | None:
 
 
 def _in_conflict(case: Case, lasts: dict[int, Last]) -> bool:
-    """Calls of different ranks met: gloo aborts for nothing else. After a timeout, a rank may not have come yet."""
+    """The calls are mispaired: gloo aborts for nothing else. After a timeout, a rank may not have come yet."""
     kinds = {end.word.kind if end.word is not None else None for end in endings_of(case).values() if by_backend(end)}
     return not kinds.isdisjoint((None, Kind.SIZE_MISMATCH)) or len(lasts) == len(case.ranks)
 
@@ -78,15 +78,15 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         view,
         caller,
         f"{words.ranks([view.rank], capital=True)} called {_called(last, caller)}{when}; no rank had ever called a"
-        " collective from there, and the call met another one of the other ranks.",
+        " collective from there, and the call was paired with another one of the other ranks.",
         f"no rank has an earlier collective from {line} on its board",
     )
 
 
 def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
     """The innermost of the user's lines, from the call outwards, from where no rank had ever come to it."""
-    lines = last.site[1]
-    depth = next((n for n in range(1, len(lines) + 1) if all(place[:n] != lines[:n] for _, place in known)), 1)
+    lines = last.site.lines
+    depth = next((n for n in range(1, len(lines) + 1) if all(place.lines[:n] != lines[:n] for place in known)), 1)
     file, line = lines[depth - 1]
     return next((frame for frame in last.frames if (frame.file, frame.line) == (file, line)), last.where)
 
@@ -129,7 +129,7 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
         view,
         last.where,
         f"{words.ranks([view.rank], capital=True)} called {what} once more than usual in {words.step(view.step)}; the"
-        " call met another call of the other ranks.",
+        " call was paired with another call of the other ranks.",
         f"in all its recorded steps before, rank {view.rank} made that call once less",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
     )

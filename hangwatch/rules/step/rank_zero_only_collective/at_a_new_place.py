@@ -1,10 +1,11 @@
-"""Calls that met under one number from different functions: one rank called where no rank had ever been."""
+"""Calls of one number from different functions: one rank called from where no rank had called before."""
 
 from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.callers import Caller, caller_of, callers_of
+from hangwatch.facts.call_site import Caller
+from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import Mismatch, first_mismatch, place_of, threads_of
 from hangwatch.facts.witness import Kind, Witness
@@ -14,7 +15,7 @@ from hangwatch.rules.finding import Finding
 
 
 def met_at_a_new_place(case: Case) -> Finding | None:
-    """Few ranks called from a function from which no rank had called before, and met the regular call of the others."""
+    """Few ranks called from a function new to all ranks, paired with a regular call of the others."""
     found = first_mismatch(case)
     if found is None or threads_of(case, found) or first_uneven(case) is not None:
         return None
@@ -46,8 +47,8 @@ def _at_new_places(case: Case, found: Mismatch) -> tuple[int, ...]:
         return ()
     if len({each[:2] for each in callers.values()}) == 1 and len({each.sizes for each in found.calls.values()}) == 1:
         return ()  # the same data from one function: rather one call, made otherwise
-    known = callers_of(case)
-    new = {each for each in set(callers.values()) if not known.by_any(each, found.calls)}
+    sites = sites_of(case)
+    new = {each for each in set(callers.values()) if not sites.any_called_from(each, found.calls)}
     alone = tuple(rank for rank, each in callers.items() if each in new)
     return alone if 2 * len(alone) <= len(callers) else ()
 
@@ -75,7 +76,7 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in {call.op}{words.at(where)},"
-        f" which the other ranks never call; it met {found.calls[others[0]].op} of {case.name(others)}"
+        f" which the other ranks never call; it is paired with {found.calls[others[0]].op} of {case.name(others)}"
         f"{words.at(theirs)}.",
         culprits=tuple(
             case.ranks[rank].culprit(place_of(case, rank, found.calls)) for rank in alone if rank in case.ranks

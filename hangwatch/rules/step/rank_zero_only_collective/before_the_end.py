@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.callers import Caller, callers_of
+from hangwatch.facts.call_site import Caller
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.process_end import ended_before_others
+from hangwatch.facts.process_end import ended_before_others, last_place
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Status
 from hangwatch.rules.finding import Finding
@@ -59,9 +60,16 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
 
 def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
     """The one place from which `rank` has called, and none of `others` ever, as far as all of them are recorded."""
-    known = callers_of(case)
-    records = [known.all(other) for other in others]
+    sites = sites_of(case)
+    records = [sites.callers(other) for other in others]
     if any(sum(found.values()) < RECORDED for found in records):
         return None
-    lone = [place for place in known.all(rank) if not any(place in found for found in records)]
+    here = {*sites.callers(rank), *_failed_in(case, rank)}
+    lone = [place for place in here if not any(place in found for found in records)]
     return lone[0] if len(lone) == 1 else None
+
+
+def _failed_in(case: Case, rank: int) -> list[Caller]:
+    """The collective in which `rank` failed has left no record: where its error was raised says where it was."""
+    frame = last_place(case.ranks[rank]) if case.ranks[rank].exception is not None else None
+    return [(frame.file, frame.function, frame.line)] if frame is not None else []

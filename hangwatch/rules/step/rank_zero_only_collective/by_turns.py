@@ -31,9 +31,7 @@ def _one_too_many(case: Case, odd: list[int], others: tuple[int, ...]) -> Findin
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in others if rank in case.blocked),
         step=first.step,
-        evidence=(
-            f"{case.name(others)} are where all ranks come, and the calls that meet there do not belong together",
-        ),
+        evidence=(f"{case.name(others)} are where all ranks come, and the calls paired there do not belong together",),
         status=None if case.blocked else Status.FAILED,
         awaited=tuple(odd),
     )

@@ -52,7 +52,7 @@ def _now(view: RankView | None) -> tuple[str, ...]:
 
 
 def _somebody_differs(case: Case, found: Parting) -> Finding | None:
-    """The ledgers part, and nothing says which side left the path: blame nobody."""
+    """The ledgers differ, and nothing says which side left the path: blame no rank."""
     if not case.blocked:
         return None
     return Finding(

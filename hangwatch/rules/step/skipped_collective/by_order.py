@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_sites import ASKED, Site, Sites, sites_of
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import ASKED, Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.witness import Kind, Witness
@@ -23,7 +24,7 @@ def skipped_by_site(case: Case) -> Finding | None:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _who_could(case, places, skipped, reached)
-    first, second = words.place(Frame(*skipped[1][0], "")), words.place(Frame(*reached[1][0], ""))
+    first, second = words.place(Frame(*skipped.lines[0], "")), words.place(Frame(*reached.lines[0], ""))
     due = [rank for rank, place in places.items() if place == skipped]
     outvoted = 2 * len(due) > len(places) == len(case.ranks)
     behind = due[0]
@@ -47,7 +48,7 @@ def skipped_by_site(case: Case) -> Finding | None:
 
 
 def _who_could(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
-    """Those ahead for whom the ranks at the skipped call wait: others may have met there, in a group of their own."""
+    """Those ahead for which the ranks at the skipped call wait; the rest may have completed it in another group."""
     ahead = {rank for rank, place in places.items() if place == reached}
     behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
     absent = {rank for entry in behind if entry.need is not None for rank in entry.need.absent}
@@ -64,7 +65,7 @@ def skipped_by_order(case: Case) -> Finding | None:
     if len(found) != 1:
         return None
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
-    first, second = words.place(Frame(*left_out[1][0], "")), words.place(Frame(*here[1][0], ""))
+    first, second = words.place(Frame(*left_out.lines[0], "")), words.place(Frame(*here.lines[0], ""))
     when = f" in {words.step(view.step)}" if words.step(view.step) else ""
     ways = ways_past(case, left_out)
     return Finding(

@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"\d")
 
 
 def user_code_blocked(case: Case) -> Finding | None:
-    """Somebody is awaited who stands in the program's own code: blocked, or in a loop."""
+    """An awaited rank stands in the program's own code: blocked, or in a loop."""
     awaited = [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]
     stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited):
@@ -44,7 +44,7 @@ def user_code_blocked(case: Case) -> Finding | None:
 
 
 def _holders(stuck: list[RankView]) -> list[RankView]:
-    """Those who wait for a file lock that another one of them holds wait for that one."""
+    """Ranks that wait for a file lock held by another one of them wait for that rank."""
     pids = {view.pid for view in stuck}
     free = [view for view in stuck if not any(lock.owner_pid in pids for lock in view.evidence.lock_files)]
     return free or stuck
@@ -103,6 +103,6 @@ def _threads_ended(case: Case, stuck: list[RankView]) -> list[str]:
 
 
 def _threads(view: RankView) -> frozenset[str]:
-    """Names that the program gave its threads; numbered ones are whoever was started first."""
+    """Names that the program gave its threads; numbered names only tell which was started first."""
     names = {stack.name for stack in view.evidence.stacks if not stack.main and stack.source == "py-spy"}
     return frozenset(name for name in names if name and not _NUMBERED.search(name) and not name.startswith("hangwatch"))

@@ -36,7 +36,7 @@ def _held(case: Case, holder: RankView, lock: LockFile, waiting: tuple[int, ...]
         "user-code-blocked",
         Certainty.PROVEN if certain else Certainty.LIKELY,
         f"Rank {holder.rank} holds the file lock {lock.path} and waits in {what(inside)}{words.at(inside.where)} for"
-        f" {case.name(waiting)}, who {wait} that very lock{words.at(view.where)}.",
+        f" {case.name(waiting)}, which {wait} that very lock{words.at(view.where)}.",
         fix="let go of the lock before the collective: what is inside of a lock must not wait for those outside of it",
         culprits=(holder.culprit(),),
         victims=tuple(rank for rank in case.ranks if rank != holder.rank),

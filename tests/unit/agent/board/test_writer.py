@@ -373,7 +373,7 @@ def test_a_spoiled_board_gives_a_reading_or_a_board_error(
     data = bytearray(good)
     for at, spoil in flips:
         data[at : at + len(spoil)] = spoil
-    _reading_or_error(tmp_path / "rank-1-1.board", bytes(data[: b.SIZE]))
+    check_gives_a_reading_or_an_error(tmp_path / "rank-1-1.board", bytes(data[: b.SIZE]))
 
 
 WORDS = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-3, 3000), st.sampled_from([1 << 62, -(1 << 62)]))
@@ -388,7 +388,7 @@ def test_hostile_words(good: bytes, tmp_path: Path, words: list[tuple[int, int]]
     data = bytearray(good)
     for index, word in words:
         data[index * 8 : index * 8 + 8] = word.to_bytes(8, sys.byteorder, signed=True)
-    _reading_or_error(tmp_path / "rank-1-1.board", bytes(data))
+    check_gives_a_reading_or_an_error(tmp_path / "rank-1-1.board", bytes(data))
 
 
 JSON = st.recursive(
@@ -409,11 +409,11 @@ def test_hostile_blobs_with_right_checksums(tmp_path: Path, name: str, value: An
     writer.write(name, value)
     number = writer.intern(line)
     writer.call(0, 1, number, number, 3, 0, 0, number, 0, 1)
-    _reading_or_error(path, None)
+    check_gives_a_reading_or_an_error(path, None)
     writer.forget()
 
 
-def _reading_or_error(path: Path, data: bytes | None) -> None:
+def check_gives_a_reading_or_an_error(path: Path, data: bytes | None) -> None:
     from hangwatch.wire import codec
 
     if data is not None:

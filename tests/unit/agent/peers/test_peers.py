@@ -31,8 +31,8 @@ from hangwatch_agent.peers import peers
 from hangwatch_agent.peers.peers import Opinion, Peers, Present, Ruling, elsewhere, missing, present
 from hangwatch_agent.peers.shared_folder import Outcome, Question, SharedFolder
 from tests.unit.agent.readings import rank_state
+from tests.unit.big import training
 from tests.unit.simulator import World
-from tests.unit.verdict.big import training
 
 JOB = Job("torchrun-lab", "train.py", 4)
 
@@ -173,7 +173,7 @@ def test_nobody_answers(pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
     verdict = opinion.judgement.verdict
     assert (opinion.judgement.status, verdict.cause, verdict.certainty) == ("hung", "uneven-steps", "likely")
     assert verdict.culprits == ()
-    assert verdict.details[0] == "Nothing is known of ranks 0-1, on other nodes, so nobody is blamed."
+    assert verdict.details[0] == "Nothing is known of ranks 0-1, on other nodes, so no rank is blamed."
     assert opinion.snapshot.notes[-1].detail.startswith("nothing of ranks 0-1 came to ")
     assert not opinion.snapshot.notes[-1].ok
 

@@ -23,7 +23,7 @@ NEWER_THAN_PYTHON_2 = (
 
 @pytest.mark.parametrize("version", [(3, 4), (3, 6), (3, 8)])
 def test_its_syntax_is_that_of_old_pythons(version: tuple[int, int]) -> None:
-    ast.parse(FILE.read_text(), feature_version=version)
+    assert ast.parse(FILE.read_text(), feature_version=version).body
 
 
 def test_its_syntax_is_that_of_python_2() -> None:

@@ -6,8 +6,8 @@ from hangwatch.model import Frame, OpenFile, Phase, Progress, Snapshot, StepTime
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import Holds, patience, patience_with
 from hangwatch_agent.roster.rank_states import RankState
+from tests.unit import job
 from tests.unit.agent.readings import rank_state, reading
-from tests.unit.diagnosis import job
 
 SETTINGS = Settings(stall_after=10.0, start_after=30.0)
 

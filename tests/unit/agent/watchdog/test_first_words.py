@@ -12,9 +12,9 @@ from hangwatch.judge import diagnose
 from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepTimes
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.watchdog.first_words import FirstWords, last_progress
+from tests.unit import job
 from tests.unit.agent.readings import rank_state
-from tests.unit.diagnosis import job
-from tests.unit.diagnosis.job import IN_BACKWARD, IN_CODE
+from tests.unit.job import IN_BACKWARD, IN_CODE
 
 QUICK = StepTimes(steps=50, slowest_recent_s=0.1)
 Evidence = Callable[[float], Snapshot]
@@ -170,5 +170,5 @@ def test_ranks_that_have_gone_are_no_standstill() -> None:
 
 
 def test_a_launcher_without_ranks_stands_still_since_it_waits() -> None:
-    assert last_progress([], nobody_since=7.0) == 7.0
-    assert last_progress([], nobody_since=None) is None
+    assert last_progress([], no_rank_since=7.0) == 7.0
+    assert last_progress([], no_rank_since=None) is None

@@ -108,7 +108,7 @@ def test_a_process_that_ended_before_it_became_a_rank_is_looked_at_while_somebod
 
 def test_a_launcher_without_ranks() -> None:
     def kinds_at(now: float) -> list[str]:
-        return [each.kind for each in reasons([], now, SETTINGS, world_size=None, nobody_since=0.0)]
+        return [each.kind for each in reasons([], now, SETTINGS, world_size=None, no_rank_since=0.0)]
 
     assert (kinds_at(29.0), kinds_at(31.0)) == ([], ["missing"])
 

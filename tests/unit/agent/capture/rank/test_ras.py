@@ -65,7 +65,7 @@ def test_nobody_there_is_one_sentence() -> None:
     found = Ras().completed(taken(place))
     (note,) = found.notes
     assert not note.ok
-    assert note.detail == f"nobody answers at {place}: NCCL is older than 2.24, or its RAS service is turned off"
+    assert note.detail == f"no process answers at {place}: NCCL is older than 2.24, or its RAS service is turned off"
     assert found.node.nccl is None
 
 

@@ -219,7 +219,7 @@ def test_a_stopped_rank_is_not_asked(folder: Path) -> None:
 def test_a_pipe_that_nobody_reads_is_not_waited_for(folder: Path) -> None:
     assert "no pipe file" in ask(folder / "nothing", os.getuid())
     os.mkfifo(folder / "pipe")
-    assert "nobody reads" in ask(folder / "pipe", os.getuid())
+    assert "no process reads" in ask(folder / "pipe", os.getuid())
     (folder / "file").touch()
     assert "no pipe" in ask(folder / "file", os.getuid())
     assert (folder / "file").read_bytes() == b""

@@ -1,0 +1,79 @@
+"""A call site: the whole way to a call, as the user's lines and the function that makes it. A hint, never proof."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from hangwatch.model import Collective, Frame
+from hangwatch.ranks.ledger import family
+from hangwatch.stacks.frames import name_of, origin, user_frame
+
+Path = tuple[tuple[str, int], ...]
+Caller = tuple[str, str, int]  # file, function, line
+NOT_KNOWN: Caller = ("", "", 0)
+BACKWARD: Caller = ("", "backward", 0)  # the engine's own threads issue the gradients' calls, and have no frames
+
+
+class Site(NamedTuple):
+    """Where a call comes from.
+
+    Below a trainer one line of the user's leads to every call; there `caller` tells one point of the program from
+    another.
+    """
+
+    kind: str  # of operation; "" where it is not known
+    lines: Path  # the user's lines that lead to it, innermost first
+    caller: Caller = NOT_KNOWN  # the innermost function outside of torch: the user's own, or a framework's
+
+
+@lru_cache(maxsize=8192)
+def path(frames: tuple[Frame, ...]) -> Path:
+    """The user's own lines in a call stack, innermost first."""
+    own = tuple((frame.file, frame.line) for frame in frames if not frame.native and origin(frame.file) == "user")
+    where = user_frame(frames)
+    return own or (((where.file, where.line),) if where is not None else ())
+
+
+@lru_cache(maxsize=8192)
+def caller(frames: tuple[Frame, ...]) -> Caller | None:
+    """The innermost line of the user or of a package; None where the frames show none."""
+    own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))
+    return next(((frame.file, name_of(frame.function), frame.line) for frame in own), None)
+
+
+def recorded_caller(call: Collective) -> Caller | None:
+    """Where a recorded call came from: a function, or the engine that computes gradients."""
+    return caller(call.frames) or (BACKWARD if by_the_engine(call) else None)
+
+
+def by_the_engine(call: Collective) -> bool:
+    """A thread of the engine that computes gradients issued it."""
+    return not call.frames and call.thread_name.startswith("pt_autograd")
+
+
+def site(call: Collective) -> Site | None:
+    """Where a recorded call came from; None where that was not recorded."""
+    found = site_of(call.op, call.frames)
+    return found if found.lines else None
+
+
+def site_of(op: str, frames: tuple[Frame, ...]) -> Site:
+    """The site of a call of `op` that was made by `frames`."""
+    return Site(family(op), path(frames), caller(frames) or NOT_KNOWN)
+
+
+def framework(found: Site) -> Frame | None:
+    """The framework's function that made the call; None where the user's own line did."""
+    file, function, line = found.caller
+    return Frame(file, line, function) if found.caller != NOT_KNOWN and (file, line) != found.lines[0] else None
+
+
+def same(one: Site, other: Site) -> bool:
+    """Equal as far as both are known: where only the innermost line was recorded, that decides."""
+    if one.kind != other.kind and one.kind and other.kind:
+        return False
+    if one.caller != other.caller and framework(one) and framework(other):
+        return False
+    shorter = min(len(one.lines), len(other.lines))
+    return one.lines[:shorter] == other.lines[:shorter] if shorter == 1 else one.lines == other.lines

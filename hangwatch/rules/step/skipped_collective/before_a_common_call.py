@@ -1,0 +1,51 @@
+"""Calls that a few ranks left out before a call that all ranks come to."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
+from hangwatch.facts.mismatches import place_of
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty, Status
+from hangwatch.rules.finding import Finding
+
+
+def left_out_before_a_common_call(case: Case) -> Finding | None:
+    """A minority came to the common call without the calls of most ranks, or one of two without its usual ones."""
+    extra = extra_calls(case)
+    if extra is None:
+        return None
+    usual = extra.made_before(case, extra.others)
+    if len(extra.ranks) < len(extra.others) or (len(extra.ranks) == len(extra.others) and not usual):
+        return None
+    return _left_out(case, extra, usual=usual)
+
+
+def _left_out(case: Case, extra: ExtraCalls, *, usual: bool) -> Finding:
+    calls = dict.fromkeys(extra.others, extra.paired)
+    text = words.listed([name for name, _ in groups(extra.calls)])
+    witnesses = []
+    if len(extra.ranks) > len(extra.others):
+        witnesses.append(Witness(Kind.MAJORITY, f"most ranks made the call: {case.name(extra.ranks)}"))
+    if usual:
+        witnesses.append(Witness(Kind.HABIT, f"{case.name(extra.others)} made this call before"))
+    ended = case.any_rank_failed
+    certainty = case.weigh(witnesses)
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY if ended else certainty,
+        f"{case.name(extra.others, capital=True)} left out {text}, which {case.name(extra.ranks)} called, and came to"
+        f" {extra.paired.op}{words.at(place_of(case, extra.others[0], calls))} without it.",
+        culprits=tuple(
+            case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in extra.others if rank in case.ranks
+        ),
+        victims=extra.ranks,
+        step=next(
+            (case.ranks[rank].step for rank in extra.others if rank in case.ranks), case.furthest_step(case.ranks)
+        ),
+        evidence=sentences(case, extra),
+        witnesses=tuple(witnesses),
+        status=Status.FAILED if ended else None,
+        awaited=extra.others,
+    )

@@ -1,0 +1,32 @@
+"""Batches drawn by the ranks, and what `Join` makes up for."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Status
+from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch
+from tests.unit.simulator import Leave, Stall, World, blamed_ranks
+
+
+def test_calls_that_have_been_made_up_for_are_no_parting() -> None:
+    """GIVEN rank 1 with fewer batches, which makes the calls of the others' batches within `Join`
+    WHEN ranks 1 and 2 wait in one barrier for rank 0, which writes a checkpoint THEN nobody but rank 0 is spoken of."""
+    long = epoch(0, 9, log=False)
+    short = [*epoch(0, 6, log=False), *GRADIENTS * 3]
+    world = World([[*long, Stall(kind="checkpoint", line=55), *END], [*short, *END], [*long, *END]]).run()
+    judgement = diagnose(world.snapshot(still_s=8, patience_s=6))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("slow-checkpoint", [0])
+    assert judgement.status is not Status.FAILED
+
+
+@pytest.mark.parametrize("after", [[], [Stall(kind="checkpoint", line=55)]], ids=["ends", "saves"])
+def test_steps_that_meet_crosswise_have_not_met_again(after: Program) -> None:
+    """GIVEN 7, 8 and 9 batches an epoch: rank 0 is through with both epochs when ranks 1 and 2 stand in the same line
+    of different steps THEN the uneven epochs are what is told."""
+    programs = [[*epoch(0, n, log=False), *epoch(1, n, log=False)] for n in (7, 8, 9)]
+    programs[0] += after or [Leave()]
+    verdict = diagnose(World(programs).run().snapshot()).verdict
+    assert verdict.cause == "uneven-steps", verdict.summary
+    assert {who.rank for who in verdict.culprits} >= {0}

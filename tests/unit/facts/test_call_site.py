@@ -1,0 +1,49 @@
+"""Call sites: the user's lines that lead to a call, and the function outside of torch that makes it."""
+
+from __future__ import annotations
+
+from hangwatch.facts.call_site import caller, framework, same, site_of
+from hangwatch.model import Frame
+
+SCRIPT = "/home/ann/train.py"
+TRAINER = "/venv/lib/python3.12/site-packages/trainer/loop.py"
+TORCH = Frame("/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 2900, "all_reduce")
+USER = (Frame(SCRIPT, 40, "log"), Frame(SCRIPT, 90, "main"))
+
+
+def below_trainer(line: int, function: str = "Loop.reduce") -> tuple[Frame, ...]:
+    return TORCH, Frame(TRAINER, line, function), Frame(SCRIPT, 90, "main")
+
+
+def test_a_call_by_the_user_has_the_users_lines_and_no_framework() -> None:
+    found = site_of("all_reduce", (TORCH, *USER))
+    assert found.lines == ((SCRIPT, 40), (SCRIPT, 90))
+    assert found.caller == (SCRIPT, "log", 40)
+    assert framework(found) is None
+
+
+def test_below_a_trainer_the_trainers_function_makes_the_call() -> None:
+    found = site_of("all_reduce", below_trainer(7))
+    assert found.lines == ((SCRIPT, 90),)
+    assert framework(found) == Frame(TRAINER, 7, "reduce")
+
+
+def test_below_one_line_of_the_user_two_lines_of_the_trainer_are_two_sites() -> None:
+    one, other = (site_of("all_reduce", below_trainer(line)) for line in (7, 12))
+    assert not same(one, other)
+    assert same(one, one)
+
+
+def test_a_site_of_which_only_the_users_line_is_known_is_the_same_as_one_below_it() -> None:
+    known, bare = site_of("all_reduce", below_trainer(7)), site_of("all_reduce", (Frame(SCRIPT, 90, "main"),))
+    assert same(known, bare)
+    assert not same(site_of("barrier", below_trainer(7)), bare)
+
+
+def test_a_function_has_one_name_however_its_frame_was_read() -> None:
+    assert caller(below_trainer(7, "Loop.reduce")) == caller(below_trainer(7, "reduce"))
+
+
+def test_frames_of_torch_alone_show_no_caller() -> None:
+    assert caller((TORCH,)) is None
+    assert site_of("all_reduce", (TORCH,)).lines == ()

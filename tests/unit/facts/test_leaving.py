@@ -1,0 +1,25 @@
+"""Ranks whose training is over: which of them are on their way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.model import Phase
+from tests.unit.job import IN_CODE, gone, judge, rank, told
+from tests.unit.rules.exit.exits import DONE
+
+
+def test_user_code_after_the_group_is_destroyed_is_no_exit() -> None:
+    evaluating = rank(1, IN_CODE, phase=Phase.DESTROYED, patience_s=120.0)
+    assert told(judge(DONE, evaluating))[2] == "waiting"
+
+
+@pytest.mark.parametrize("code", [0, None, -6])
+def test_a_clean_end_is_nothing_to_speak_of(code: int | None) -> None:
+    """-6: gloo's threads abort one process in ten at its exit."""
+    judgement = judge(gone(0, code), gone(1, 0))
+    assert told(judgement) == ("undetermined", "undetermined", "waiting")
+
+
+def test_a_failure_after_the_training_is_one() -> None:
+    assert told(judge(gone(0, 1), gone(1, 0)))[2] == "failed"

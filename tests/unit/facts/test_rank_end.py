@@ -1,0 +1,51 @@
+"""Why a rank ended, by its last words, its error and its exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.facts.rank_end import Why, aborted, ending, told
+from hangwatch.model import RankEvidence
+from hangwatch.ranks.last_words import Kind
+from hangwatch.ranks.view import RankView
+from tests.unit.rules.step.aborts import SIZES, TRACE, WATCHDOG, calls, dead, lost
+
+
+def view(evidence: RankEvidence) -> RankView:
+    return RankView(evidence.rank, evidence, sampled_twice=True)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "why", "kind"),
+    [
+        (dead(0, calls(4), last_output=SIZES), Why.BACKEND, Kind.SIZE_MISMATCH),
+        (dead(0, calls(4)), Why.BACKEND, None),
+        (dead(0, calls(4), None, crash_trace=TRACE), Why.BACKEND, None),
+        (dead(0, calls(4), inside=False), Why.ITSELF, None),
+        (dead(0, calls(4), -9), Why.ITSELF, None),
+        (dead(0, calls(4), -9, last_output="Out of memory: Killed process 100 (python)"), Why.ITSELF,
+         Kind.OUT_OF_MEMORY),
+        (dead(0, calls(4), inside=False, last_output=WATCHDOG.format(rank=0)), Why.BACKEND, Kind.WATCHDOG),
+        (dead(0, calls(4), inside=False, last_output=WATCHDOG.format(rank=1)), Why.ITSELF, None),
+        (dead(0, calls(4), last_output="CUDA error: device-side assert triggered"), Why.ITSELF, Kind.DEVICE),
+        (dead(0, calls(4), -15), Why.LAUNCHER, None),
+        (lost(0, calls(4)), Why.PEER, Kind.CONNECTION),
+        (lost(0, calls(4), "Timed out waiting 6000ms for recv operation to complete"), Why.BACKEND, Kind.TIMEOUT),
+        (lost(0, calls(4), "cannot reshape array"), Why.ITSELF, None),
+    ],
+)  # fmt: skip
+def test_why_a_rank_ended(evidence: RankEvidence, why: Why, kind: Kind | None) -> None:
+    end = ending(view(evidence))
+    assert (end.why, end.word.kind if end.word is not None else None) == (why, kind)
+
+
+def test_the_words_for_an_end() -> None:
+    one = view(dead(0, calls(4), last_output=SIZES))
+    assert told(one, ending(one)) == "was aborted by gloo: a message of 676 bytes came where 4 were expected"
+    two = view(lost(1, calls(4)))
+    assert told(two, ending(two)) == "lost its connection to [127.0.0.1]:61094"
+
+
+def test_an_exit_code_is_believed_before_a_trace() -> None:
+    assert not aborted(view(dead(0, calls(4), -9, crash_trace=TRACE)))
+    assert aborted(view(dead(0, calls(4), None, crash_trace=TRACE)))

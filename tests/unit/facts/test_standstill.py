@@ -1,0 +1,129 @@
+"""Every host waits for its device: what the devices' queues show of why none of them goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.standstill import STANDS_S, all_hosts_wait, crossed, standstill
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import (
+    Certainty,
+    Collective,
+    Collectives,
+    Frame,
+    GroupHead,
+    Job,
+    ProcessFacts,
+    RankEvidence,
+    Snapshot,
+    Status,
+    ThreadStack,
+)
+from tests.unit.simulator import SCRIPT
+
+SPINS = Frame("libcudart.so.12", 0, "cudaStreamSynchronize", native=True)
+ITEM = (Frame(SCRIPT, 16, "main"), Frame(SCRIPT, 99, "<module>"))
+BARRIER = (Frame("/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 5356, "barrier"), *ITEM)
+
+
+def call(number: int, at: float, group: str = "0", **parts: object) -> Collective:
+    known = Collective(group, number, "all_reduce", ((64,),), ("Float",), retired=False, at=at, frames=ITEM)
+    return replace(known, **parts)  # type: ignore[arg-type]
+
+
+def host(
+    rank: int, *calls: Collective, still_s: float = 9.0, native: bool = True, python: tuple[Frame, ...] = ITEM
+) -> RankEvidence:
+    """A rank whose host spins, with the calls in its queues; all that came before is complete."""
+    done = tuple(
+        replace(each, seq=each.seq - 1, retired=True, at=0.5, started=each.started) for each in calls if each.seq > 1
+    )
+    heads = tuple(
+        GroupHead(name, (0, 1), backend="nccl", issued=each.seq, completed=each.seq - 1)
+        for name, each in {each.group: each for each in calls}.items()
+    )
+    stacks = (ThreadStack(1, "MainThread", ((SPINS,) if native else ()) + python, main=True),)
+    process = ProcessFacts(100 + rank, "R", cpu_delta_s=1.0, io_delta_bytes=0)
+    recent = Collectives(heads, (*done, *calls), source="flight-recorder")
+    return RankEvidence(
+        rank, pid=100 + rank, stacks=stacks, earlier_stacks=stacks, process=process, collectives=recent,
+        still_s=still_s, patience_s=120.0,
+    )  # fmt: skip
+
+
+def job(*ranks: RankEvidence) -> Snapshot:
+    return Snapshot(Job("j", "j", len(ranks)), 100.0, tuple(ranks), sampled_twice=True)
+
+
+def barrier(number: int, at: float) -> Collective:
+    return call(number, at, op="barrier", sizes=(), dtypes=(), frames=BARRIER)
+
+
+def test_calls_that_do_not_fit_are_reported_at_once_and_never_as_proven() -> None:
+    snapshot = job(host(0, call(5, 1.0)), host(1, barrier(5, 1.0), python=BARRIER))
+    judgement = diagnose(snapshot)
+    assert (judgement.status, judgement.verdict.hang) == (Status.HUNG, Certainty.LIKELY)
+    assert "the calls paired as number 5 of group 0 do not fit" in judgement.verdict.argument[0]
+    assert judgement.verdict.argument[1] == "every host waits for its device, and no counter has moved for 9.0 s"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        host(1, barrier(5, 1.0), python=BARRIER, still_s=STANDS_S / 2),
+        host(1, barrier(5, 1.0), native=False),
+        replace(host(1, barrier(5, 1.0), python=BARRIER), moved=True),
+        replace(host(1, barrier(5, 1.0), python=BARRIER), earlier_stacks=()),
+    ],
+    ids=["not for long", "a host that may compute", "one that moves", "a stack that was seen once"],
+)
+def test_as_long_as_one_host_may_go_on_nothing_stands(other: RankEvidence) -> None:
+    snapshot = job(host(0, call(5, 1.0)), other)
+    if other.stacks[0].frames[0] is not SPINS:  # its Python frames are those of rank 0, where a native frame spins
+        other = replace(other, stacks=(ThreadStack(1, "MainThread", ITEM[1:], main=True),), earlier_stacks=())
+        snapshot = job(snapshot.ranks[0], other)
+    assert not all_hosts_wait(Case(snapshot))
+    assert diagnose(snapshot).status is Status.WAITING
+
+
+def test_calls_that_fit_are_given_patience() -> None:
+    """A long kernel in front of them looks just like that."""
+    snapshot = job(host(0, call(5, 1.0)), host(1, call(5, 1.0)))
+    assert all_hosts_wait(Case(snapshot))
+    assert standstill(Case(snapshot)) == ""
+    judgement = diagnose(snapshot)
+    assert (judgement.status, judgement.verdict.cause) == (Status.WAITING, "undetermined")
+    assert "no device completes it" in judgement.verdict.summary
+
+
+def test_groups_that_were_enqueued_in_opposite_orders_hold_each_other() -> None:
+    mine = (call(5, 1.0, "1"), call(3, 2.0, "2"))
+    theirs = (call(3, 1.0, "2"), call(5, 2.0, "1"))
+    judgement = diagnose(job(host(0, *mine), host(1, *theirs)))
+    assert (judgement.status, judgement.verdict.cause) == (Status.HUNG, "group-order-cycle")
+    assert [who.rank for who in judgement.verdict.culprits] == [0, 1]
+    assert "rank 0 first all_reduce 5 of group 1" in judgement.verdict.summary
+
+
+def test_one_order_is_no_circle() -> None:
+    both = (call(5, 1.0, "1"), call(3, 2.0, "2"))
+    snapshot = job(host(0, *both), host(1, *both))
+    assert crossed(Case(snapshot)) == ()
+    assert diagnose(snapshot).verdict.cause != "group-order-cycle"
+
+
+def test_a_device_that_has_not_started_what_the_others_have_is_named() -> None:
+    held = host(1, call(5, 1.0))
+    earlier = tuple(replace(each, started=True) if each.retired else each for each in held.collectives.recent)
+    held = replace(held, collectives=replace(held.collectives, recent=earlier))
+    judgement = diagnose(job(host(0, call(5, 1.0, started=True)), held))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("device-stall", Certainty.LIKELY)
+    assert [who.rank for who in judgement.verdict.culprits] == [1]
+    assert judgement.status is Status.WAITING  # a kernel may take long: patience decides
+
+
+def test_what_all_have_started_is_not_held_by_one_device() -> None:
+    ranks = [host(number, call(5, 1.0, started=True)) for number in range(2)]
+    assert [who.rank for who in diagnose(job(*ranks)).verdict.culprits] == []

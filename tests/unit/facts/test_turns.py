@@ -1,0 +1,160 @@
+"""Loops without a DataLoader: which rank made a turn less, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, RankEvidence, Snapshot, Status
+from hangwatch.source.hints import annotated
+from hangwatch.source.loops import loop_around
+from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
+from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
+
+END: list[Action] = [Call("barrier", line=88)]
+HERE = Frame(SCRIPT, 60, "train")
+SKIP, BREAK, AROUND = Frame(SCRIPT, 61, "train"), Frame(SCRIPT, 62, "train"), Frame(SCRIPT, 63, "main")
+
+
+def turns(count: int) -> list[Action]:
+    return [action for _ in range(count) for action in (Draw(), Call(via="gradients", line=12))]
+
+
+def judged(facts: LoopFacts | None, *, ranks: int = 3, culprit: int = 1, short: int = 8) -> Judgement:
+    """A job in which `culprit` makes fewer turns than the 9 of the others, who stand in the loop of `facts`."""
+    world = World([[*turns(short if rank == culprit else 9), *END] for rank in range(ranks)])
+    snapshot = world.run().snapshot()
+    return diagnose(_standing(snapshot, culprit, facts))
+
+
+def _standing(snapshot: Snapshot, culprit: int, facts: LoopFacts | None) -> Snapshot:
+    told = {True: {"in_loop": False}, False: {"in_loop": True, "loop": facts}}
+    ranks = tuple(
+        replace(
+            entry,
+            stacks=tuple(replace(stack, **told[entry.rank == culprit]) for stack in entry.stacks),  # type: ignore[arg-type]
+        )
+        for entry in snapshot.ranks
+    )
+    return replace(snapshot, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("facts", "cause", "words"),
+    [
+        (LoopFacts(HERE, counted=True, skips=(SKIP,)), "skipped-collective", "may have skipped a step at train.py:61"),
+        (LoopFacts(HERE, counted=True, leaves=(BREAK,)), "early-exit", "may have left it at train.py:62"),
+        (LoopFacts(HERE, counted=True, swallows=AROUND), "exception-on-one-rank", "silently at train.py:63"),
+        (LoopFacts(HERE, counted=False, swallows=AROUND), "uneven-steps", ""),
+        (LoopFacts(HERE, counted=True), "uneven-steps", ""),
+        (None, "uneven-steps", ""),
+    ],
+)
+@pytest.mark.parametrize(("ranks", "culprit"), [(2, 0), (2, 1), (4, 3)])
+def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words: str, ranks: int, culprit: int) -> None:
+    judgement = judged(facts, ranks=ranks, culprit=culprit)
+    verdict = judgement.verdict
+    assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+    assert words in verdict.summary
+    assert judgement.status is Status.HUNG
+    assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+@pytest.mark.parametrize(("guard", "cause"), [("none", "uneven-steps"), ("rank", "rank-zero-only-collective")])
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_call_behind_an_inner_loop_is_told_by_its_guard(guard: str, cause: str, culprit: int) -> None:
+    # GIVEN a rank behind the inner loop, in the loop over epochs, where the others have yet to come
+    world = World([[*turns(8 if rank == culprit else 9), *END] for rank in range(3)])
+    snapshot = world.run().snapshot()
+    outer = Frame(SCRIPT, 55, "train")
+    inner = LoopFacts(HERE, counted=True, outer=(outer,))
+
+    def standing(entry: RankEvidence) -> RankEvidence:
+        loop, own = (LoopFacts(outer, counted=True), guard) if entry.rank == culprit else (inner, "none")
+        return replace(entry, stacks=tuple(replace(s, in_loop=True, loop=loop, guard=own) for s in entry.stacks))
+
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(standing, snapshot.ranks)))).verdict
+    assert verdict.cause == cause
+    assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+def recursion(calls: int) -> list[Action]:
+    """Calls of a function that calls itself, and then the end, where all come; nothing counts anything."""
+    return [*([Call("all_reduce", line=11)] * calls), *END]
+
+
+def unguarded(snapshot: Snapshot) -> Snapshot:
+    """No condition leads anywhere, and there is no loop."""
+    ranks = tuple(
+        replace(entry, stacks=tuple(replace(stack, in_loop=False, guard="none") for stack in entry.stacks))
+        for entry in snapshot.ranks
+    )
+    return replace(snapshot, ranks=ranks)
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize(("made", "cause"), [(7, "skipped-collective"), (9, "rank-zero-only-collective")])
+def test_without_loops_and_steps_who_is_past_or_behind_the_others_is_named(culprit: int, made: int, cause: str) -> None:
+    programs = [recursion(made if rank == culprit else 8) for rank in range(3)]
+    verdict = diagnose(unguarded(World(programs).run().snapshot())).verdict
+    assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+def synchronised(*at: int) -> list[Action]:
+    """Twenty batches with a synchronisation in some of them, and then the end."""
+    program: list[Action] = []
+    for batch in range(20):
+        program += [Draw(0, batch), *([Call(via="gradients", line=12)] if batch in at else [])]
+    return [*program, LoopEnd(), *END]
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize("cause", ["skipped-collective", "rank-zero-only-collective"])
+def test_with_as_many_batches_who_made_fewer_or_more_calls_is_named(culprit: int, cause: str) -> None:
+    """One synchronises a batch later from batch 7 on, and so once less: the steps even out again and again."""
+    regular, slipped = synchronised(3, 7, 11, 15, 19), synchronised(3, 8, 12, 16)
+    usual, odd = (regular, slipped) if cause == "skipped-collective" else (slipped, regular)
+    snapshot = World([odd if rank == culprit else usual for rank in range(3)]).run().snapshot()
+    past = [rank for rank in range(3) if (rank == culprit) is (cause == "skipped-collective")]
+    facts = LoopFacts(HERE, counted=False)
+    told = {True: {"in_loop": False}, False: {"in_loop": True, "loop": facts}}
+    ranks = tuple(
+        replace(entry, stacks=tuple(replace(s, **told[entry.rank in past]) for s in entry.stacks))  # type: ignore[arg-type]
+        for entry in snapshot.ranks
+    )
+    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+    assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+    if cause == "skipped-collective":
+        assert (verdict.step.epoch, verdict.step.batch) == (0, 7)
+        assert "all ranks have drawn 20 batches in epoch 0" in verdict.evidence
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2, 3])
+def test_a_skipped_call_of_a_subgroup_without_any_steps(culprit: int) -> None:
+    # GIVEN two calls a turn, one in a group of two and one of all, and nothing that counts steps
+    def program(rank: int) -> list[Action]:
+        pair = Call("all_reduce", group="pair", line=14)
+        return [
+            action
+            for turn in range(9)
+            for action in ((() if turn == 6 and rank == culprit else (pair,)) + (Call("all_reduce", line=15),))
+        ]
+
+    world = World([program(rank) for rank in range(4)], groups={"0": [(0, 1, 2, 3)], "pair": [(0, 1), (2, 3)]})
+    verdict = diagnose(world.run().snapshot()).verdict
+    assert (verdict.cause, verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert [who.rank for who in verdict.culprits] == [culprit]
+    assert "every earlier call at train.py:15 came right after one at train.py:14" in verdict.evidence[0]
+
+
+def test_a_stack_says_which_loop_it_stands_in() -> None:
+    world = World([[*turns(2), *END], [*turns(1), *END]]).run()
+    stack = world.snapshot().ranks[0].stacks[0]
+    told = annotated(replace(stack, frames=(Frame(SCRIPT, 6, "train"),)), lambda file: SOURCE)
+    assert told.loop == loop_around([(Frame(SCRIPT, 6, "train"), TREE)]) is not None
+    assert told.in_loop

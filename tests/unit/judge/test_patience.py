@@ -1,0 +1,142 @@
+"""Patience that follows the evidence: which facts shorten it, and which programs must be given their time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hangwatch.judge.patience import held, shortened
+from hangwatch.model import OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
+from tests.unit.job import (
+    FETCHING,
+    IDLE,
+    IN_BACKWARD,
+    IN_CODE,
+    LIB,
+    TORCH,
+    feeding,
+    frames,
+    process,
+    rank,
+    snapshot,
+    starting,
+    worker,
+)
+
+SOCKET = OpenFile(7, "socket 10.0.0.1:4000 -> 10.0.0.2:443")
+PIPE = OpenFile(0, "pipe:[77]")
+NAMED = OpenFile(5, "/scratch/model.pt", "fifo")
+FILE = OpenFile(5, "/scratch/model.pt", "nfs4")
+IN_LOCK = frames((f"{LIB}/threading.py", 327, "wait"))
+IN_SAVE = frames((f"{TORCH}/serialization.py", 900, "save"))
+IN_COMPILE = frames((f"{TORCH}/_inductor/compile_fx.py", 700, "compile_fx"))
+WAITING = rank(1, IN_BACKWARD, issued=11, completed=10)
+
+
+def stands(stack: Any = IN_CODE, evidence: dict[str, Any] | None = None, **facts: Any) -> RankEvidence:
+    return rank(0, stack, issued=10, completed=10, facts=facts, evidence=evidence)
+
+
+def fact(one: RankEvidence, *others: RankEvidence, **parts: Any) -> str:
+    return held(snapshot(one, *(others or (WAITING,)), **parts)).get(0, "")
+
+
+# ------------------------------------------------------------------------------------------ facts
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (stands(state="D"), "is in uninterruptible sleep (state D)"),
+        (stands(system_call="read", blocked_on=PIPE), "waits in read on pipe:[77]"),
+        (stands(system_call="read", blocked_on=OpenFile(0, "/dev/pts/3", "devpts")), "waits in read on /dev/pts/3"),
+        (stands(IN_SAVE, system_call="write", blocked_on=NAMED), "waits in write on /scratch/model.pt"),
+        (stands(system_call="flock", blocked_on=FILE), "waits for a lock on /scratch/model.pt"),
+        (stands(IN_LOCK, private_wait=True), "waits for a lock"),
+        (stands(private_wait=True), "waits for a lock"),
+        (stands(system_call="recvfrom", blocked_on=SOCKET), f"waits in recvfrom on {SOCKET.path}"),
+    ],
+)
+def test_what_keeps_a_rank_from_going_on_by_itself(one: RankEvidence, says: str) -> None:
+    assert fact(one) == says
+
+
+def fed(*workers: ProcessEvidence) -> RankEvidence:
+    return feeding(0, *workers, issued=10, completed=10)
+
+
+def test_a_rank_is_held_by_what_holds_its_workers() -> None:
+    assert fact(fed(worker(0, FETCHING, state="D"), worker(1, IDLE))).startswith(
+        "waits for loader worker 0, which is in"
+    )
+    assert fact(fed(worker(0, FETCHING, state="X"), worker(1, IDLE))) == "waits for loader worker 0, which has ended"
+    reads = worker(1, FETCHING, system_call="recvfrom", blocked_on=SOCKET)
+    assert fact(fed(worker(0, IDLE), reads)).startswith("waits for loader worker 1, which waits in recvfrom")
+
+
+def test_a_rank_that_is_held_before_it_has_come() -> None:
+    blocked = {"system_call": "recvfrom", "blocked_on": SOCKET}
+    late = rank(0, IN_CODE, phase=Phase.START, progress=Progress(), facts=blocked)
+    assert fact(late, starting(1)) == f"waits in recvfrom on {SOCKET.path}"
+
+
+# ------------------------------------------------------------------------------------------ guesses
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        stands(cpu_delta_s=0.9, state="R"),  # a validation, a loop, a tokenizer
+        stands(state="D", io_delta_bytes=5 << 20),  # it reads
+        stands(system_call="clock_nanosleep"),  # it tries again and again
+        stands(system_call="poll", blocked_on=SOCKET),  # with a timeout, perhaps
+        stands(IN_SAVE, state="D"),  # slow storage between two writes
+        stands(IN_SAVE, system_call="write", blocked_on=FILE),
+        stands(IN_COMPILE, private_wait=True),  # for its compilers
+        stands(system_call="wait4"),  # for a child, which may do anything
+        stands(IN_BACKWARD, private_wait=True),  # it waits for other ranks
+        stands(system_call="read", blocked_on=PIPE, cpu_delta_s=0.5),
+        stands(
+            evidence={"children": (ProcessEvidence("child", process(900, cpu_delta_s=0.9)),)},
+            system_call="read",
+            blocked_on=PIPE,
+        ),
+        stands(evidence={"moved": True}, system_call="read", blocked_on=PIPE),
+    ],
+)
+def test_programs_that_may_only_be_slow(one: RankEvidence) -> None:
+    assert fact(one) == ""
+
+
+def test_a_peer_that_is_slow_is_no_fact_unless_all_other_ranks_wait() -> None:
+    asks = stands(system_call="recvfrom", blocked_on=SOCKET)
+    trains = rank(1, frames((f"{LIB}/json/decoder.py", 3, "decode")), issued=10, completed=10)
+    assert fact(asks, trains) == ""
+    alike = rank(1, IN_CODE, issued=10, completed=10, facts={"system_call": "recvfrom", "blocked_on": SOCKET})
+    assert fact(asks, alike) == ""
+    alone = rank(0, IN_CODE, facts={"system_call": "recvfrom", "blocked_on": SOCKET}, world_size=1)
+    assert held(snapshot(alone)) == {}
+
+
+def test_one_sample_is_no_fact() -> None:
+    assert fact(stands(system_call="read", blocked_on=PIPE), WAITING, sampled_twice=False) == ""
+
+
+def test_workers_that_sleep_or_compute_hold_nobody() -> None:
+    assert fact(fed(worker(0, FETCHING, system_call="clock_nanosleep"))) == ""
+    assert fact(fed(worker(0, FETCHING, cpu_delta_s=0.9))) == ""
+    one_works = (worker(0, FETCHING, state="D"), worker(1, FETCHING, cpu_delta_s=0.9))
+    assert fact(fed(*one_works)) != ""  # the batch of worker 0 is awaited, in order
+
+
+# ------------------------------------------------------------------------------------------ what follows
+
+
+def test_a_fact_shortens_patience_and_never_lengthens_it() -> None:
+    assert shortened(600.0, 60.0, 5.0) == 60.0
+    assert shortened(4.0, 4.0, 3.0) == 4.0
+
+
+def test_a_rank_that_worked_until_now_is_not_held_since_it_stands() -> None:
+    assert shortened(600.0, 60.0, 200.0) == 230.0

@@ -1,0 +1,34 @@
+"""The judge's cost grows about linearly with the ranks, and stays within its figures."""
+
+from __future__ import annotations
+
+import time
+
+from hangwatch.judge import diagnose
+from tests.unit.big import uneven
+
+
+def _seconds(ranks: int) -> float:
+    snapshot = uneven(ranks)
+    began = time.process_time()
+    verdict = diagnose(snapshot).verdict
+    took = time.process_time() - began
+    assert verdict.cause == "uneven-steps"
+    assert [culprit.rank for culprit in verdict.culprits] == [ranks - 1]
+    return took
+
+
+def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks() -> None:
+    # GIVEN the same hang on 256 and on 1,024 ranks
+    small, large = min(_seconds(256) for _ in range(3)), min(_seconds(1024) for _ in range(3))
+
+    # THEN four times the ranks take not much more than four times as long; the benchmark holds the promised figures
+    assert large < 5  # measured 0.1 s, and 0.6 s under coverage
+    assert large < 12 * max(small, 0.005)
+
+
+def test_the_waits_of_a_verdict_do_not_grow_with_the_ranks() -> None:
+    verdict = diagnose(uneven(512)).verdict
+    assert len(verdict.waits) == 1
+    assert len(verdict.summary) < 300
+    assert all(len(sentence) < 300 for sentence in (*verdict.evidence, *verdict.details))

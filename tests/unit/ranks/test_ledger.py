@@ -1,0 +1,71 @@
+"""The ledger's tolerance: groups by name and members, contradictions, rings that overlap."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.model import Collective, Collectives, GroupHead, RankEvidence
+from hangwatch.ranks.ledger import Ledger, family
+
+
+def evidence(rank: int, *heads: GroupHead, recent: tuple[Collective, ...] = ()) -> RankEvidence:
+    return RankEvidence(rank, collectives=Collectives(heads, recent, source="flight-recorder"))
+
+
+def test_a_name_that_means_different_groups_on_different_ranks_is_two_groups() -> None:
+    ledger = Ledger([evidence(0, GroupHead("1", (0, 1), issued=3)), evidence(2, GroupHead("1", (2, 3), issued=9))])
+    one, other = ledger.group(0, "1"), ledger.group(2, "1")
+    assert one is not None
+    assert other is not None
+    assert one is not other
+    assert (one.issued(0), one.issued(2), other.issued(2)) == (3, None, 9)
+    assert one.silent == (1,)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        (GroupHead("0", (0, 1), issued=3), GroupHead("0", (0, 2), issued=4)),
+        (GroupHead("0", (1, 2), issued=3),),
+        (GroupHead("0", (0, 1), issued=3, completed=5),),
+    ],
+    ids=["twice", "no member", "completed more than issued"],
+)
+def test_what_contradicts_itself_is_not_used(heads: tuple[GroupHead, ...]) -> None:
+    ledger = Ledger([evidence(0, *heads), evidence(1, GroupHead("0", (0, 1), issued=7))])
+    assert ledger.group(0, "0") is None
+    assert list(ledger.groups_of(0)) == []
+    mine = ledger.group(1, "0")
+    assert mine is not None
+    assert mine.behind(8) == [1]
+
+
+def test_calls_are_found_by_number_in_rings_that_overlap_only_in_part() -> None:
+    calls = tuple(Collective("0", seq, "all_reduce") for seq in range(50, 60))
+    send = Collective("0", 55, "send", peer=1)
+    ledger = Ledger([evidence(0, GroupHead("0", (0, 1), issued=59), recent=(*calls, send))])
+    assert ledger.call(0, "0", 49) is None
+    assert ledger.call(0, "1", 55) is None
+    found = ledger.call(0, "0", 55)
+    assert found is not None
+    assert found.op == "all_reduce"
+    assert ledger.call(3, "0", 55) is None
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [
+        ("all_reduce", "all_reduce"),
+        ("gloo:all_reduce_coalesced", "all_reduce"),
+        ("nccl:_all_gather_base", "all_gather"),
+        ("reduce_scatter_tensor", "reduce_scatter"),
+        ("_reduce_oop", "reduce"),
+        ("scatter", "scatter"),
+        ("monitored_barrier", "barrier"),
+        ("gradients", "all_reduce"),
+        ("buffers", "broadcast"),
+        ("something new", ""),
+    ],
+)
+def test_all_of_torchs_spellings_are_one_kind(op: str, kind: str) -> None:
+    assert family(op) == kind

@@ -1,0 +1,39 @@
+"""`exit-child-process`: a child process keeps the process alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence
+from tests.unit.job import IN_CHILD_JOIN, SCRIPT, blamed, judge, leaving, main_thread, process, told
+from tests.unit.rules.exit.exits import DONE
+
+
+def child(**facts: Any) -> ProcessEvidence:
+    return ProcessEvidence("child", process(300, **facts), (main_thread((Frame(SCRIPT, 33, "serve"),)),), rank=1)
+
+
+def joining(*children: ProcessEvidence, **facts: Any) -> RankEvidence:
+    facts = {"system_call": "wait4", **facts}
+    return leaving(1, IN_CHILD_JOIN, Phase.ATEXIT, facts=facts, evidence={"children": children})
+
+
+def test_a_child_that_lives() -> None:
+    judgement = judge(DONE, joining(child(), waits_for=300))
+    assert told(judgement) == ("exit-child-process", "proven", "lingering")
+    assert blamed(judgement) == [(1, 300, "other")]
+    assert judgement.verdict.culprits[0].where == Frame(SCRIPT, 33, "serve")
+
+
+def test_of_two_children_the_one_that_is_waited_for() -> None:
+    elder = ProcessEvidence("child", process(299), rank=1)
+    assert blamed(judge(DONE, joining(elder, child(), waits_for=300))) == [(1, 300, "other")]
+
+
+def test_the_only_child_where_the_system_does_not_say() -> None:
+    helper = ProcessEvidence("helper", process(298), rank=1)
+    assert blamed(judge(DONE, joining(helper, child(), waits_for=None))) == [(1, 300, "other")]
+
+
+def test_a_child_that_computes_is_waited_for() -> None:
+    assert told(judge(DONE, joining(child(cpu_delta_s=0.9), waits_for=300)))[2] == "waiting"

@@ -1,0 +1,66 @@
+"""`exit-destroy-asymmetric`: some ranks left while others still communicate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, Progress, RankEvidence
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, IN_CODE, SCRIPT, blamed, gone, judge, rank, told
+from tests.unit.rules.step.endings import DDP, failed
+
+
+def test_one_destroyed_the_group_that_the_others_still_use() -> None:
+    left = rank(1, IN_CODE, phase=Phase.DESTROYED, issued=10, completed=10)
+    judgement = judge(rank(0, IN_BARRIER, issued=11, completed=10), left)
+    assert told(judgement)[0] == "exit-destroy-asymmetric"
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_one_left_an_epoch_before_the_others() -> None:
+    def fed(epoch: int, drawn: int, *finished: int, over: bool) -> LoaderFacts:
+        return LoaderFacts(0, 60, epoch=epoch, drawn=drawn, exhausted=over, drawn_per_epoch=finished)
+
+    left = rank(1, IN_CODE, phase=Phase.DESTROYED, loaders=(fed(1, 60, 60, 60, over=True),), issued=10, completed=10)
+    stayed = rank(0, IN_BACKWARD, loaders=(fed(2, 1, 60, 60, over=False),), issued=11, completed=10)
+    assert judge(stayed, left).verdict.cause == "exit-destroy-asymmetric"
+    short = rank(1, IN_CODE, phase=Phase.DESTROYED, loaders=(fed(1, 50, 60, 50, over=True),), issued=10, completed=10)
+    assert judge(stayed, short).verdict.cause != "exit-destroy-asymmetric"
+
+
+def test_a_rank_that_the_launcher_ends_at_its_end_had_ended() -> None:
+    judgement = judge(failed(0, (DDP, 1, "forward")), gone(1, -15, Phase.FINALIZING))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+
+
+def destroyed(number: int, **parts: Any) -> RankEvidence:
+    """It had made calls and has no group any more."""
+    return gone(number, 0, progress=Progress(step=5, calls=60), **parts)
+
+
+@pytest.mark.parametrize(("early", "late", "culprits"), [([1], [0, 2], [1]), ([0, 1], [2], [2]), ([1], [0], [])])
+def test_those_who_failed_after_others_had_destroyed_the_group(
+    early: list[int], late: list[int], culprits: list[int]
+) -> None:
+    size = len(early) + len(late)
+    ranks = [destroyed(n) if n in early else failed(n, (DDP, 1, "barrier")) for n in range(size)]
+    judgement = judge(*ranks, world_size=size)
+    assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
+    assert [who.rank for who in judgement.verdict.culprits] == culprits
+
+
+@pytest.mark.parametrize(
+    ("step", "way_out", "cause"),
+    [(5, True, "exit-destroy-asymmetric"), (3, False, "exit-destroy-asymmetric"), (3, True, "early-exit")],
+)
+def test_a_group_ended_by_one_who_may_have_left_the_loop(step: int, way_out: bool, cause: str) -> None:
+    place = Frame(SCRIPT, 40, "main")
+    loop = LoopFacts(place, leaves=(place,) if way_out else ())
+    early = rank(1, IN_CODE, phase=Phase.DESTROYED, progress=Progress(step=step))
+    waiting = rank(0, IN_BARRIER, phase=Phase.STEP, progress=Progress(step=5), issued=4, completed=3)
+    waiting = replace(waiting, stacks=tuple(replace(each, in_loop=True, loop=loop) for each in waiting.stacks))
+    judgement = judge(waiting, early)
+    assert judgement.verdict.cause == cause
+    assert blamed(judgement) == [(1, 101, "rank")]

@@ -1,0 +1,23 @@
+"""`exit-destructor`: a destructor does not return."""
+
+from __future__ import annotations
+
+from hangwatch.model import Frame, Phase
+from tests.unit.job import IN_DESTRUCTOR, SCRIPT, judge, leaving, main_thread, told
+from tests.unit.rules.exit.exits import DONE
+
+
+def test_a_destructor() -> None:
+    judgement = judge(DONE, leaving(1, IN_DESTRUCTOR, Phase.FINALIZING))
+    assert told(judgement) == ("exit-destructor", "proven", "lingering")
+    assert judgement.verdict.culprits[0].where == Frame(SCRIPT, 11, "close")
+
+
+def test_a_native_destructor() -> None:
+    judgement = judge(DONE, leaving(1, (), Phase.FINALIZING, threads=(main_thread(()),)))
+    assert told(judgement)[:2] == ("exit-destructor", "likely")
+
+
+def test_an_interpreter_that_is_being_taken_down_on_a_busy_machine() -> None:
+    busy = leaving(1, (), Phase.FINALIZING, threads=(main_thread(()),), facts={"state": "R", "cpu_delta_s": 0.4})
+    assert told(judge(DONE, busy))[2] == "waiting"

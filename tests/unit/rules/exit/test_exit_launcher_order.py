@@ -1,0 +1,32 @@
+"""`exit-launcher-order`: the launcher waits for the wrong child."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hangwatch.model import Phase, RankEvidence
+from tests.unit.job import IN_CODE, IN_WAIT, NOW, blamed, gone, judge, launcher, rank, told
+from tests.unit.rules.exit.exits import WAITS
+
+
+def failed(number: int, **parts: Any) -> RankEvidence:
+    return gone(number, 3, state="Z", facts={"parent": 50}, **parts)
+
+
+def test_a_launcher_that_waits_for_the_wrong_one() -> None:
+    alive = rank(0, IN_CODE, phase=Phase.DESTROYED, facts={"system_call": "read"})
+    judgement = judge(alive, failed(1), launchers=(launcher(IN_WAIT, system_call="wait4", waits_for=100),))
+    assert told(judgement) == ("exit-launcher-order", "proven", "lingering")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "while rank 1 has ended already (exit code 3)" in judgement.verdict.summary
+
+
+def test_nobody_has_had_the_time_to_notice() -> None:
+    alive = rank(0, IN_CODE, phase=Phase.DESTROYED, facts={"system_call": "read"}, patience_s=120.0)
+    just_now = failed(1, evidence={"ended_at": NOW - 1})
+    assert told(judge(alive, just_now, launchers=(launcher(waits_for=100),)))[2] == "waiting"
+
+
+def test_who_waits_for_the_dead_in_a_collective_is_the_better_story() -> None:
+    judgement = judge(WAITS, failed(1, phase=Phase.STEP, issued=10), launchers=(launcher(waits_for=100),))
+    assert judgement.verdict.cause == "rank-died"

@@ -1,0 +1,14 @@
+"""`exit-queue-feeder`: a queue that is never emptied keeps the process alive."""
+
+from __future__ import annotations
+
+from hangwatch.model import Phase
+from tests.unit.job import CONNECTION, IN_FEEDER_JOIN, blamed, judge, leaving, told
+from tests.unit.rules.exit.exits import DONE, thread
+
+
+def test_a_queue_that_nobody_reads() -> None:
+    feeder = thread("QueueFeederThread", (CONNECTION, 384, "_send"), (CONNECTION, 427, "_send_bytes"))
+    judgement = judge(DONE, leaving(1, IN_FEEDER_JOIN, Phase.ATEXIT, threads=(feeder,)))
+    assert told(judgement) == ("exit-queue-feeder", "proven", "lingering")
+    assert blamed(judgement) == [(1, 101, "rank")]

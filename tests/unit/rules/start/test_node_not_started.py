@@ -1,0 +1,34 @@
+"""`node-not-started`: nodes have not joined."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.job import IN_NEXT_RENDEZVOUS, NOW, blamed, judge, launcher, told
+
+TORCHRUN = "torchrun --nnodes=2 --rdzv-endpoint=node-a:29400 train.py"
+
+
+def test_torchrun_waits_for_another_node() -> None:
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 45)
+    judgement = judge(launchers=(waiting,))
+    assert told(judgement) == ("node-not-started", "likely", "hung")
+    assert "1 of 2 nodes has come" in judgement.verdict.summary
+    assert "at node-a:29400" in judgement.verdict.evidence[0]
+    assert blamed(judgement) == []
+
+
+def test_it_has_patience_with_nodes() -> None:
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 20)
+    assert told(judge(launchers=(waiting,))) == ("node-not-started", "likely", "waiting")
+
+
+@pytest.mark.parametrize("command", ["torchrun --standalone --nproc-per-node=2 train.py", "torchrun --nnodes=1:2 t.py"])
+def test_one_node_is_enough_for_itself(command: str) -> None:
+    waiting = launcher(IN_NEXT_RENDEZVOUS, command=command, started_at=NOW - 45)
+    assert judge(launchers=(waiting,)).verdict.cause == "undetermined"
+
+
+def test_a_launcher_that_works_is_not_waiting_for_nodes() -> None:
+    busy = launcher(IN_NEXT_RENDEZVOUS, command=TORCHRUN, started_at=NOW - 45, state="R")
+    assert told(judge(launchers=(busy,)))[2] == "waiting"

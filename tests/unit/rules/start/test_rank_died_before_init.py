@@ -1,0 +1,62 @@
+"""`rank-died-before-init`: a rank died before it registered."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.model import Frame, Phase
+from tests.unit.job import IN_BARRIER, NOW, SCRIPT, blamed, gone, judge, rank, started, starting, told
+from tests.unit.rules.start.starts import dead_before, raised
+
+
+def test_a_rank_that_raised_before_it_registered() -> None:
+    judgement = judge(starting(0), dead_before(1, state="Z", exception=raised()))
+    assert told(judgement) == ("rank-died-before-init", "proven", "hung")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "ImportError: No module named 'birds' (train.py:7)" in judgement.verdict.summary
+    assert judgement.verdict.culprits[0].where == Frame(SCRIPT, 7, "<module>")
+
+
+@pytest.mark.parametrize("name", ["torchrun", "spawn"])
+def test_a_launcher_that_ends_the_others_makes_it_a_failure(name: str) -> None:
+    judgement = judge(starting(0, launcher=name), dead_before(1, exception=raised(), launcher=name))
+    assert told(judgement) == ("rank-died-before-init", "proven", "failed")
+
+
+def test_a_rank_that_left_with_code_0_is_missed_too() -> None:
+    assert told(judge(starting(0), dead_before(1, 0))) == ("rank-died-before-init", "proven", "hung")
+
+
+def test_its_last_words_in_a_log() -> None:
+    log = "loading\nValueError: lr must be positive\n"
+    judgement = judge(starting(0), dead_before(1, evidence={"last_output": log}))
+    assert "ValueError: lr must be positive" in judgement.verdict.summary
+
+
+def test_a_process_that_died_without_a_board() -> None:
+    dead = started(1, pid=222, ended_at=NOW - 4, exit_code=-9)
+    judgement = judge(starting(0), launched=(started(0), dead), world_size=2)
+    assert told(judgement) == ("rank-died-before-init", "proven", "hung")
+    assert blamed(judgement) == [(1, 222, "rank")]
+    assert "killed by SIGKILL" in judgement.verdict.summary
+
+
+def test_last_words_are_waited_for_a_moment() -> None:
+    dead = started(1, pid=222, ended_at=NOW - 0.5, exit_code=1)
+    assert told(judge(starting(0), launched=(dead,), world_size=2))[2] == "waiting"
+
+
+def test_all_raised_the_same() -> None:
+    judgement = judge(*(dead_before(number, exception=raised()) for number in (0, 1)))
+    assert told(judgement) == ("rank-died-before-init", "proven", "failed")
+    assert {rank for rank, _, _ in blamed(judgement)} == {0, 1}
+
+
+def test_who_was_ended_by_the_launcher_is_not_to_blame() -> None:
+    judgement = judge(dead_before(0, -15), dead_before(1, exception=raised()))
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_a_rank_that_was_a_member_died_later() -> None:
+    judgement = judge(rank(0, IN_BARRIER, issued=4, completed=3), gone(1, 1, Phase.STEP, issued=3, completed=3))
+    assert judgement.verdict.cause == "rank-died"

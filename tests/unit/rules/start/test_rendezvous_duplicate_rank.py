@@ -1,0 +1,37 @@
+"""`rendezvous-duplicate-rank`: two processes claim one rank."""
+
+from __future__ import annotations
+
+from tests.unit.job import IN_MESH, NOW, blamed, gone, judge, started, starting, told
+from tests.unit.rules.start.starts import raised
+
+
+def test_two_living_processes_of_one_rank() -> None:
+    ranks = [starting(0), starting(1, IN_MESH, pid=111), starting(1, IN_MESH, pid=122, started_at=NOW - 50)]
+    judgement = judge(*ranks)
+    assert told(judgement) == ("rendezvous-duplicate-rank", "proven", "hung")
+    assert blamed(judgement) == [(1, 111, "rank"), (1, 122, "rank")]
+
+
+def test_one_of_an_earlier_start() -> None:
+    ranks = [starting(0), starting(1, pid=122), starting(1, pid=11, started_at=NOW - 7200)]
+    judgement = judge(*ranks)
+    assert judgement.verdict.fix == "kill 11, which is left from an earlier start"
+
+
+def test_a_child_of_a_rank_is_not_its_twin() -> None:
+    child = starting(1, pid=122, facts={"parent": 101})
+    assert judge(starting(0), starting(1), child).verdict.cause != "rendezvous-duplicate-rank"
+
+
+def test_twins_that_failed_together() -> None:
+    twins = (started(1, pid=111, ended_at=NOW - 2), started(1, pid=122, ended_at=NOW - 2))
+    judgement = judge(gone(0), gone(1, 1, exception=raised("RuntimeError", "Connection reset by peer")), launched=twins)
+    assert told(judgement) == ("rendezvous-duplicate-rank", "proven", "failed")
+
+
+def test_a_successor_is_not_a_twin() -> None:
+    earlier = started(1, pid=111, ended_at=NOW - 50)
+    later = started(1, pid=122, started_at=NOW - 50)
+    judgement = judge(starting(0), starting(1, pid=122), launched=(started(0), earlier, later), world_size=3)
+    assert judgement.verdict.cause == "rendezvous-missing-ranks"

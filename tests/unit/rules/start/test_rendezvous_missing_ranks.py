@@ -1,0 +1,73 @@
+"""`rendezvous-missing-ranks`: ranks never came."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.model import Phase, Progress, Stage
+from tests.unit.job import IN_CODE, IN_SPAWN_JOIN, IN_WAIT, NOW, blamed, judge, launcher, rank, started, starting, told
+from tests.unit.rules.start.starts import NEVER_CAME
+
+
+def test_a_rank_that_was_never_started() -> None:
+    judgement = judge(starting(0), world_size=2)
+    assert told(judgement) == NEVER_CAME
+    assert blamed(judgement) == [(1, None, "rank")]
+    assert judgement.stage is Stage.START
+    assert "Rank 1 never came: 1 of 2 ranks was started" in judgement.verdict.summary
+
+
+def test_patience_before_it() -> None:
+    early = starting(0, still_s=5.0, started_at=NOW - 6)
+    assert told(judge(early, world_size=2)) == ("rendezvous-missing-ranks", "likely", "waiting")
+
+
+def test_a_launcher_on_this_machine_that_only_waits_proves_it_at_once() -> None:
+    early = starting(0, still_s=5.0, started_at=NOW - 6)
+    judgement = judge(early, world_size=2, launchers=(launcher(IN_WAIT, waits_for=100),))
+    assert told(judgement) == ("rendezvous-missing-ranks", "proven", "hung")
+
+
+def test_a_launcher_that_still_does_something_may_start_more() -> None:
+    judgement = judge(starting(0), world_size=2, launchers=(launcher(IN_CODE),))
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+
+
+def test_a_master_elsewhere_leaves_room_for_other_machines() -> None:
+    far = starting(0, environment={"MASTER_ADDR": "10.0.0.1"})
+    assert told(judge(far, world_size=2, launchers=(launcher(IN_WAIT, waits_for=100),))) == NEVER_CAME
+
+
+def test_spawn_with_fewer_processes_than_the_world() -> None:
+    ranks = [starting(number, world_size=3, launcher="spawn") for number in (0, 1)]
+    judgement = judge(*ranks, launchers=(launcher(IN_SPAWN_JOIN, system_call="poll"),))
+    assert told(judgement) == ("rendezvous-missing-ranks", "proven", "hung")
+    assert judgement.verdict.fix == "mp.spawn(..., nprocs=3), or init_process_group(..., world_size=2)"
+
+
+def test_a_rank_that_a_fact_keeps_from_coming_is_not_waited_for_as_long() -> None:
+    late = rank(
+        1, IN_CODE, phase=Phase.START, progress=Progress(), still_s=62.0, patience_s=60.0, evidence={"held": "waits"}
+    )
+    assert told(judge(starting(0), late)) == ("user-code-blocked", "likely", "hung")
+    assert told(judge(starting(0), replace(late, held=""))) == ("user-code-blocked", "likely", "waiting")
+    assert told(judge(starting(0), replace(late, still_s=58.0))) == ("user-code-blocked", "likely", "waiting")
+
+
+def test_a_rank_that_comes_late_is_waited_for() -> None:
+    late = rank(1, IN_CODE, phase=Phase.START, progress=Progress())
+    judgement = judge(starting(0), late)
+    assert told(judgement) == ("user-code-blocked", "likely", "waiting")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert judgement.stage is Stage.START
+
+
+def test_a_rank_that_never_comes_although_it_lives() -> None:
+    late = rank(1, IN_CODE, phase=Phase.START, progress=Progress(), started_at=NOW - 400)
+    assert told(judge(starting(0), late)) == ("user-code-blocked", "likely", "hung")
+
+
+def test_a_process_without_a_board_is_on_its_way() -> None:
+    judgement = judge(starting(0), launched=(started(0), started(1, pid=222)))
+    assert told(judgement) == ("user-code-blocked", "likely", "waiting")
+    assert blamed(judgement) == [(1, 222, "rank")]

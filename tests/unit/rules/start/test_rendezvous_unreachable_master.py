@@ -1,0 +1,62 @@
+"""`rendezvous-unreachable-master`: the master cannot be reached."""
+
+from __future__ import annotations
+
+from hangwatch.model import Phase, Progress, RankEvidence
+from tests.unit.job import IN_CODE, IN_MESH, blamed, judge, rank, starting, told
+from tests.unit.rules.start.starts import NEVER_CAME
+
+
+def lost(number: int, **parts: object) -> RankEvidence:
+    return starting(number, facts={"sockets": ()}, **parts)  # type: ignore[arg-type]
+
+
+def test_another_port() -> None:
+    astray = lost(1, environment={"MASTER_PORT": "29501"}, world_size=3)
+    judgement = judge(starting(0, world_size=3), astray, starting(2, world_size=3))
+    assert told(judgement) == ("rendezvous-unreachable-master", "proven", "hung")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert judgement.verdict.fix == "give every rank the same MASTER_PORT: 29500"
+
+
+def test_of_two_ports_that_of_rank_0_is_right_but_nothing_proves_it() -> None:
+    judgement = judge(starting(0), lost(1, environment={"MASTER_PORT": "29501"}))
+    assert told(judgement) == ("rendezvous-unreachable-master", "likely", "hung")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert judgement.verdict.fix == "give every rank the same MASTER_PORT: 29500"
+
+
+def test_the_majority_is_right_even_against_rank_0() -> None:
+    astray = starting(0, environment={"MASTER_ADDR": "10.0.0.9"}, world_size=3)
+    judgement = judge(astray, lost(1, world_size=3), lost(2, world_size=3))
+    assert blamed(judgement) == [(0, 100, "rank")]
+    assert judgement.verdict.fix == "give every rank the same MASTER_ADDR: 127.0.0.1"
+
+
+def test_another_name_for_the_same_place_is_no_fault() -> None:
+    judgement = judge(starting(0), starting(1, IN_MESH, environment={"MASTER_ADDR": "localhost"}), world_size=3)
+    assert judgement.verdict.cause == "rendezvous-missing-ranks"
+
+
+def test_nobody_listens_because_rank_0_never_came() -> None:
+    judgement = judge(lost(1), world_size=2)
+    assert told(judgement) == ("rendezvous-unreachable-master", "likely", "hung")
+    assert blamed(judgement) == [(0, None, "rank")]
+
+
+def test_nobody_listens_yet_because_rank_0_is_late() -> None:
+    late = rank(0, IN_CODE, phase=Phase.START, progress=Progress())
+    assert told(judge(late, lost(1))) == ("user-code-blocked", "likely", "waiting")
+
+
+def test_a_name_that_does_not_resolve() -> None:
+    ranks = [lost(number, environment={"MASTER_ADDR": "node-0"}) for number in (0, 1)]
+    judgement = judge(*ranks, node={"master_resolves": False})
+    assert told(judgement) == ("rendezvous-unreachable-master", "likely", "hung")
+    assert blamed(judgement) == []
+    assert "the name does not resolve" in judgement.verdict.summary
+
+
+def test_unreadable_sockets_say_nothing() -> None:
+    blind = starting(0, facts={"sockets": (), "unreadable": ("sockets: permission denied",)})
+    assert told(judge(blind, world_size=2)) == NEVER_CAME

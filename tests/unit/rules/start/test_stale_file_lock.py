@@ -1,0 +1,35 @@
+"""`stale-file-lock`: a lock file was left behind."""
+
+from __future__ import annotations
+
+from hangwatch.model import LockFile, RankEvidence
+from tests.unit.job import IN_BARRIER, IN_BATON, blamed, judge, rank, told
+
+
+def polling(lock: LockFile, **parts: object) -> RankEvidence:
+    return rank(1, IN_BATON, evidence={"lock_files": (lock,)}, issued=3, completed=3, **parts)  # type: ignore[arg-type]
+
+
+BARRED = rank(0, IN_BARRIER, issued=4, completed=3)
+
+
+def test_a_lock_that_nobody_holds() -> None:
+    judgement = judge(BARRED, polling(LockFile("/home/ann/.cache/ext/lock", None, False, 3600.0)))
+    assert told(judgement) == ("stale-file-lock", "proven", "hung")
+    assert judgement.verdict.fix == "rm /home/ann/.cache/ext/lock"
+    assert (blamed(judgement), judgement.verdict.victims) == ([], (0, 1))
+
+
+def test_a_lock_whose_owner_is_dead() -> None:
+    judgement = judge(BARRED, polling(LockFile("/data/lock", 77, False, 60.0)))
+    assert blamed(judgement) == [(None, 77, "other")]
+
+
+def test_a_lock_that_somebody_holds() -> None:
+    judgement = judge(BARRED, polling(LockFile("/data/lock", 77, True, 60.0)))
+    assert judgement.verdict.cause == "user-code-blocked"
+
+
+def test_a_lock_that_was_made_just_now() -> None:
+    fresh = polling(LockFile("/data/lock", None, False, 1.0), still_s=2.0)
+    assert told(judge(BARRED, fresh)) == ("stale-file-lock", "likely", "waiting")

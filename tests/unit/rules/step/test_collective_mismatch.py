@@ -1,0 +1,40 @@
+"""`collective-mismatch`: ranks called different collectives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, ProcessFacts, Status
+from tests.unit.rules.step.worlds import STEP, Program, changed, world
+from tests.unit.simulator import Call, Draw, blamed_ranks
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_another_operation_at_the_same_point_is_a_mismatch_with_both_call_sites(culprit: int) -> None:
+    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=21)]
+    judgement = diagnose(world(*(odd if rank == culprit else usual for rank in range(4))))
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert judgement.verdict.certainty is Certainty.PROVEN
+    assert blamed_ranks(judgement) == [culprit]
+    assert "train.py:20" in judgement.verdict.summary
+    assert "train.py:21" in judgement.verdict.summary
+
+
+def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_to_blame() -> None:
+    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    judgement = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)]))
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert blamed_ranks(judgement) == [1]
+
+
+def test_a_mismatch_that_aborts_a_rank_is_no_mere_death() -> None:
+    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    snapshot = world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)])
+    aborted = changed(snapshot, 0, lambda e: replace(e, process=ProcessFacts(4000, "X", exit_code=-6), stacks=()))
+    judgement = diagnose(aborted)
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert judgement.status is Status.FAILED
+    assert blamed_ranks(judgement) == [1]

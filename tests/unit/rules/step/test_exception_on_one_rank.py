@@ -1,0 +1,45 @@
+"""`exception-on-one-rank`: an exception on one rank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Status
+from tests.unit.rules.step.worlds import STEP, changed, error, retrying, stuck, with_error, world
+from tests.unit.simulator import Call, Die, Stop, blamed_ranks
+
+
+def test_a_pending_exception_on_one_rank_is_the_cause_not_the_barrier_it_waits_in() -> None:
+    snapshot = changed(world(STEP * 5, [*STEP * 3, Call("barrier", line=60)]), 1, with_error(error("list index")))
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "exception-on-one-rank"
+    assert blamed_ranks(judgement) == [1]
+    assert "IndexError: list index (train.py:33)" in judgement.verdict.summary
+    assert judgement.status is Status.HUNG
+
+
+def test_an_exception_that_another_ranks_end_explains_is_not_the_cause() -> None:
+    snapshot = world(STEP * 5, [*STEP * 3, Die(-9)], STEP * 5)
+    follow = replace(error("Connection closed by peer", fatal=True), type="RuntimeError")
+    judgement = diagnose(changed(snapshot, 0, with_error(follow)))
+    assert judgement.verdict.cause == "rank-died"
+    assert blamed_ranks(judgement) == [1]
+
+
+def test_of_two_errors_the_first_is_to_blame() -> None:
+    snapshot = world([*STEP * 3, Die(1)], [*STEP * 3, Die(1)], STEP * 5)
+    snapshot = changed(snapshot, 0, with_error(error("second", fatal=True, at=9.0)))
+    snapshot = changed(snapshot, 1, with_error(error("first", fatal=True, at=8.0)))
+    assert blamed_ranks(diagnose(snapshot)) == [1]
+
+
+def test_a_handled_exception_that_all_ranks_have_is_a_way_of_the_program() -> None:
+    snapshot = world(STEP * 5, [*STEP * 3, Stop()])
+    for rank in range(2):
+        snapshot = changed(snapshot, rank, with_error(error("no module named apex")))
+    assert diagnose(snapshot).verdict.cause == "rank-frozen"
+
+
+def test_an_error_without_a_lock_is_the_cause() -> None:
+    assert diagnose(retrying(stuck("lock"))).verdict.cause == "exception-on-one-rank"

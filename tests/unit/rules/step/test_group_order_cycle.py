@@ -1,0 +1,26 @@
+"""`group-order-cycle`: groups used in opposite order."""
+
+from __future__ import annotations
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Status
+from tests.unit.rules.step.worlds import STEP, Groups, world
+from tests.unit.simulator import Call, blamed_ranks
+
+
+def test_two_groups_in_opposite_order_are_a_circle_of_everybody_in_it() -> None:
+    groups: Groups = {"a": [(0, 1)], "b": [(0, 1)]}
+    one, other = Call(group="a", line=20), Call(group="b", line=21)
+    judgement = diagnose(world([*STEP * 3, one, other], [*STEP * 3, other, one], groups=groups))
+    assert judgement.verdict.cause == "group-order-cycle"
+    assert judgement.status is Status.HUNG
+    assert sorted(rank or 0 for rank in blamed_ranks(judgement)) == [0, 1]
+    assert [wait.awaited for wait in judgement.verdict.waits] == [(1,), (0,)]
+
+
+def test_a_ring_over_four_groups_is_found_whole() -> None:
+    groups: Groups = {f"g{rank}": [(rank, (rank + 1) % 4)] for rank in range(4)}
+    programs = [[*STEP * 2, Call(group=f"g{rank}"), Call(group=f"g{(rank - 1) % 4}")] for rank in range(4)]
+    judgement = diagnose(world(*programs, groups=groups))
+    assert judgement.verdict.cause == "group-order-cycle"
+    assert len(judgement.verdict.waits) == 4

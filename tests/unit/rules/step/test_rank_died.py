@@ -1,0 +1,95 @@
+"""`rank-died`: a rank died."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, Phase, ProcessFacts, Progress, Status
+from tests.unit.job import C10D, NOW, blamed, gone, judge, told
+from tests.unit.job import told as said
+from tests.unit.rules.step.aborts import EXTRA, calls, dead, lost
+from tests.unit.rules.step.endings import DDP, ended, failed
+from tests.unit.rules.step.worlds import STEP, changed, data_parallel, error, with_error, world
+from tests.unit.simulator import Die, Leave, LoopEnd, World, blamed_ranks
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_that_leaves_with_code_0_in_the_middle_has_died(culprit: int) -> None:
+    judgement = judge(ended(culprit, Phase.STEP), failed(1 - culprit, (DDP, 1, "forward")))
+    assert told(judgement) == ("rank-died", "proven", "failed")
+    assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
+    assert "left with exit code 0 in the middle of its training" in judgement.verdict.summary
+
+
+def test_ranks_that_were_all_asked_to_end_are_not_at_fault() -> None:
+    judgement = judge(gone(0, -15, Phase.STEP), gone(1, -15, Phase.BACKWARD))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert blamed(judgement) == []
+    assert "All ranks were ended by SIGTERM" in judgement.verdict.summary
+
+
+def test_one_that_was_killed_so_while_the_other_failed_for_it_has_died() -> None:
+    judgement = judge(gone(0, -15, Phase.STEP, ticker_at=NOW - 13), failed(1, (DDP, 1, "forward")))
+    assert told(judgement)[0] == "rank-died"
+    assert blamed(judgement) == [(0, 100, "rank")]
+
+
+def test_one_that_the_launcher_ended_after_another_had_failed_is_not_the_first_to_die() -> None:
+    """GIVEN a rank that has left, and one that failed for it, WHEN torchrun ends the rest THEN who left is named."""
+    left = gone(3, 0, Phase.FINALIZING, progress=Progress(step=5, calls=9))
+    rest = [gone(rank, -15, Phase.EVAL) for rank in (0, 1)]
+    judgement = judge(*rest, failed(2, (C10D, 3000, "all_reduce")), left, world_size=4)
+    assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
+    assert blamed(judgement) == [(3, 103, "rank")]
+    # AND without anybody who has left, nobody who was ended so is blamed for the one that failed
+    assert (0, 100, "rank") not in blamed(judge(*rest, failed(2, (C10D, 3000, "all_reduce")), world_size=3))
+
+
+def test_all_leave_in_the_middle_and_nobody_suffers() -> None:
+    assert told(judge(ended(0, Phase.STEP), ended(1, Phase.STEP)))[2] == "waiting"
+
+
+def test_a_rank_that_ended_by_itself_is_the_one() -> None:
+    judgement = judge(lost(0, calls(6)), dead(1, calls(6, EXTRA), -9))
+    assert judgement.verdict.cause == "rank-died"
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_the_line_that_says_why_it_died_is_evidence() -> None:
+    killed = dead(1, calls(6), -9, last_output="Memory cgroup out of memory: Killed process 101 (python)")
+    judgement = judge(lost(0, calls(6)), killed)
+    assert said(judgement)[0] == "rank-died"
+    assert "its output says: Memory cgroup out of memory: Killed process 101 (python)" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(-9, "SIGKILL"), (-11, "SIGSEGV"), (3, "exit code 3"), (None, "not known")]
+)
+def test_a_dead_rank_is_named_with_how_it_ended(code: int | None, words: str) -> None:
+    judgement = diagnose(world(STEP * 5, [*STEP * 3, Die(code)], STEP * 5))
+    assert judgement.verdict.cause == "rank-died"
+    assert judgement.verdict.certainty is Certainty.PROVEN
+    assert blamed_ranks(judgement) == [1]
+    assert words in judgement.verdict.summary
+
+
+def test_ranks_that_fail_because_one_has_ended_are_not_to_blame_for_it() -> None:
+    # GIVEN a rank that ran out of data and ended well, and others that fail with "connection closed" because of it
+    short = [*data_parallel(4), LoopEnd(), Leave(), Die(0)]
+    snapshot = World([data_parallel(5), short, data_parallel(5)]).run().snapshot()
+    gone = ProcessFacts(4001, "X", exit_code=0)
+    snapshot = changed(snapshot, 1, lambda e: replace(e, process=gone, stacks=()))
+    closed = replace(error("Connection closed by peer", fatal=True), type="RuntimeError")
+    for rank in (0, 2):
+        snapshot = changed(snapshot, rank, with_error(closed))
+        failed = ProcessFacts(4000 + rank, "X", exit_code=1)
+        snapshot = changed(snapshot, rank, lambda e, failed=failed: replace(e, process=failed, stacks=()))  # type: ignore[misc]
+
+    # THEN the one that ran out of data is
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert blamed_ranks(judgement) == [1]
+    assert judgement.status is Status.FAILED

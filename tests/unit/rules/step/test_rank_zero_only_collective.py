@@ -1,0 +1,124 @@
+"""`rank-zero-only-collective`: a collective on one rank only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.model import Frame, Progress
+from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, told
+from tests.unit.job import told as said
+from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
+from tests.unit.rules.step.endings import DDP, ended, failed, stepped
+from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
+from tests.unit.simulator import Call, blamed_ranks
+
+BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
+
+
+def test_a_rank_that_evaluated_alone_and_failed_when_the_others_were_done() -> None:
+    judgement = judge(failed(0, *BUFFERS, forwards=14), ended(1), ended(2), world_size=3)
+    assert told(judgement) == ("rank-zero-only-collective", "likely", "failed")
+    assert blamed(judgement) == [(0, 100, "rank")]
+    assert "rank 0 made 8 forwards more than any other rank, in as many steps" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize("forwards", [6, 5])
+def test_without_more_forwards_nobody_is_blamed(forwards: int) -> None:
+    judgement = judge(failed(0, *BUFFERS, forwards=forwards), ended(1))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert blamed(judgement) == []
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+def test_one_that_issued_more_in_its_last_step_than_others_in_theirs(culprit: int) -> None:
+    more, usual = ([1] * 12, 14, -6), ([1] * 13, 8, -15)
+    told_by = [(n, *(more if n == culprit else usual)) for n in range(4)]
+    ranks = [stepped(n, counts, head=head, code=code, world_size=4) for n, counts, head, code in told_by]
+    judgement = judge(*ranks, world_size=4)
+    assert told(judgement) == ("rank-zero-only-collective", "likely", "failed")
+    assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
+
+
+@pytest.mark.parametrize("code", [-6, None])
+def test_the_rank_that_called_where_no_rank_ever_had(code: int | None) -> None:
+    judgement = judge(lost(0, calls(6)), dead(1, calls(6, EXTRA), code, crash_trace=TRACE))
+    assert said(judgement) == ("rank-zero-only-collective", "likely", "failed")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "Rank 1 called all_reduce (train.py:27) in epoch 0, batch 5" in judgement.verdict.summary
+
+
+def test_it_is_named_too_where_gloo_aborted_another() -> None:
+    """GIVEN an extra call with a larger message THEN gloo aborts the rank that gets it, which is a victim."""
+    judgement = judge(lost(0, calls(6, EXTRA)), dead(1, calls(6), last_output=SIZES))
+    assert blamed(judgement) == [(0, 100, "rank")]
+    assert judgement.verdict.victims == (1,)
+    assert judgement.verdict.details[0].startswith("Rank 1 was aborted by gloo: a message of 676 bytes")
+
+
+def test_a_helper_that_all_use_is_told_by_its_caller() -> None:
+    helper = Frame(SCRIPT, 9, "log")
+    usual, extra = (helper, *USUAL), (helper, *EXTRA)
+    judgement = judge(lost(0, calls(6, site=usual)), dead(1, calls(6, extra, site=usual)))
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "all_reduce (train.py:9, called from train.py:27)" in judgement.verdict.summary
+    assert judgement.verdict.culprits[0].where == EXTRA[0]
+
+
+def test_a_call_that_is_repeated_against_the_order_of_all_steps() -> None:
+    other = (Frame(SCRIPT, 30, "main"), MODULE)
+    ring = tuple(
+        replace(call, step=index // 2) for index, call in enumerate(calls(0, *[USUAL, other] * 6, USUAL, USUAL))
+    )
+    ring = tuple(replace(call, step=min(index // 2, 6)) for index, call in enumerate(ring))
+    assert [call.step for call in ring[-2:]] == [6, 6]
+    odd = dead(1, ring)
+    usual = dead(0, ring[:-1], -15)
+    at = Progress(step=6, epoch=0, batch=6)
+    odd, usual = (replace(each, reading=replace(each.reading, progress=at)) for each in (odd, usual))  # type: ignore[type-var]
+    judgement = judge(usual, odd)
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "once more than usual" in judgement.verdict.summary
+
+
+def test_nobody_is_blamed_where_all_stand_at_places_of_every_step() -> None:
+    judgement = judge(dead(0, calls(6)), dead(1, calls(6), -15))
+    assert said(judgement) == ("undetermined", "undetermined", "failed")
+    assert blamed(judgement) == []
+    assert "Rank 0 was aborted by gloo in all_reduce (train.py:24)" in judgement.verdict.summary
+    assert "the reason is not known" in judgement.verdict.summary
+
+
+def test_a_rank_that_came_first_to_a_new_call_and_gave_up_waiting_is_not_blamed() -> None:
+    """GIVEN a rank that saves for the first time WHEN the others are slow and its timeout runs out."""
+    gave_up = lost(0, calls(6, EXTRA), "Timed out waiting 6000ms for recv operation to complete")
+    judgement = judge(gave_up, dead(1, calls(6), -15, inside=False))
+    assert blamed(judgement) == []
+    assert "gave up waiting after 6.0 s" in judgement.verdict.summary
+
+
+def test_what_cxx_code_issued_is_not_taken_for_a_new_place() -> None:
+    """GIVEN a rank that was aborted in a call that has no record WHEN such calls are usual THEN it is not blamed."""
+    functional = frames((f"{C10D.replace('distributed_c10d', '_functional_collectives')}", 142, "wait_tensor"))
+    odd = replace(dead(1, calls(6)), stacks=rank(1, functional).stacks)
+    assert blamed(judge(dead(0, calls(6), -15), odd)) == []
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "lone",
+    [
+        [Call("broadcast", line=30, via="buffers", root=0, function="validate"), Call(line=31, function="validate")],
+        [Call("all_gather", line=30, function="validate")],
+        [Call("barrier", line=35, function="save")] * 3,
+    ],
+    ids=["forward", "gather", "barriers"],
+)
+def test_a_rank_alone_in_a_collective_is_to_blame_whatever_the_numbers_say(
+    ranks: int, culprit: int, lone: Program
+) -> None:
+    usual = [*epoch(0, 8), *epoch(1, 8), *END]
+    judgement = judged(usual, [*epoch(0, 8), *lone, *epoch(1, 8), *END], ranks, culprit)
+    assert judgement.verdict.cause == "rank-zero-only-collective"
+    assert blamed_ranks(judgement) == [culprit]

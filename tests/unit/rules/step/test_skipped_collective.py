@@ -1,0 +1,109 @@
+"""`skipped-collective`: one rank skipped a collective."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Bypass, CallSite, Certainty, Frame
+from tests.unit.job import blamed, judge, told
+from tests.unit.rules.step.endings import stepped
+from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
+from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, World, blamed_ranks
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_one_that_left_out_a_call_before_the_job_came_down(culprit: int) -> None:
+    odd, usual = stepped(culprit, [2] * 12 + [1], head=20), stepped(1 - culprit, [2] * 12, head=18, code=-15)
+    judgement = judge(odd, usual)
+    assert told(judgement) == ("skipped-collective", "likely", "failed")
+    assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
+    assert judgement.verdict.step.batch == 12
+    assert f"rank {culprit} issued 1 instead of 2 collectives" in judgement.verdict.evidence[0]
+
+
+def test_a_habit_that_ranks_do_not_share_blames_nobody_for_it() -> None:
+    judgement = judge(stepped(0, [2] * 12 + [1], head=20), stepped(1, [3] * 12, head=18, code=-15))
+    assert judgement.verdict.cause != "skipped-collective"
+
+
+@everywhere
+@pytest.mark.parametrize("later", [0, 2])
+def test_a_skipped_backward_is_named_with_its_step_however_late_the_hang(ranks: int, culprit: int, later: int) -> None:
+    rest = [action for number in range(1, 1 + later) for action in epoch(number, 8)]
+    judgement = judged([*epoch(0, 8), *rest, *END], [*epoch(0, 8, skip=4), *rest, *END], ranks, culprit)
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed_ranks(judgement) == [culprit]
+    assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (0, 4)
+    assert "train.py:12" in judgement.verdict.summary
+
+
+LOSS = Bypass(Frame(SCRIPT, 9, "main"), "if bad(loss): continue")
+ERROR = Bypass(Frame(SCRIPT, 16, "main"), "except RuntimeError")
+EPOCH = Bypass(Frame(SCRIPT, 3, "main"), "if epoch == 2: continue", inner=False)
+
+
+@pytest.mark.parametrize(
+    ("ways", "place", "told"),
+    [
+        ((LOSS,), 9, "probably at train.py:9 (`if bad(loss): continue`)"),
+        ((LOSS, ERROR), 88, "at train.py:9 (`if bad(loss): continue`) or train.py:16 (`except RuntimeError`)"),
+        ((EPOCH,), 88, ""),
+        ((), 88, ""),
+    ],
+)
+def test_the_way_past_a_skipped_call_is_told_where_there_is_but_one(
+    ways: tuple[Bypass, ...], place: int, told: str
+) -> None:
+    usual: list[Program] = [[Draw(0, batch), Call(line=12), Call(line=14)] for batch in range(12)]
+    odd: list[Program] = [*usual[:6], [Draw(0, 6), Call(line=14)], *usual[7:]]
+    programs = [[*(action for step in steps for action in step), LoopEnd(), *END] for steps in (usual, odd, usual)]
+    snapshot = World(programs).run().snapshot()
+    sites = (CallSite((Frame(SCRIPT, 12, "main"),), ways),)
+    judgement = diagnose(replace(snapshot, call_sites=sites))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [1])
+    (culprit,) = judgement.verdict.culprits
+    assert culprit.where is not None
+    assert culprit.where.line == place
+    text = "\n".join((judgement.verdict.summary, *judgement.verdict.evidence))
+    assert told in text
+    assert ("way" in text or "appearances" in text or "go on without" in text) == bool(told)
+    assert "probably" not in text or len(ways) == 1
+
+
+GRID = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+FORWARD = (Call("all_reduce", line=18, group="tp"), Call("all_reduce", line=19, group="tp"))
+REDUCE = (Call("all_reduce", line=40, group="dp"), Call("all_reduce", line=40, group="dp"))
+
+
+def turns(number: int, overflow: int = -1) -> Program:
+    """A hand-written loop over a grid; on overflow the reduction is left out, and with it the end of the step."""
+    program: Program = [Draw()]
+    for turn in range(number):
+        program += [*FORWARD] if turn == overflow else [*FORWARD, *REDUCE, Draw()]
+    return program
+
+
+@pytest.mark.parametrize("culprit", range(4))
+def test_a_rank_that_left_out_its_step_with_the_calls_is_named_and_not_its_partner(culprit: int) -> None:
+    programs = [[*turns(20, 8 if rank == culprit else -1), *END] for rank in range(4)]
+    judgement = diagnose(World(programs, GRID).run().snapshot())
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [culprit]), judgement.verdict
+    assert judgement.verdict.certainty is Certainty.LIKELY
+    assert judgement.verdict.step.step == 8
+    assert f"Rank {culprit} skipped 2 calls of all_reduce (train.py:40) in step 8" in judgement.verdict.summary
+    assert "step 8 of rank" in judgement.verdict.evidence[0]
+    assert "in group dp it issued 2 in that step, and 2 turns take 4" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize("culprit", range(4))
+def test_of_several_groups_only_the_one_that_did_not_come_to_its_own_is_named(culprit: int) -> None:
+    """The others met at the skipped call in a group of their own, and are ahead with reason."""
+    groups = {"experts": [(0, 2), (1, 3)]}
+    turn: Program = [Draw(), Call("all_to_all", line=13, group="experts"), Call("all_reduce", line=32)]
+    short: Program = [Draw(), Call("all_reduce", line=32)]
+    programs = [[*turn * 9, *(short if rank == culprit else turn), *turn * 5, *END] for rank in range(4)]
+    judgement = diagnose(World(programs, groups).run().snapshot())
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [culprit]), judgement.verdict

@@ -1,0 +1,90 @@
+"""`uneven-steps`: ranks ran out of data at different batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Frame, LoaderFacts, RankEvidence, Status
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, rank, told
+from tests.unit.rules.step.endings import DDP, ended, failed
+from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
+from tests.unit.simulator import TORCH, Draw, World, blamed_ranks
+
+
+def test_a_rank_that_ended_steps_before_the_one_that_failed() -> None:
+    judgement = judge(failed(0, (DDP, 1, "forward")), ended(1, step=3))
+    assert told(judgement) == ("uneven-steps", "likely", "failed")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "after 4 steps" in judgement.verdict.summary
+
+
+def validating(number: int, drawn: int, stack: tuple[Frame, ...], *, exhausted: bool) -> RankEvidence:
+    training = LoaderFacts(0, 40, epoch=0, drawn=40, exhausted=True)
+    where = Frame(SCRIPT, 17, "main")
+    held = LoaderFacts(1, 10, epoch=0, drawn=drawn, exhausted=exhausted, training=False, where=where)
+    return rank(number, stack, loaders=(training, held), issued=60 - exhausted, completed=59 - exhausted)
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_with_less_data_to_validate(culprit: int) -> None:
+    ranks = [validating(n, 8 if n == culprit else 9, IN_BARRIER, exhausted=n == culprit) for n in range(2)]
+    judgement = judge(*ranks)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert [who.rank for who in judgement.verdict.culprits] == [culprit]
+    assert "in the loop at train.py:17: it drew 8 batches there, and the others 9 so far" in judgement.verdict.summary
+
+
+def test_a_rank_that_validates_alone_ran_out_of_nothing() -> None:
+    alone = validating(0, 8, IN_BARRIER, exhausted=True)
+    assert judge(alone, rank(1, IN_BACKWARD, issued=60, completed=59)).verdict.cause != "uneven-steps"
+
+
+def plain(steps: int) -> Program:
+    """A loop of one's own, without a DataLoader."""
+    return [action for _ in range(steps) for action in (Draw(), *GRADIENTS)]
+
+
+@everywhere
+@pytest.mark.parametrize("buffers", [False, True])
+def test_a_rank_with_one_batch_less_ran_out_of_data(ranks: int, culprit: int, buffers: bool) -> None:
+    judgement = judged([*epoch(0, 6, buffers=buffers), *END], [*epoch(0, 5, buffers=buffers), *END], ranks, culprit)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert blamed_ranks(judgement) == [culprit]
+    assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (0, 5)
+    assert judgement.status is Status.HUNG
+
+
+@everywhere
+def test_the_first_epoch_that_differed_is_named_when_the_hang_comes_epochs_later(ranks: int, culprit: int) -> None:
+    long = [*epoch(0, 4), *epoch(1, 5), *epoch(2, 5), *END]
+    short = [*epoch(0, 4), *epoch(1, 4), *epoch(2, 4), *END]
+    judgement = judged(long, short, ranks, culprit)
+    assert judgement.verdict.cause == "uneven-steps"
+    assert blamed_ranks(judgement) == [culprit]
+    assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (1, 4)
+
+
+@everywhere
+def test_a_rank_that_leaves_a_plain_loop_early_is_found_without_a_loader(ranks: int, culprit: int) -> None:
+    judgement = judged([*plain(9), *END], [*plain(7), *END], ranks, culprit)
+    assert blamed_ranks(judgement) == [culprit]
+    if culprit != 0:  # on rank 0 a barrier behind the loop looks like one behind a rank check
+        assert judgement.verdict.cause == "uneven-steps"
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_join_is_not_recommended_to_who_has_it(joins: bool) -> None:
+    programs = [[*epoch(0, 8 if rank == 1 else 9), *END] for rank in range(3)]
+    snapshot = World(programs).run().snapshot()
+    join = Frame(f"{TORCH}/distributed/algorithms/join.py", 283, "__exit__")
+    stacks = {
+        e.rank: tuple(replace(s, frames=(*s.frames[:-1], join, s.frames[-1])) for s in e.stacks) for e in snapshot.ranks
+    }
+    ranks = tuple(replace(e, stacks=stacks[1]) if joins and e.rank == 1 else e for e in snapshot.ranks)
+    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
+    assert ("with Join([model])" in verdict.fix) != joins
+    assert ("Join stands in for" in verdict.fix) == joins

@@ -1,0 +1,127 @@
+"""`user-code-blocked`: one rank is stuck in its own code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import (
+    Excerpt,
+    Frame,
+    LockFile,
+    OpenFile,
+    ProcessEvidence,
+    ProcessFacts,
+    Progress,
+    RankEvidence,
+    Status,
+    ThreadStack,
+)
+from tests.unit.job import IN_BACKWARD, IN_CODE, LIB, blamed, frames, judge, rank, told
+from tests.unit.rules.step.loops import END, epoch, everywhere
+from tests.unit.rules.step.worlds import changed, retrying, stuck
+from tests.unit.simulator import SCRIPT, Stall, World, blamed_ranks
+
+
+def test_a_rank_that_waits_for_a_child_in_its_loop_has_not_left_it() -> None:
+    stack = frames((f"{LIB}/subprocess.py", 2004, "_try_wait"), (f"{LIB}/subprocess.py", 1264, "wait"))
+    stuck = rank(1, stack, progress=Progress(step=4), issued=3, completed=3)
+    stuck = replace(stuck, stacks=tuple(replace(each, in_loop=True) for each in stuck.stacks))
+    waiting = rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3)
+    judgement = judge(waiting, stuck)
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+@pytest.mark.parametrize(("still_s", "status"), [(31.0, "waiting"), (149.0, "waiting"), (151.0, "hung")])
+def test_who_computes_in_its_own_code_is_given_far_more_patience(still_s: float, status: str) -> None:
+    busy = rank(
+        1, IN_CODE, progress=Progress(step=5), issued=3, completed=3, facts={"cpu_delta_s": 1.0}, still_s=still_s
+    )
+    waiting = rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=still_s)
+    judgement = judge(waiting, busy)
+    assert told(judgement) == ("user-code-blocked", "likely", status)
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+@pytest.mark.parametrize(("name", "told"), [("prefetch", True), ("Thread-7 (run)", False), ("hangwatch-ticker", False)])
+def test_a_thread_that_has_ended_on_the_stuck_rank_alone_is_told(name: str, told: bool) -> None:
+    def with_thread(entry: RankEvidence) -> RankEvidence:
+        return replace(entry, stacks=(*entry.stacks, ThreadStack(9, name, (Frame("/home/ann/feed.py", 8, "run"),))))
+
+    snapshot = stuck("lock")
+    for other in (0, 2):
+        snapshot = changed(snapshot, other, with_thread)
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [1])
+    sentence = f"thread {name!r} runs on ranks 0 and 2, and not on rank 1"
+    assert (sentence in verdict.evidence) is told
+
+
+@pytest.mark.parametrize("kind", ["socket", "lock", "sleep"])
+def test_a_rank_that_blocks_in_its_own_code_is_named_with_its_line(kind: str) -> None:
+    judgement = diagnose(stuck(kind))
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert judgement.status is Status.HUNG
+    assert "push (train.py:40)" in judgement.verdict.summary
+
+
+def test_what_it_waits_on_is_said_where_the_system_knows() -> None:
+    judgement = diagnose(stuck("socket", blocked_on=OpenFile(5, "socket 10.0.0.1:4000 -> 10.0.0.9:80")))
+    assert "10.0.0.9:80" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("sign", ["io", "written", "child", "moved"])
+def test_a_rank_that_shows_work_is_waited_for_however_long(sign: str) -> None:
+    flow = {"io": {"io_delta_bytes": 9 << 20}, "written": {"written_delta_bytes": 100 << 10}}
+    snapshot = stuck("socket", **flow.get(sign, {}))
+    child = ProcessEvidence("child", ProcessFacts(9, "R", cpu_delta_s=1.0))
+    children = (child,) if sign == "child" else ()
+    snapshot = changed(snapshot, 1, lambda e: replace(e, children=children, moved=sign == "moved"))
+    assert diagnose(snapshot).status is Status.WAITING
+
+
+def test_a_rank_that_waits_for_its_children_is_told_with_the_line_where_they_stand() -> None:
+    # GIVEN a rank in pool.map, whose forked children stand in a lock that did not survive the fork
+    inside = Frame(SCRIPT, 77, "encode")
+    stack = ThreadStack(
+        9, "MainThread", (inside, Frame("/usr/lib/python3.11/multiprocessing/pool.py", 48, "mapstar")), main=True
+    )
+    children = tuple(ProcessEvidence("child", ProcessFacts(pid, "S", cpu_delta_s=0.0), (stack,)) for pid in (91, 92))
+    quoted = Excerpt(SCRIPT, 77, 76, ("def encode(i):", "    return torch.mm(a, b)"))
+    snapshot = changed(stuck("lock"), 1, lambda e: replace(e, children=children))
+    verdict = diagnose(replace(snapshot, excerpts=(quoted,))).verdict
+    # THEN both places are named, and the code that the children stand at
+    assert verdict.cause == "user-code-blocked"
+    assert "it waits for its 2 child processes" in verdict.summary
+    assert "encode (train.py:77)" in verdict.summary
+    assert "its child process 91 stands at train.py:77 (`return torch.mm(a, b)`)" in verdict.evidence
+
+
+def test_an_error_that_is_tried_again_is_no_cause_and_the_lock_is_named_with_its_holder() -> None:
+    lock = LockFile("/cache/data.lock", 4711, owner_alive=True, age_s=60.0, inferred=True)
+    verdict = diagnose(retrying(stuck("sleep"), lock)).verdict
+    assert verdict.cause == "user-code-blocked"
+    assert "it waits for the lock file /cache/data.lock, which pid 4711 holds" in verdict.summary
+
+
+def test_bytes_that_flow_are_said() -> None:
+    judgement = diagnose(stuck("sleep", io_delta_bytes=900 << 10, written_delta_bytes=850 << 10))
+    assert "it moves data (900 KiB in the last second)" in judgement.verdict.summary
+
+
+def test_a_few_bytes_are_no_work() -> None:
+    assert diagnose(stuck("sleep", io_delta_bytes=200 << 10, written_delta_bytes=9 << 10)).status is Status.HUNG
+
+
+@everywhere
+def test_a_rank_stuck_in_its_own_code_is_waited_for_until_patience_has_run_out(ranks: int, culprit: int) -> None:
+    usual, odd = [*epoch(0, 8), *END], [*epoch(0, 4)[:-1], Stall()]
+    world = World([odd if rank == culprit else usual for rank in range(ranks)]).run()
+    early, late = diagnose(world.snapshot(still_s=20)), diagnose(world.snapshot(still_s=200))
+    for judgement in (early, late):
+        assert judgement.verdict.cause == "user-code-blocked"
+        assert blamed_ranks(judgement) == [culprit]
+    assert (early.status, late.status) == (Status.WAITING, Status.HUNG)

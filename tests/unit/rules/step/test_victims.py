@@ -1,0 +1,45 @@
+"""Ranks that failed for want of another: none of them is blamed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Collectives, GroupHead, Phase, ProcessFacts, RankEvidence, Status
+from tests.unit.job import blamed, gone, judge
+from tests.unit.job import told as said
+from tests.unit.rules.step.aborts import WATCHDOG
+from tests.unit.rules.step.worlds import changed, error, with_error, world
+from tests.unit.simulator import Call, Die, Leave, blamed_ranks
+
+
+def watched(number: int, issued: int, code: int = -6, output: str = "") -> RankEvidence:
+    found = gone(number, code, Phase.STEP, evidence={"last_output": output})
+    heads = (GroupHead("0", (0, 1), "", "nccl", issued, min(issued, 11)),)
+    assert found.reading is not None
+    return replace(found, reading=replace(found.reading, heads=heads), collectives=Collectives(heads))
+
+
+def test_the_rank_that_never_enqueued_the_number_is_named_and_the_aborted_one_is_a_victim() -> None:
+    judgement = judge(watched(0, 12, output=WATCHDOG.format(rank=0)), watched(1, 11, -15))
+    assert said(judgement) == ("undetermined", "likely", "failed")
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert judgement.verdict.victims == (0,)
+    assert "ALLREDUCE 12 did not complete within 10 min; rank 1 never called it" in judgement.verdict.summary
+
+
+def test_where_all_had_enqueued_it_nobody_is_named() -> None:
+    judgement = judge(*(watched(number, 12, output=WATCHDOG.format(rank=number)) for number in (0, 1)))
+    assert blamed(judgement) == []
+    assert "which rank it waited for is not known" in judgement.verdict.summary
+
+
+def test_a_failure_after_an_end_that_nobody_can_explain_blames_nobody() -> None:
+    snapshot = world([Call(line=12)], [Leave(), Die(0)])
+    closed = replace(error("Connection reset by peer", fatal=True), type="RuntimeError")
+    snapshot = changed(snapshot, 0, with_error(closed))
+    snapshot = changed(snapshot, 0, lambda e: replace(e, process=ProcessFacts(4000, "X", exit_code=1), stacks=()))
+    ended = ProcessFacts(4001, "X", exit_code=0)
+    judgement = diagnose(changed(snapshot, 1, lambda e: replace(e, process=ended, stacks=())))
+    assert blamed_ranks(judgement) == []
+    assert judgement.status is Status.FAILED

@@ -1,0 +1,78 @@
+"""Loops in the source: the ways out of a turn and out of the loop."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from hangwatch.model import Frame
+from hangwatch.source.loops import loop_around
+from tests.unit.facts.turning import SCRIPT, at, loop
+
+
+def test_the_ways_out_of_a_turn_and_out_of_the_loop() -> None:
+    found = loop(6)
+    assert found is not None
+    assert found.where.line == 2
+    assert found.counted
+    assert at(found.skips) == [4, 7]  # not line 9, which raises again
+    assert at(found.leaves) == [15]  # neither the inner loop's break nor the helper's return
+    assert found.swallows is None
+
+
+def test_the_loop_of_a_caller_and_what_stands_around_it() -> None:
+    found = loop(1000, 23)
+    assert found is not None
+    assert (found.where.line, found.counted) == (22, False)
+    assert found.swallows is not None
+    assert found.swallows.line == 26  # an interrupt is no error
+
+
+def test_a_clause_below_the_loop_skips_the_rest_of_a_turn() -> None:
+    found = loop(42, 6)  # the try of stage(), called from the loop of train()
+    assert found is not None
+    assert found.where.line == 2
+    assert at(found.skips) == [43, 4, 7]
+
+
+@pytest.mark.parametrize(
+    ("condition", "by_itself"),
+    [
+        ("True", False),
+        ("step < steps", False),
+        ("self.step < steps", False),
+        ("step < steps and not stop", True),
+        ("error > tolerance", True),
+        ("not stop", True),
+        ("go()", True),
+    ],
+)
+def test_a_while_that_asks_for_more_than_a_number_can_be_left_at_its_condition(condition: str, by_itself: bool) -> None:
+    source = f"while {condition}:\n    update()\n    step += 1\n    self.step += 1\n"
+    found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(source))])
+    assert found is not None
+    assert at(found.leaves) == ([1] if by_itself else [])
+
+
+def test_while_and_suppress() -> None:
+    found = loop(33)
+    assert found is not None
+    assert (found.where.line, found.counted) == (32, True)
+    assert at(found.leaves) == [35]
+    assert found.swallows is not None
+    assert found.swallows.line == 31
+
+
+def test_who_asks_for_the_next_item_stands_in_the_loop() -> None:
+    for line in (2, 22, 32):
+        found = loop(line)
+        assert found is not None
+        assert found.where.line == line
+
+
+def test_a_range_over_data_is_not_counted_and_no_loop_is_none() -> None:
+    found = loop(38)
+    assert found is not None
+    assert not found.counted
+    assert loop(30) is None

@@ -1,0 +1,123 @@
+"""What a thread is doing, told from stacks as py-spy gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.model import Frame
+from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.classify import activity
+from tests.unit.stacks.thread_stacks import MODULE, USER, stack
+
+C10D = "TORCH/distributed/distributed_c10d.py"
+FSDP = "TORCH/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
+DDP = "TORCH/nn/parallel/distributed.py"
+LOADER = "TORCH/utils/data/dataloader.py"
+HOOK = "/x/agent/hangwatch_agent/rank/hooks/collectives.py"
+CASES = [
+    ((f"{C10D}:barrier", "TORCH/distributed/c10d_logger.py:wrapper", "user"), Doing.COLLECTIVE, "barrier"),
+    ((f"{C10D}:all_gather", f"{C10D}:all_gather_object", "user"), Doing.COLLECTIVE, "all_gather"),
+    (
+        (f"{C10D}:all_gather_single", f"{FSDP}:FSDPParamGroup.unshard", "user"),
+        Doing.COLLECTIVE,
+        "all_gather_into_tensor",
+    ),
+    ((f"{C10D}:recv", "user"), Doing.COLLECTIVE, "recv"),
+    ((f"{HOOK}:wait", f"{C10D}:all_reduce", "user"), Doing.COLLECTIVE, "all_reduce"),
+    ((f"{HOOK}:wait", "user"), Doing.WORK_WAIT, ""),
+    (
+        ("TORCH/autograd/graph.py:_engine_run_backward", "TORCH/_tensor.py:Tensor.backward", "user"),
+        Doing.BACKWARD,
+        "gradients",
+    ),
+    (
+        (
+            f"{DDP}:DistributedDataParallel._distributed_broadcast_coalesced",
+            f"{DDP}:DistributedDataParallel._sync_buffers",
+            "user",
+        ),
+        Doing.COLLECTIVE,
+        "buffers",
+    ),
+    (("TORCH/distributed/_functional_collectives.py:wait_tensor", "user"), Doing.WORK_WAIT, ""),
+    (
+        ("TORCH/distributed/rendezvous.py:_create_c10d_store", f"{C10D}:init_process_group", "user"),
+        Doing.RENDEZVOUS,
+        "",
+    ),
+    (
+        (f"{C10D}:_new_process_group_helper", f"{C10D}:_new_group_with_tag", f"{C10D}:new_group", "user"),
+        Doing.NEW_GROUP,
+        "",
+    ),
+    ((f"{C10D}:destroy_process_group", "user"), Doing.DESTROY, ""),
+    (
+        (
+            "LIB/selectors.py:_PollLikeSelector.select",
+            "LIB/multiprocessing/queues.py:Queue.get",
+            f"{LOADER}:_MultiProcessingDataLoaderIter._try_get_data",
+            "user",
+        ),
+        Doing.LOADER,
+        "",
+    ),
+    (("LIB/threading.py:Condition.wait", "LIB/threading.py:Event.wait", "user"), Doing.LOCK, ""),
+    (("LIB/socket.py:SocketIO.readinto", "LIB/http/client.py:HTTPResponse._read_status", "user"), Doing.SOCKET, ""),
+    (("LIB/subprocess.py:Popen._wait", "LIB/subprocess.py:run", "user"), Doing.JOIN_CHILD, ""),
+    (("LIB/threading.py:Thread._wait_for_tstate_lock", "LIB/threading.py:_shutdown"), Doing.JOIN_THREADS, ""),
+    (
+        ("LIB/multiprocessing/popen_fork.py:Popen.poll", "LIB/multiprocessing/util.py:_exit_function"),
+        Doing.JOIN_CHILD,
+        "",
+    ),
+    (
+        (
+            "LIB/threading.py:Thread.join",
+            "LIB/multiprocessing/queues.py:Queue._finalize_join",
+            "LIB/multiprocessing/util.py:_exit_function",
+        ),
+        Doing.QUEUE_FEEDER,
+        "",
+    ),
+    (("TORCH/_inductor/codecache.py:compile", "TORCH/_dynamo/convert_frame.py:_compile", "user"), Doing.COMPILE, ""),
+    (("TORCH/serialization.py:_save", "TORCH/serialization.py:save", "user"), Doing.CHECKPOINT, ""),
+    (("TORCH/utils/file_baton.py:FileBaton.wait", "TORCH/utils/cpp_extension.py:load", "user"), Doing.FILE_LOCK, ""),
+    (("SITE/filelock/_api.py:BaseFileLock.acquire", "user"), Doing.FILE_LOCK, ""),
+    (("user",), Doing.CODE, ""),
+    (("TORCH/cuda/__init__.py:synchronize", "user"), Doing.DEVICE, "synchronize"),
+    ((), Doing.NOTHING, ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("frames", "doing", "op"), CASES, ids=[str(case[1]) + "-" + str(i) for i, case in enumerate(CASES)]
+)
+def test_the_innermost_frames_say_what_a_thread_does(frames: tuple[str, ...], doing: Doing, op: str) -> None:
+    tail = (MODULE,) if frames and frames[-1] == "user" else ()
+    told = activity(stack(*frames, *tail))
+    assert (told.doing, told.op) == (doing, op)
+    assert told.where == (USER if "user" in frames else None)
+
+
+def test_the_call_is_the_one_that_the_user_made() -> None:
+    assert (
+        activity(stack(f"{C10D}:all_gather", f"{C10D}:all_gather_object", "user", MODULE)).call == "all_gather_object"
+    )
+
+
+def test_native_frames_show_a_wait_that_python_does_not() -> None:
+    waiting = Frame("libtorch_cpu.so", 0, "c10d::ProcessGroupGloo::AsyncWork::wait", native=True)
+    device = Frame("libcudart.so", 0, "cudaStreamSynchronize", native=True)
+    assert activity(stack(waiting, USER, MODULE)).doing is Doing.WORK_WAIT
+    assert activity(stack(waiting, USER, MODULE)).native
+    assert activity(stack(device, USER, MODULE)).doing is Doing.DEVICE
+
+
+def test_what_surrounds_the_innermost_frames_is_told_too() -> None:
+    saving = activity(
+        stack(f"{C10D}:gather_object", "TORCH/distributed/checkpoint/utils.py:reduce_scatter", "user", MODULE)
+    )
+    assert Within.CHECKPOINT in saving.within
+    assert Within.ATEXIT in activity(stack(Frame("/home/ann/train.py", 3, "<lambda>"))).within
+    assert Within.ATEXIT not in activity(stack("user", MODULE)).within
+    assert Within.DESTRUCTOR in activity(stack(Frame("/home/ann/train.py", 3, "Pool.__del__"))).within

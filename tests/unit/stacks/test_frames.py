@@ -1,0 +1,51 @@
+"""What a frame says by itself, and frames from a written trace."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.model import Frame
+from hangwatch.stacks.frames import name_of, origin, stacks_of_trace, user_frame
+from tests.unit.stacks.thread_stacks import LIB, SITE, TORCH, USER
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("/home/ann/torch/train.py", "user"),
+        ("/home/ann/lib/model.py", "user"),
+        (f"{SITE}/torch/nn/modules/module.py", "torch"),
+        ("/src/pytorch/torch/nn/modules/module.py", "torch"),
+        (f"{SITE}/lightning/trainer.py", "package"),
+        ("/usr/lib/python3/dist-packages/yaml/reader.py", "package"),
+        (f"{LIB}/threading.py", "stdlib"),
+        ("/usr/lib/python3.13t/threading.py", "stdlib"),
+        ("<frozen importlib._bootstrap>", ""),
+        ("<string>", ""),
+        ("<ipython-input-3-abc>", "user"),
+        ("/x/hangwatch/session.py", "hangwatch"),
+        ("/x/hangwatch/gallery/rank_frozen.py", "user"),
+    ],
+)
+def test_where_a_file_comes_from(file: str, kind: str) -> None:
+    assert origin(file) == kind
+
+
+def test_the_users_frame_may_live_in_a_package_when_there_is_no_other() -> None:
+    package = Frame(f"{SITE}/mytrainer/loop.py", 5, "step")
+    assert user_frame((Frame(f"{TORCH}/_tensor.py", 1, "backward"), package)) == package
+    assert user_frame((package, USER)) == USER
+    assert name_of("Outer.<locals>.inner") == "inner"
+
+
+def test_faulthandlers_trace_becomes_stacks() -> None:
+    text = (
+        "Fatal Python error: Aborted\n\nThread 0x1 (most recent call first):\n  <no Python frame>\n\n"
+        'Current thread 0x2 (most recent call first):\n  File "/a/train.py", line 7 in save\n'
+        '  File "/a/train.py", line 9 in <module>\n\nExtension modules: numpy\n'
+    )
+    helper, main = stacks_of_trace(text)
+    assert helper.frames == ()
+    assert main.main
+    assert main.frames[0] == Frame("/a/train.py", 7, "save")
+    assert stacks_of_trace("") == ()
