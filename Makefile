@@ -117,7 +117,7 @@ $(BIN)/npm: | $(VENV)/env.stamp
 
 $(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json | $(BIN)/npm
 	@echo "hangwatch: building the dashboard's page (once)"
-	@$(NPM) ci --silent
+	@$(NPM) ci >/dev/null
 	@touch $@
 
 PAGE_SOURCES := $(shell find $(WEB) -name node_modules -prune -o -type f -print)
