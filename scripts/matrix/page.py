@@ -19,7 +19,8 @@ with two ranks on gloo. What is not in the table has not been tried by it. torch
 """
 LEGEND = """\
 "right, proven/likely": the cause and the rank at fault are right; the hang is called proven, the cause likely.
-`healthy` is the look-alike of the first script, which must not be called hung.
+"hang not claimed" is a job that failed and did not hang. `healthy` is the look-alike of the first script, which must
+not be called hung.
 """
 
 
