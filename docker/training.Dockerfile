@@ -4,6 +4,7 @@ ARG BASE=python:3.12-slim-bookworm
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+# The page that HTML reports hold is built too (hatch_build.py), with a Node that stays in this stage.
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install 'build>=1.2'
 WORKDIR /source
 COPY . .

@@ -14,6 +14,8 @@ from hangwatch.settings import PREFIX, Settings
 from hangwatch.world import tally
 from scripts.gpu import results as gpu_results
 from scripts.gpu.page import page as gpu_page
+from scripts.matrix import results as matrix_results
+from scripts.matrix.page import page as versions_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -66,11 +68,17 @@ def gpu() -> str:
     return gpu_page(gpu_results.load(DOCS / "gpu.json"))
 
 
+def versions() -> str:
+    """The results that `make matrix` has left, if it has run."""
+    return versions_page(matrix_results.load(DOCS / "versions.json"))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration,
     "benchmark.md": benchmark,
     "world.md": world,
     "gpu.md": gpu,
+    "versions.md": versions,
 }
 
 

@@ -30,7 +30,7 @@ INTRODUCTION = """\
 other ranks, and then its look-alike that does not hang.
 What follows was measured on one machine, misses included. Measure it yourself:
 
-```
+```sh
 make bench
 hangwatch bench --accuracy --peers --figures --json results.json
 ```

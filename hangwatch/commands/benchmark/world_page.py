@@ -39,7 +39,7 @@ diagnosis, and compares:
 - Is an innocent rank named with the certainty *proven*? That must never be.
 - Are cause and ranks right, or undetermined, or wrong?
 
-```
+```sh
 hangwatch bench --world 100000
 hangwatch bench --world 1 --seed 35
 hangwatch bench --world 100000 --json docs/world.json

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from hangwatch_dashboard.metrics import Meters
+from tests import needs
 from tests.examples import uneven_steps
 from tests.nodes import Dashboard, FakeNode
 
@@ -76,11 +76,8 @@ def test_rules_and_dashboard_name_metrics_that_there_are(dashboard: Dashboard, f
 
 
 def promtool() -> str:
-    """Prometheus' own checker. It is no package of its own anywhere, so that it may be missing on every machine."""
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not in PATH")
-    return found
+    """Prometheus' own checker."""
+    return str(needs.program("promtool"))
 
 
 def test_promtool_accepts_the_page(dashboard: Dashboard) -> None:

@@ -1,0 +1,147 @@
+"""The commands of README and docs/ that can be run here are run, in one folder, one after the other, as a reader would.
+
+One job that hangs is started, by the README's first command, and its report is what the other commands are about. What
+is not run stands in NOT_RUN, with the reason; tests/unit/test_docs_commands.py holds that it is understood at least.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hangwatch.commands.trial import Trial
+from hangwatch.gallery import HERE
+from tests import needs
+from tests.shell_examples import ROOT, examples
+
+RUN = "hangwatch run -- torchrun --nproc-per-node 8 train.py"
+DASHBOARD = "hangwatch dashboard"
+READY = "curl --fail --silent http://127.0.0.1:8470/readyz"
+BACKUP = """python3 -c "import sqlite3; sqlite3.connect('dashboard.db').execute('VACUUM INTO ?', ['backup.db'])\""""
+IN_FOLDER = {  # with what each must print
+    "hangwatch report": "HUNG, proven",
+    "hangwatch report --markdown": "HUNG, proven",
+    "hangwatch report --verbose": "seen ",
+    "hangwatch report --diff": "epoch 0",
+    "hangwatch report --html report.html": "wrote report.html",
+    "hangwatch report --summary -": '"uneven-steps"',
+    "hangwatch analyze hangwatch-reports/* ~/.cache/torch/comm_lib_trace_rank_*": "ran out of data",
+    "hangwatch doctor": "py-spy",
+    "hangwatch demo --list | grep nccl_": "nccl_uneven_steps.py",
+    "hangwatch bench --world 1 --seed 35": "seed",
+}
+IN_CHECKOUT = {
+    "promtool check rules docker/prometheus/alerts.yml": "SUCCESS",
+    "promtool test rules docker/prometheus/alerts.test.yml": "SUCCESS",
+    "make demo": "bin/hangwatch demo",
+    "make demo DEMO_ARGS=--no-wait": "bin/hangwatch demo --no-wait",
+    "make bench": "bin/hangwatch bench",
+    "make gallery": "-m gallery",
+    "make gpu": "-m scripts.gpu",
+}
+NOT_RUN = {  # by what the line begins with
+    "make (env page|test|lint types site)": "what runs this test does that too",
+    "make (dist|harmless|matrix|reports)": "takes minutes or hours",
+    r"\.venv/bin/pytest|\.venv/bin/python -m pytest|\.ci/run": "this is pytest",
+    r"\.venv/bin/pre-commit install": "changes the checkout",
+    "hangwatch run .*(--nnodes|--dashboard|3:4)": "needs several machines",
+    "hangwatch doctor -- ": "needs several machines; tests/integration/doctor runs it on one",
+    "hangwatch doctor loader ": "needs a script of the reader's; tests/integration/doctor runs it",
+    "hangwatch dashboard --host|export HANGWATCH_": "opens a port to others; tests/integration/dashboard starts it so",
+    "hangwatch dashboard --database|pg_dump": "needs a PostgreSQL server; tests/integration/dashboard has one",
+    "HANGWATCH_NOTIFY=": "needs somebody to tell; tests/integration/dashboard/test_notify.py has a stand-in",
+    "hangwatch bench( --accuracy.*)?$|hangwatch bench --world 100000": "takes hours; test_bench.py runs less of it",
+    "hangwatch demo nccl-": "the gallery runs it: test_standin.py",
+    "hangwatch analyze ~|hangwatch analyze .*job.log": "needs what NCCL leaves; test_analyze.py has such files",
+    "pip install": "`make dist` installs it in clean environments",
+    "docker ": "needs a container engine",
+    "nvidia-smi|NCCL_|CUDA_": "needs a GPU",
+    "torchrun |export |ulimit ": "a reader's own job, or its environment",
+    "ps |kill |rm |env ": "about a reader's own processes and files",
+}
+
+
+def reason(line: str) -> str | None:
+    return next((why for pattern, why in NOT_RUN.items() if re.match(pattern, line)), None)
+
+
+def test_every_command_is_run_or_has_a_reason_why_not() -> None:
+    lines = {example.line for example in examples()}
+    run = {RUN, DASHBOARD, READY, BACKUP, *IN_FOLDER, *IN_CHECKOUT}
+    assert [line for line in lines - run if reason(line) is None] == []
+    assert run - lines == set()
+
+
+def test_every_reason_is_needed() -> None:
+    lines = [example.line for example in examples()]
+    assert [pattern for pattern in NOT_RUN if not any(re.match(pattern, line) for line in lines)] == []
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Ours, with hangwatch, torchrun and python3 of this interpreter in front, and a home without dumps."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder)}
+
+
+def shell(line: str, folder: Path, home: Path) -> str:
+    """What a line prints; it must succeed."""
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reader's folder, in which a job has hung: the README's command, with two ranks in place of eight."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "train.py").write_text((HERE / "uneven_steps.py").read_text())
+    words = RUN.replace("-node 8", "-node 2").replace("train.py", f"{folder}/train.py").partition(" -- ")[2].split()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", *words[1:]]
+    with Trial(torchrun, folder / "hangwatch-reports", environment=environment(folder)) as trial:
+        assert trial.incident(200.0) is not None
+        time.sleep(1.0)  # the HTML comes after the JSON
+    return folder
+
+
+@pytest.mark.parametrize(("line", "said"), IN_FOLDER.items(), ids=IN_FOLDER)
+def test_it_works_in_a_readers_folder(line: str, said: str, folder: Path) -> None:
+    line = line.replace(" ~/.cache/torch/comm_lib_trace_rank_*", "")  # which only NCCL leaves
+    assert said in shell(line, folder, folder)
+
+
+@pytest.mark.parametrize(("line", "said"), IN_CHECKOUT.items(), ids=IN_CHECKOUT)
+def test_it_works_in_a_checkout(line: str, said: str, tmp_path: Path) -> None:
+    program = line.split()[0]
+    needs.program(program)
+    line = line.replace("make ", "make --dry-run ")  # what it would run: the test itself runs in that environment
+    assert said in shell(line, ROOT, tmp_path)
+
+
+def test_the_dashboard_starts_is_ready_and_is_backed_up(tmp_path: Path) -> None:
+    needs.program("curl")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = [sys.executable, "-m", *DASHBOARD.split(), "--port", port, "--database", "dashboard.db"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as service:
+        try:
+            ready = READY.replace("8470", port).replace("curl ", "curl --retry 60 --retry-delay 1 --retry-connrefused ")
+            shell(ready, tmp_path, tmp_path)
+            shell(BACKUP, tmp_path, tmp_path)
+        finally:
+            service.terminate()
+    assert (tmp_path / "backup.db").read_bytes().startswith(b"SQLite format 3")
