@@ -53,7 +53,7 @@ from hangwatch.rules.step.group_order_cycle import crossed_groups, group_order_c
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
-from hangwatch.rules.step.rank_died import rank_died
+from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
@@ -106,6 +106,7 @@ ORDER: tuple[Rule, ...] = (
     lost_peers,
     rank_died,
     rank_frozen,
+    dead_by_nccl,
     exception_on_one_rank,
     # The start.
     node_not_started,
