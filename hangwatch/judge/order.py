@@ -13,7 +13,7 @@ from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
 from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
-from hangwatch.rules.device.device_stall import device_stall, stalled_queue
+from hangwatch.rules.device.device_stall import awaited_device, device_stall, stalled_queue
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault
 from hangwatch.rules.device.interconnect_stall import interconnect_stall
@@ -160,6 +160,7 @@ ORDER: tuple[Rule, ...] = (
     duplicate_gpu,
     interconnect_stall,
     device_stall,
+    awaited_device,
     crossed_groups,
     stalled_queue,
     unknown_queue,
