@@ -128,7 +128,7 @@ def _put_dump(pile: Pile, path: Path, content: bytes) -> None:
             raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
         if rank in pile.dumps:
             raise files.ReportError(f"{pile.dumps[rank]} is a dump of rank {rank} too; that one is used")
-        pile.reader.add(rank, document)
+        pile.reader.add(rank, document, path.stat().st_mtime_ns)
         pile.dumps[rank] = path
 
 

@@ -1,6 +1,7 @@
 """On the stand-in for NCCL: two groups over the same ranks, which one rank uses in the other order.
 
 Every call is enqueued everywhere. It is the streams that wait for each other, and the hosts wait for their streams.
+With --read-each the hosts read what each call made: so a rank has not come to the call that another waits for.
 With --healthy all keep the same order.
 """
 
@@ -15,14 +16,18 @@ from torch import nn
 from hangwatch.gallery import standin
 
 
-def reduce_gradients(model: nn.Module, group: dist.ProcessGroup | None) -> None:
+def reduce_gradients(model: nn.Module, group: dist.ProcessGroup | None, read: bool) -> None:
     for parameter in model.parameters():
         assert parameter.grad is not None
         dist.all_reduce(parameter.grad, group=group)
+    if read:
+        standin.synchronize()
 
 
-def reduce_metrics(loss: torch.Tensor, group: dist.ProcessGroup | None) -> None:
+def reduce_metrics(loss: torch.Tensor, group: dist.ProcessGroup | None, read: bool) -> None:
     dist.all_reduce(loss.detach().clone(), group=group)
+    if read:
+        standin.synchronize()
 
 
 def main() -> None:
@@ -30,6 +35,7 @@ def main() -> None:
     parser.add_argument("--culprit", type=int, default=1)
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--fault-step", type=int, default=80)
+    parser.add_argument("--read-each", action="store_true")
     parser.add_argument("--healthy", action="store_true")
     args = parser.parse_args()
 
@@ -50,10 +56,10 @@ def main() -> None:
         loss.backward()
         report = step > 0 and step % args.fault_step == 0
         if report and early:
-            reduce_metrics(loss, metrics)
-        reduce_gradients(model, gradients)
+            reduce_metrics(loss, metrics, args.read_each)
+        reduce_gradients(model, gradients, args.read_each)
         if report and not early:
-            reduce_metrics(loss, metrics)
+            reduce_metrics(loss, metrics, args.read_each)
         optimizer.step()
         standin.synchronize()  # as loss.item() does
 

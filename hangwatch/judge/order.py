@@ -13,7 +13,7 @@ from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
 from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
-from hangwatch.rules.device.device_stall import device_stall, stalled_queue
+from hangwatch.rules.device.device_stall import awaited_device, device_stall, stalled_queue
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault
 from hangwatch.rules.device.interconnect_stall import interconnect_stall
@@ -57,7 +57,7 @@ from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
-from hangwatch.rules.step.rank_died import rank_died
+from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision import decided_and_ended, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
@@ -117,6 +117,7 @@ ORDER: tuple[Rule, ...] = (
     lost_peers,
     rank_died,
     rank_frozen,
+    dead_by_nccl,
     exception_on_one_rank,
     # The start.
     node_not_started,
@@ -175,6 +176,7 @@ ORDER: tuple[Rule, ...] = (
     duplicate_gpu,
     interconnect_stall,
     device_stall,
+    awaited_device,
     groups_in_opposite_order,
     stalled_queue,
     unknown_queue,

@@ -14,12 +14,12 @@ from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdic
 
 from .. import queues as model
 from ..queues.model import Queues
-from .model import Communicator, Failure, Logs
+from .model import Communicator, Failure, LateAtBarrier, Logs
 
 # What a process says that ended because another rank had gone, or had not come.
 _BROUGHT_DOWN = re.compile(
     r"watchdog|timed? ?out|connection (?:reset|closed|refused)|reset by peer|NCCL (?:communicator|error)"
-    r"|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe|SIGTERM|Signal 15",
+    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe|SIGTERM|Signal 15",
     re.IGNORECASE,
 )
 _ABORT, _TERMINATE = -6, -15
@@ -32,6 +32,8 @@ def assess(queues: Queues, logs: Logs) -> model.Assessment:
     found = model.assess(queues)
     if found.judgement is not None:
         return model.Assessment(_with_warnings(found.judgement, logs))
+    if logs.late is not None:
+        return model.Assessment(_late(logs.late))
     for communicator in logs.communicators.values():
         if communicator.complete != communicator.begun.keys():
             return model.Assessment(_set_up(communicator, logs))
@@ -100,6 +102,28 @@ def _only_victims(logs: Logs) -> Judgement:
             fix="give the logs of all ranks, and the flight recorder's dumps",
             docs=entry.docs,
             victims=tuple(ranks),
+        ),
+    )
+
+
+def _late(told: LateAtBarrier) -> Judgement:
+    """A monitored barrier names the ranks that did not come, and not why."""
+    entry = cause("undetermined")
+    late = sorted(told.ranks)
+    who = words.ranks(late)
+    return Judgement(
+        Status.FAILED,
+        Stage.STEP,
+        Verdict(
+            cause=entry.id,
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{words.ranks(late, capital=True)} did not come to the monitored barrier of rank 0"
+            f"{words.at(told.where)} within {words.duration(told.timeout_s)}.",
+            fix=f"find out what {who} did instead: look at the stacks or last output, or run again under hangwatch",
+            docs=entry.docs,
+            culprits=tuple(Culprit(rank) for rank in late),
+            evidence=(f"rank 0 asked each rank, and {who} did not answer",),
+            details=("The barrier tells which ranks did not come, and not what their hosts did.",),
         ),
     )
 

@@ -58,6 +58,15 @@ class Failure:
 
 
 @dataclass
+class LateAtBarrier:
+    """A monitored barrier gave up: `ranks` had not come to it within `timeout_s`; rank 0 waited at `where`."""
+
+    ranks: set[int]
+    timeout_s: float
+    where: Frame | None = None
+
+
+@dataclass
 class Logs:
     """The facts of all logs that were read."""
 
@@ -66,6 +75,7 @@ class Logs:
     progress: list[Progress] = field(default_factory=list)
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
+    late: LateAtBarrier | None = None  # the first one that is told of
     warnings: dict[str, int] = field(default_factory=dict)  # warnings of NCCL about networks and devices, how often
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels

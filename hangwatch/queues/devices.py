@@ -20,11 +20,12 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "device-stall",
         Certainty.LIKELY if few else Certainty.UNDETERMINED,
-        f"All ranks have enqueued {collective(root)}{at(root.call)}; the"
+        f"{'Both' if root.peers else 'All'} ranks have enqueued {collective(root)}{at(root.call)}; the"
         f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
         f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and no other collective is before it there:"
         " a kernel of its own does not finish.",
         stage=Stage.DEVICE,
+        passing=True,
         culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.awaited)
         if few
         else (),
@@ -45,6 +46,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f"Every device has started {collective(root)}{at(root.call)} with the same call, and none completes it: the"
         " network, the links between the GPUs, or a GPU; no code is to blame.",
         stage=Stage.DEVICE,
+        passing=True,
         victims=tuple(sorted(root.waiting)),
         evidence=(f"{ranks(root.waiting)}: started, not completed, the same operation, size and type",),
         alternatives=tuple(
@@ -71,9 +73,10 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "interconnect-stall" if stands else "undetermined",
         Certainty.UNDETERMINED,
-        f"{collective(root)}{at(root.call)} is enqueued by all of its ranks, alike, and {partly}; {unknown}.",
+        f"{collective(root)}{at(root.call)} is enqueued by {_by(root)}, alike, and {partly}; {unknown}.",
         status=Status.HUNG if stands else Status.WAITING,
         stage=Stage.DEVICE,
+        passing=True,
         victims=tuple(sorted(root.waiting)),
         evidence=(f"{ranks(root.waiting)}: enqueued, not completed, the same operation, size and type",),
         alternatives=(
@@ -81,6 +84,13 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         ),
         fix="set TORCH_NCCL_ENABLE_TIMING=1 to see which devices start it; look at the GPUs and links of these ranks",
     )
+
+
+def _by(root: Stuck) -> str:
+    """Which ranks have enqueued it: where nothing tells the group's size, others may belong to it and not have come."""
+    if not root.group.guessed:
+        return "all of its ranks"
+    return f"{ranks(root.calls)}, all that these files tell of: ranks that they do not tell of may not have come"
 
 
 def _lagging(root: Stuck) -> bool:

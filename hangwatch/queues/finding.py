@@ -28,6 +28,7 @@ class Finding:
     waits: tuple[Wait, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     fix: str = ""
+    passing: bool = False  # a job that is well shows the same for a moment
 
 
 def named(call: Call, number: int, group: Communicator) -> str:
@@ -39,7 +40,7 @@ def named(call: Call, number: int, group: Communicator) -> str:
 
 def collective(one: Stuck) -> str:
     """The call that is stuck, by name: all_reduce 101 of the default group."""
-    if not one.calls:
+    if one.call is None:
         return f"collective {one.number} of {one.group.title}"
     return named(one.call, one.number, one.group)
 

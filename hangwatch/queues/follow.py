@@ -17,6 +17,7 @@ class Chain:
     roots: tuple[Stuck, ...]
     path: tuple[Stuck, ...] = ()
     weight: int = 0  # ranks that wait for it
+    beside: tuple[Stuck, ...] = ()  # calls of other groups to which other ranks have not come
 
     @property
     def circle(self) -> bool:
@@ -40,6 +41,7 @@ class Follower:
         enqueued before.
         """
         if one.kind in _ENDS:
+            yield from self._same_batch(one)
             return
         early = one.kind in (Kind.HELD, Kind.QUEUED)
         ranks = one.waiting if one.kind is Kind.QUEUED else one.awaited
@@ -53,8 +55,16 @@ class Follower:
         if one.kind is Kind.ABSENT:
             yield from (other for other in self.stuck if id(other) not in seen and _due_earlier(other, one))
 
-    def chain(self) -> Chain | None:
-        """The chain that matters most: a mismatch, else that for which most ranks wait."""
+    def _same_batch(self, one: Stuck) -> Iterator[Stuck]:
+        """What holds up the batch of sends and receives that a pair which has met belongs to: they complete as one."""
+        if one.kind is Kind.WIRE and one.peers:
+            for rank in one.waiting:
+                for other in self._by_rank.get(rank, ()):
+                    if other.kind is not Kind.WIRE and other.batch.get(rank) == one.batch[rank]:
+                        yield other
+
+    def chains(self) -> list[Chain]:
+        """All chains, the one that matters most first: a mismatch, else that for which most ranks wait."""
         found: dict[frozenset[int], Chain] = {}
         for start in self.stuck:
             chain = self._walk(start)
@@ -63,7 +73,12 @@ class Follower:
             known.weight += len(start.waiting)
             if len(chain.path) > len(known.path):
                 known.path = chain.path
-        return max(found.values(), key=_importance, default=None)
+        ordered = sorted(found.values(), key=_importance, reverse=True)
+        absent = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
+        for chain in ordered:
+            if any(chain.roots[0] is each for each in absent):
+                chain.beside = tuple(each for each in absent if each is not chain.roots[0])
+        return ordered
 
     def _walk(self, start: Stuck) -> Chain:
         """To the end along the first edges, which are those of the ranks that are awaited."""
@@ -78,6 +93,12 @@ class Follower:
             path.append(following)
 
 
+def _ranks_did_not_come(chain: Chain) -> bool:
+    """The chain ends at a few ranks that have not come to a call, and that wait nowhere themselves."""
+    root = chain.roots[0]
+    return not chain.circle and root.kind is Kind.ABSENT and len(root.awaited) <= len(root.waiting)
+
+
 def _due_earlier(other: Stuck, one: Stuck) -> bool:
     """Whether a rank that is awaited in both should have come to `other` first, by the order of those that wait."""
     common = set(other.waiting) & set(one.waiting)
@@ -87,6 +108,8 @@ def _due_earlier(other: Stuck, one: Stuck) -> bool:
 
 
 def _before(other: Stuck, one: Stuck, rank: int) -> bool:
+    if rank in one.batch and one.batch[rank] == other.batch.get(rank):
+        return False  # calls of one batch are issued together
     return rank in other.order and rank in one.order and other.order[rank] < one.order[rank]
 
 

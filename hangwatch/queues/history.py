@@ -110,7 +110,9 @@ class Histories:
         if place is None:
             return None
         kind, count, agreeing = _edit(row[place:], usual[place:])
-        if not agreeing and (skipped := _left_out(usual[:place], usual[place], row[place])):
+        if _swapped(row, usual, place, agreeing):
+            kind, count, agreeing = Kind.OTHER, 1, 0
+        elif not agreeing and (skipped := _left_out(usual[:place], usual[place], row[place])):
             kind, count = Kind.SKIPPED, skipped
         lane, theirs = group.lanes[rank], group.lanes[other]
         at = len(lane) - len(row) + place
@@ -207,6 +209,12 @@ def _edit(row: array[int], usual: array[int]) -> tuple[Kind, int, int]:
             if agreeing > best[2]:
                 best = (kind, count, agreeing)
     return best
+
+
+def _swapped(row: array[int], usual: array[int], place: int, agreeing: int) -> bool:
+    """Two calls in the other order, which a shift explains no better, and which no earlier round had in that order."""
+    one, two = row[place : place + 2], usual[place : place + 2]
+    return agreeing < 2 and len(one) == 2 and one == two[::-1] and tuple(one) not in set(pairwise(usual))
 
 
 def _left_out(history: array[int], wanted: int, own: int) -> int:

@@ -10,13 +10,17 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
 from . import pairs, stuck
-from .finding import Finding, ranks
-from .follow import Follower
+from .finding import Finding, collective, ranks
+from .follow import Chain, Follower
 from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
+from .moment import COPIED_S, ON_ITS_WAY_S, on_its_way, said, stood_s
 from .rules import judge
+from .stuck import Stuck
+
+MOST_TOLD = 4  # calls on their way that are told of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,17 @@ class Assessment:
 def assess(queues: Queues) -> Assessment:
     """Judge the queues of a job."""
     found = [*stuck.stuck_collectives(queues), *pairs.stuck_pairs(queues)]
-    chain = Follower(found).chain()
-    if chain is not None:
-        given_up = any(each.expired for each in chain.path)
-        return Assessment(_judgement(queues, judge(queues, chain, Histories(queues)), given_up))
+    histories = Histories(queues)
+    moving: list[Stuck] = []
+    for chain in Follower(found).chains():
+        judged = judge(queues, chain, histories)
+        if not (judged.passing and on_its_way(queues, chain.roots[0])):
+            return Assessment(_judgement(queues, judged, chain))
+        moving.append(chain.roots[0])
     meeting = unfit(queues)
     if meeting is not None:
         return Assessment(_judgement(queues, _unfit(meeting)))
-    return Assessment(None, tuple(_healthy(queues)))
+    return Assessment(None, (*_healthy(queues), *(said(queues, each) for each in moving[:MOST_TOLD])))
 
 
 def _healthy(queues: Queues) -> Iterable[str]:
@@ -60,19 +67,19 @@ def _unfit(meeting: Meeting) -> Finding:
         f"{ranks(who)}: {shape(meeting.calls[who[0]])}{words.at(meeting.calls[who[0]].where)}"
         for _, who in sorted(meeting.sides.items(), key=lambda item: (len(item[1]), item[1]))[:4]
     ]
-    said = words.listed(texts) if texts else meeting.why
+    why = words.listed(texts) if texts else meeting.why
     blamed = odd or sorted(meeting.calls)
     return Finding(
         "collective-mismatch",
         Certainty.LIKELY if odd else Certainty.UNDETERMINED,
-        f"The calls paired as number {number} of {group.title} do not fit, although they completed: {said}.",
+        f"The calls paired as number {number} of {group.title} do not fit, although they completed: {why}.",
         status=Status.FAILED,
         culprits=tuple((rank, meeting.calls[rank].where) for rank in blamed),
         evidence=tuple(texts[:3]),
     )
 
 
-def _judgement(queues: Queues, found: Finding, given_up: bool = False) -> Judgement:
+def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Judgement:
     entry = cause(found.cause)
     missing = queues.missing()
     unknown = (f"No dump of {ranks(missing)}: what they did is not known.",) if missing else ()
@@ -90,12 +97,16 @@ def _judgement(queues: Queues, found: Finding, given_up: bool = False) -> Judgem
         waits=found.waits,
         details=(*found.details, *unknown),
         hang=Certainty.LIKELY if hung else None,
-        argument=_argument(given_up) if hung else (),
+        argument=tuple(_argument(queues, chain)) if hung and chain is not None else (),
     )
     return Judgement(found.status, found.stage, verdict)
 
 
-def _argument(given_up: bool) -> tuple[str, ...]:
+def _argument(queues: Queues, chain: Chain) -> Iterable[str]:
     """Why the job is called hung. One record of each rank is one moment: that nothing moved since, it cannot show."""
-    open_calls = "calls were enqueued and not complete when the records were written"
-    return (open_calls, "torch gave some of them up after their timeout") if given_up else (open_calls,)
+    yield "calls were enqueued and not complete when the records were written"
+    if any(each.expired for each in chain.path):
+        yield "torch gave some of them up after their timeout"
+    stood = stood_s(queues, chain.roots[0])
+    if stood is not None and ON_ITS_WAY_S <= stood < COPIED_S:
+        yield f"by the time of the file, {collective(chain.roots[0])} had been waited for {words.duration(stood)}"

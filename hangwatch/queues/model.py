@@ -57,6 +57,7 @@ class Lane:
     enqueued: int = -1
     started: int = -1
     completed: int = -1
+    completed_at: int = 0  # when the last completion was discovered
     lost: bool = False
     known: bool = True  # false: the record does not tell how far the rank is here
 
@@ -127,6 +128,7 @@ class Queues:
     last_completion: int = 0
     states: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)  # of communicators, by rank
     versions: dict[int, str] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)  # when the record of a rank was written, where that is known
     record: str = "dump"  # what a rank has left
 
     def call(self, lane: Lane, place: int) -> Call:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .matching import elements
-from .model import RETIRED, Call, Communicator, Lane, Queues
+from .model import RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .stuck import Kind, Stuck
 
 
@@ -22,6 +22,7 @@ class _Open:
     order: int
     created: int
     expired: bool
+    started: bool
 
 
 def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
@@ -32,7 +33,7 @@ def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
             for peer in dict.fromkeys(each.peer for each in calls):
                 own = [each for each in calls if each.peer == peer]
                 theirs = [each for each in opened.get(peer, ()) if each.peer == rank]
-                if (found := _judged(group, own, theirs)) is not None:
+                if (found := _judged(queues, group, own, theirs)) is not None:
                     yield found
 
 
@@ -53,10 +54,11 @@ def _open(queues: Queues, group: Communicator, rank: int, lane: Lane) -> Iterato
             lane.order[place],
             lane.created[place],
             bool(lane.states[place] & RETIRED),
+            lane.states[place] & STATE >= STARTED,
         )
 
 
-def _judged(group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck | None:
+def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck | None:
     """The first call of `own`, against what the peer has open with this rank."""
     first = own[0]
     partner = next((each for each in theirs if each.send != first.send), None)
@@ -71,6 +73,7 @@ def _judged(group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck
         created={first.rank: first.created},
         expired=first.expired,
         peers=(first.rank, first.peer),
+        batch={first.rank: first.number},
     )
     if partner is None:
         return found
@@ -82,7 +85,25 @@ def _judged(group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck
     ahead = theirs[0]
     batch = {each.number for each in own if each.number == first.number} & {each.number for each in theirs}
     if ahead is partner or (ahead.number == partner.number and batch):
-        return None  # the two are paired: they are on their way
+        return _met(queues, found, first, partner)
+    return found
+
+
+def _met(queues: Queues, found: Stuck, own: _Open, theirs: _Open) -> Stuck | None:
+    """Both have enqueued it: on its way, unless one device is held by a call before it on its rank.
+
+    Without start events only the order tells what may hold it up.
+    """
+    found.calls[theirs.rank], found.order[theirs.rank] = theirs.call, theirs.order
+    found.created[theirs.rank], found.batch[theirs.rank] = theirs.created, theirs.number
+    if own.started and theirs.started and own.send:
+        found.kind, found.awaited, found.waiting = Kind.WIRE, (), (own.rank, theirs.rank)
+    elif queues.timed and own.started and not theirs.started:
+        found.kind = Kind.HELD
+    elif not queues.timed and own.send:
+        found.kind, found.awaited, found.waiting = Kind.QUEUED, (), (own.rank, theirs.rank)
+    else:
+        return None
     return found
 
 

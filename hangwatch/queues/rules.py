@@ -6,6 +6,8 @@ come often is not. Then the rank is named, and the cause stays undetermined.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
@@ -16,8 +18,10 @@ from .follow import Chain
 from .history import Histories
 from .matching import odd_ones, shape
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
+from .moment import COPIED_S, ON_ITS_WAY_S, stood_s
 from .stuck import Kind, Stuck
 
+_MOST_BESIDE = 3  # further groups that a summary tells of
 _HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
 
 
@@ -115,20 +119,37 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return _alone(root) if new else _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
-    call = root.call
-    missing = without_record(root)
+    return _never_came(queues, chain)
+
+
+def _never_came(queues: Queues, chain: Chain) -> Finding:
+    """Ranks that wait nowhere have not enqueued a call for which others wait, in one group or in several."""
+    root = chain.roots[0]
+    beside = [each for each in chain.beside if not set(each.awaited) <= set(root.awaited)]
+    absent = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)})
+    path = (*chain.path, *beside)
+    more = "".join(f" {_not_in(each)}." for each in beside[:_MOST_BESIDE])
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{ranks(root.awaited, capital=True)} never enqueued {collective(root)}{at(call)}, for which"
-        f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.",
-        culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited),
-        victims=victims(chain.path, root.awaited),
-        evidence=(*_last_calls(queues, root), *missing),
-        details=(f"{_HOST} {ranks(root.awaited)}.",),
-        waits=tuple(edge for each in reversed(chain.path) for edge in wait_edges(each)),
-        fix=f"find out what {ranks(root.awaited)} did after the last call that is recorded: another path of the code,"
+        f"{ranks(root.awaited, capital=True)} never enqueued {collective(root)}{at(root.call)}, for which"
+        f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.{more}",
+        culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
+        victims=victims(path, absent),
+        evidence=(*_last_calls(queues, absent, root), *without_record(root)),
+        details=(f"{_HOST} {ranks(absent)}.",),
+        waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
+        fix=f"find out what {ranks(absent)} did after the last call that is recorded: another path of the code,"
         " the end of its data, an exception, or a call that blocks the host",
+        passing=True,
+    )
+
+
+def _not_in(one: Stuck) -> str:
+    """Ranks 5-7 have not enqueued all_reduce 4 of group 6, for which ranks 1 and 2 wait"""
+    return (
+        f"Nor has {ranks(one.awaited)} enqueued {collective(one)}{at(one.call)}, for which {ranks(one.waiting)}"
+        f" {words.verb(len(one.waiting), 'waits', 'wait')}"
     )
 
 
@@ -173,14 +194,18 @@ def _alone(root: Stuck) -> Finding:
                 "undetermined", Certainty.UNDETERMINED, "the other ranks may come to this call for the first time, late"
             ),
         ),
+        passing=True,
     )
 
 
 def _ahead(queues: Queues, root: Stuck) -> Finding:
     """Some ranks have come to the next regular call first, and the rest have completed everything before it."""
     call = root.call
+    stood = stood_s(queues, root)
     if root.expired:
         status, tail = Status.HUNG, "torch gave that call up"
+    elif stood is not None and ON_ITS_WAY_S <= stood < COPIED_S:
+        status, tail = Status.HUNG, f"by the time of the files, that call was open for {words.duration(stood)}"
     else:
         status, tail = Status.WAITING, "nothing in these records shows a fault"
     return Finding(
@@ -191,9 +216,10 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
         f" {ranks(root.awaited)} completed every earlier call: {tail}.",
         status=status,
         victims=root.waiting,
-        evidence=_last_calls(queues, root),
+        evidence=_last_calls(queues, root.awaited, root),
         waits=wait_edges(root),
         fix="if the job stood still when these were written, look at the hosts of the ranks that are awaited",
+        passing=True,
     )
 
 
@@ -207,8 +233,9 @@ def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" {words.verb(len(root.waiting), 'was', 'were')} in {collective(root)}{at(root.call)}.",
         status=Status.HUNG if root.expired else Status.WAITING,
         victims=root.waiting,
-        evidence=_last_calls(queues, root),
+        evidence=_last_calls(queues, root.awaited, root),
         fix="if the job stood still, dump all ranks again at one moment",
+        passing=True,
     )
 
 
@@ -240,6 +267,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         else (),
         waits=wait_edges(root),
         fix=f"give the records of {ranks(root.awaited)} too; if there are none, look at these processes first",
+        passing=True,
     )
 
 
@@ -259,10 +287,10 @@ def _last_line(queues: Queues, rank: int) -> Frame | None:
     return queues.call(found[1], len(found[1]) - 1).where if found is not None else None
 
 
-def _last_calls(queues: Queues, root: Stuck) -> tuple[str, ...]:
+def _last_calls(queues: Queues, absent: Iterable[int], root: Stuck) -> tuple[str, ...]:
     """What the awaited ranks did last, in any group."""
     said: dict[str, list[int]] = {}
-    for rank in root.awaited:
+    for rank in absent:
         found = _last_call(queues, rank)
         if found is not None:
             group, lane = found
@@ -298,6 +326,7 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         details=(f"{_HOST} rank {peer}.",) if known else (),
         waits=tuple(edge for each in reversed(chain.path) for edge in wait_edges(each)),
         fix=f"find out why rank {peer} did not come to its {word}",
+        passing=True,
     )
 
 
@@ -306,7 +335,8 @@ def _circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed(queues, chain, histories)
     if before is not None:
         return before
-    pairs = any(each.kind is Kind.PEER for each in chain.roots)
+    pairs = any(each.peers for each in chain.roots)
+    sure = not any(each.kind is Kind.QUEUED and each.peers for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     stray = histories.strays(concerned)
     blamed = stray if 2 * len(stray) <= len(concerned) and stray else _in_circle(chain)
@@ -319,13 +349,14 @@ def _circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "group-order-cycle",
-        Certainty.LIKELY,
+        Certainty.LIKELY if sure else Certainty.UNDETERMINED,
         f"{ranks(_in_circle(chain), capital=True)} wait for each other in a circle: {'; '.join(edges[:3])}"
         f"{'; ...' if len(edges) > 3 else ''}.",
         culprits=tuple((rank, where.get(rank)) for rank in blamed),
         victims=tuple(rank for rank in victims(chain.path, tuple(blamed))),
         evidence=(*edges[:3], *_astray(stray, blamed)),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        passing=not sure,
     )
 
 

@@ -44,12 +44,13 @@ class Stuck:
     why: str = ""  # of a mismatch that no comparison of two ranks shows
     expired: bool = False  # torch gave one of the calls up: it is retired and not complete
     peers: tuple[int, ...] = ()  # a point-to-point pair
+    batch: dict[int, int] = field(default_factory=dict)  # of a pair: each rank's number, which coalesced calls share
 
     @property
-    def call(self) -> Call:
-        """The call of most waiting ranks."""
+    def call(self) -> Call | None:
+        """The call of most waiting ranks; None where no entry of it is left."""
         found = [self.calls[rank] for rank in self.waiting if rank in self.calls] or list(self.calls.values())
-        return max(found, key=found.count) if len(found) < 64 else found[0]
+        return max(found, key=found.count, default=None) if len(found) < 64 else found[0]
 
 
 def stuck_collectives(queues: Queues) -> Iterator[Stuck]:
@@ -78,6 +79,7 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
     if not opened:
         return None
     number = min(opened)
+    number = min([number, *_lost_before(group, number)])
     states = {rank: _state(lane, number) for rank, lane in group.lanes.items()}
     found = Stuck(
         Kind.QUEUED,
@@ -90,6 +92,19 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
     _compare(queues, found)
     _classify(queues, found, floor, states)
     return found
+
+
+def _lost_before(group: Communicator, number: int) -> Iterator[int]:
+    """Lower numbers that are incomplete, where the rings no longer hold them.
+
+    A rank that has all of its calls complete and ends below what the others still record is absent from its next one.
+    """
+    lanes = [lane for lane in group.lanes.values() if lane.known]
+    ahead = [lane for lane in lanes if lane.enqueued >= number]
+    if not all(len(lane) and lane.lost and lane.numbers[0] >= number for lane in ahead):
+        return
+    yield from (lane.completed + 1 for lane in ahead if 0 < lane.completed < number)
+    yield from (lane.enqueued + 1 for lane in lanes if 0 < lane.enqueued < number)
 
 
 def _first_above(lane: Lane, floor: int) -> int | None:
@@ -107,7 +122,8 @@ def _state(lane: Lane, number: int) -> int | None:
     """The state of that number, None where it is not enqueued; an entry that is lost was enqueued at least."""
     state = lane.state(number)
     if state is None and lane.known and lane.enqueued >= number:
-        return COMPLETED if lane.completed >= number or (len(lane) and lane.numbers[0] > number) else 0
+        older = len(lane) and lane.numbers[0] > number and lane.done(0)
+        return COMPLETED if lane.completed >= number or older else 0
     return state
 
 

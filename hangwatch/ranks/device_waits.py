@@ -49,9 +49,16 @@ def may_wait_on_device(view: RankView) -> bool:
 
 
 def worth_confirming(views: list[RankView], ledger: Ledger) -> list[RankView]:
-    """One rank of each stack in which ranks with outstanding work stand, and where a native frame would tell more."""
+    """One rank of each stack in which ranks with a device's groups stand, and where a native frame would tell more.
+
+    Sends, receives and replayed graphs are outstanding without a count that says so.
+    """
     found: dict[Path, RankView] = {}
     for view in views:
-        if may_wait_on_device(view) and view.steady and queued(ledger, view.rank):
+        if may_wait_on_device(view) and view.steady and _uses_a_device(ledger, view.rank):
             found.setdefault(python_frames(view), view)
     return list(found.values())
+
+
+def _uses_a_device(ledger: Ledger, rank: int) -> bool:
+    return any(on_device(group, rank) for group in ledger.groups_of(rank))

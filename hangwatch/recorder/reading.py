@@ -53,12 +53,17 @@ class QueueReader:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def add(self, rank: int, document: Mapping[str, Any]) -> None:
-        """Read the dump of `rank`. Raises DumpError where the document has not the shape of a dump."""
+    def add(self, rank: int, document: Mapping[str, Any], written_ns: int = 0) -> None:
+        """Read the dump of `rank`. Raises DumpError where the document has not the shape of a dump.
+
+        `written_ns` is when the dump was written, in nanoseconds since 1970; 0 where that is not known.
+        """
         try:
             self._ranks[rank] = self._read(rank, document)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             raise DumpError(f"it has not the shape of a dump ({type(error).__name__}: {error})") from error
+        if written_ns:
+            self.queues_so_far.written[rank] = written_ns
 
     def _read(self, rank: int, document: Mapping[str, Any]) -> _Rank:
         found = _Rank(config=self._config(document), status=_status(document))
@@ -69,8 +74,8 @@ class QueueReader:
         self._entries(rank, entries, found)
         for lane in found.lanes.values():
             _bundle(self.queues_so_far.calls, lane)
-            _count(lane)
             lane.lost = found.lost
+            _count(lane)
         states = document.get("nccl_comm_state")
         if isinstance(states, Mapping):
             told = {str(key): dict(state) for key, state in states.items() if isinstance(state, Mapping)}
@@ -100,6 +105,7 @@ class QueueReader:
             timed = timed or state & 3 == STARTED or started > 0
             last = max(last, created, started, completed)
             completion = max(completion, completed)
+            lane.completed_at = max(lane.completed_at, completed)
             lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order)
         everything = self.queues_so_far
         everything.timed = everything.timed or timed
@@ -224,7 +230,8 @@ def _place(group: Communicator, rank: int, known: _Rank, name: Name, identifiers
     status = _status_of(known, name, identifiers)
     if status is not None and peers is None:  # torch counts point-to-point calls into the same status
         lane.enqueued, lane.started = max(lane.enqueued, status[0]), max(lane.started, status[1])
-        lane.completed = max(lane.completed, status[2]) if not len(lane) else lane.completed
+        if lane.completed < 0:
+            lane.completed = status[2]
         lane.known = True
     group.lanes[rank] = lane
 
@@ -256,12 +263,12 @@ def _bundle(calls: list[Call], lane: Lane) -> None:
 
 
 def _count(lane: Lane) -> None:
-    """How far the lane is, from its calls: complete up to the first one that is not."""
+    """How far the lane is, from its calls: complete up to the first one that is not; unknown where that may be lost."""
     if not len(lane):
         return
     lane.enqueued = lane.numbers[-1]
     place = lane.first_open()
-    lane.completed = lane.numbers[-1] if place is None else lane.numbers[place] - 1
+    lane.completed = lane.numbers[-1] if place is None else -1 if lane.lost and not place else lane.numbers[place] - 1
     begun = [number for number, state in zip(lane.numbers, lane.states, strict=True) if state & 3 != SCHEDULED]
     lane.started = max(begun, default=lane.completed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,16 +14,61 @@ from hangwatch.catalogue import CATALOGUE, Cause
 from hangwatch.gallery import CASES
 from hangwatch.judge import ORDER
 
+
+class NoScript(NamedTuple):
+    """A cause without a script in the gallery: why, and which tests show its evidence and what looks like it."""
+
+    why: str
+    evidence: tuple[str, str]  # file below tests/, and the start of the test's name
+    look_alike: tuple[str, str]
+
+
 ROOT = Path(hangwatch.__file__).parent
 CAUSES = [cause for cause in CATALOGUE if cause.stage is not None and cause.id != "undetermined"]
-NO_SCRIPT = {  # nothing here can make them happen: simulated evidence and other machines show them
-    "compile-skew",
-    "device-stall",
-    "duplicate-gpu",
-    "gpu-fault",
-    "interconnect-stall",
-    "node-lost",
+DEVICE, HEALTH = "unit/rules/device", "unit/health/test_health.py"
+NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence, and that of what looks like it
+    "compile-skew": NoScript(
+        "a compiler's minutes are not to be had in a test, and a stand-in would be user code that sleeps",
+        ("unit/rules/step/test_compile_skew.py", "test_a_rank_that_compiles_is_waited_for"),
+        ("unit/rules/step/test_compile_skew.py", "test_a_rank_that_runs_compiled_code_does_not_compile"),
+    ),
+    "duplicate-gpu": NoScript(
+        "NVML tells which GPU a rank is bound to",
+        (f"{DEVICE}/test_duplicate_gpu.py", "test_two_ranks_on_one_gpu"),
+        (f"{DEVICE}/test_duplicate_gpu.py", "test_ranks_that_share_a_gpu_on_purpose"),
+    ),
+    "gpu-fault": NoScript(
+        "a GPU that is lost, by NVML and the kernel's log",
+        (f"{DEVICE}/test_gpu_fault.py", "test_a_gpu_that_is_lost"),
+        (f"{DEVICE}/test_device_stall.py", "test_the_mistake_of_a_program_is_no_fault_of_its_gpu"),
+    ),
+    "interconnect-stall": NoScript(
+        "links between GPUs, by NVML's figures",
+        (f"{DEVICE}/test_interconnect_stall.py", "test_gpus_that_do_not_reach_each_other"),
+        (f"{DEVICE}/test_interconnect_stall.py", "test_a_first_collective_for_which_the_gpus_do_not_all_wait"),
+    ),
+    "node-lost": NoScript(
+        "a second machine that goes with its watchdog (tests/integration/dashboard/test_hosts.py has namespaces)",
+        ("unit/rules/step/test_node_lost.py", "test_everybody_waits_for_the_ranks_of_a_silent_node"),
+        ("unit/rules/step/test_node_lost.py", "test_a_watchdog_that_went_long_before_explains_nothing"),
+    ),
+    "gpu-memory-imbalance": NoScript(
+        "NVML tells which process holds memory on which GPU",
+        (HEALTH, "test_a_process_with_memory_on_anothers_gpu"),
+        (HEALTH, "test_memory_where_it_belongs"),
+    ),
+    "gpu-leftover-process": NoScript(
+        "NVML tells which process holds memory on which GPU",
+        ("unit/health/test_leftovers.py", "test_a_rank_of_another_run_whose_launcher_is_gone"),
+        ("unit/health/test_leftovers.py", "test_what_may_be_there_on_purpose_is_not_told"),
+    ),
+    "nccl-environment": NoScript(
+        "a warning on settings, which does not hang",
+        (HEALTH, "test_settings"),
+        (HEALTH, "test_settings"),
+    ),
 }
+ON_GPUS = ("gpu-memory-imbalance", "gpu-leftover-process", "nccl-environment")  # warnings, of no stage
 each_cause = pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)
 
 
@@ -68,3 +114,22 @@ def test_its_page_has_a_section(cause: Cause) -> None:
 def test_its_script_is_in_the_gallery(cause: Cause) -> None:
     shown = any(case.cause == cause.id for case in CASES)
     assert shown or cause.id in NO_SCRIPT
+
+
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_a_warning_on_gpus_has_a_script_or_a_simulated_case(name: str) -> None:
+    assert any(case.cause == name for case in CASES) or name in NO_SCRIPT
+
+
+@pytest.mark.parametrize("name", NO_SCRIPT)
+def test_what_has_no_script_has_a_case_of_its_evidence_and_a_look_alike(name: str) -> None:
+    entry = NO_SCRIPT[name]
+    assert entry.why
+    assert not any(case.cause == name for case in CASES), "it has a script: it needs no reason"
+    for file, test in (entry.evidence, entry.look_alike):
+        text = (ROOT.parent / "tests" / file).read_text()
+        found = [part for part in text.split("\ndef ") if part.startswith(test)]
+        assert found, f"{file} has no {test}"
+    file, test = entry.evidence
+    whole = (ROOT.parent / "tests" / file).read_text()
+    assert f'"{name}"' in next(part for part in whole.split("\ndef ") if part.startswith(test))

@@ -75,4 +75,12 @@ NCCL: tuple[Case, ...] = (
         culprits=every_rank,
         backend="nccl_standin",
     ),
+    Case(
+        name="nccl-group-order-read",
+        cause="group-order-cycle",
+        script="nccl_group_order.py",
+        args=("--read-each",),
+        culprits=everyone,
+        backend="nccl_standin",
+    ),
 )

@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .backend import NAME, kernel, read_back, register, stuck_kernel, synchronize
+    from .backend import NAME, Graph, kernel, read_back, register, stuck_kernel, synchronize
 
-__all__ = ["NAME", "kernel", "read_back", "register", "stuck_kernel", "synchronize"]
+__all__ = ["NAME", "Graph", "kernel", "read_back", "register", "stuck_kernel", "synchronize"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,12 +20,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .communicator import Call, Communicator, Run
+from .communicator import Call, Communicator, Issued, Run
+from .pairs import Pairs
 from .recording import answer, dump
 from .streams import FOREVER, Device
 
 NAME = "nccl_standin"
-NEVER = timedelta(days=7)  # gloo's own timeout: a wait for NCCL lasts until the watchdog ends it
+NEVER = Communicator.never
 MOST_WORKS = 512
 
 device = Device()
@@ -34,6 +35,8 @@ synchronize = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(
     ("cudaStreamSynchronize", device.library), ((1, "stream", None),)
 )
 _communicators: dict[Any, Communicator] = {}
+_stores: dict[Communicator, Any] = {}
+_pairs = Pairs(device)
 _numbers = itertools.count()
 _works: deque[Work] = deque(maxlen=MOST_WORKS)  # torch keeps only the C++ side of them
 _blocking = False
@@ -69,6 +72,40 @@ class Barrier(Work):
     wait = synchronize
 
 
+class Captured(Work):
+    """Part of a graph: it runs when that is replayed, and the record does not tell of it."""
+
+    def __init__(self, communicator: Communicator, issued: Issued) -> None:
+        dist.Work.__init__(self)
+        assert device.captured is not None
+        device.captured.append(lambda: communicator.wait(communicator.enqueue(issued, recorded=False)))
+
+    def wait(self, timeout: timedelta = NEVER) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return False
+
+
+class Graph:
+    """Kernels and collectives that are captured once, and queued all together at each replay."""
+
+    def __init__(self) -> None:
+        self._stages: list[Callable[[], None]] = []
+
+    @contextmanager
+    def capture(self) -> Iterator[None]:
+        device.captured = self._stages
+        try:
+            yield
+        finally:
+            device.captured = None
+
+    def replay(self) -> None:
+        for stage in self._stages:
+            stage()
+
+
 @contextmanager
 def read_back() -> Iterator[None]:
     """Torch reads on the host what it has sent, as while DDP is made: a device wait, which is made at once here."""
@@ -93,7 +130,8 @@ def stuck_kernel() -> None:
 def _create(given: Any, options: Any) -> Any:
     inner = dist.ProcessGroupGloo(given.store, given.group_rank, given.group_size, NEVER)
     limit = given.timeout.total_seconds()
-    _communicators[inner] = Communicator(device, inner, next(_numbers), given.group_id, given.group_rank, limit)
+    made = Communicator(device, inner, next(_numbers), given.group_id, given.group_rank, limit)
+    _communicators[inner], _stores[made] = made, given.store
     return inner
 
 
@@ -103,11 +141,17 @@ def _of(group: Any) -> Communicator:
 
 
 def _queued(group: Any, op: str, inputs: Sequence[Any], outputs: Sequence[Any], run: Run | None, root: int = -1) -> Any:
-    communicator = _of(group)
-    call = communicator.enqueue(op, list(inputs), list(outputs), run, root)
-    work = (Barrier if op == BARRIER else Work)(communicator, call, outputs)
-    if op == BARRIER:
-        communicator.wait(call)
+    return _issued(_of(group), Issued(op, list(inputs), list(outputs), run, root))
+
+
+def _issued(communicator: Communicator, issued: Issued) -> Any:
+    if device.captured is not None:
+        work: Work = Captured(communicator, issued)
+    else:
+        call = communicator.enqueue(issued)
+        work = (Barrier if issued.op == BARRIER else Work)(communicator, call, issued.outputs)
+        if issued.op == BARRIER:
+            communicator.wait(call)
     _works.append(work)
     return work.boxed()
 
@@ -137,6 +181,23 @@ def _reduce(tensors: Any, group: Any, reduce_op: Any, root: int, *rest: Any) -> 
     return _queued(group, "reduce", tensors, tensors, lambda inner: inner.reduce(tensors[0], root), root)
 
 
+def _to_peer(group: Any, op: str, tensors: Any, source: int, target: int) -> Any:
+    """A send or receive; both ends ask for the same broadcast in their pair."""
+    own = _of(group)
+    pair = _pairs.of(own, _stores[own], target if own.rank == source else source)
+    own.sent += 1
+    run = lambda inner: inner.broadcast(tensors[0], pair.ends.index(source))  # noqa: E731
+    return _issued(pair, Issued(op, list(tensors), list(tensors), run, peers=(source, target), number=own.sent))
+
+
+def _send(tensors: Any, group: Any, target: int, *rest: Any) -> Any:
+    return _to_peer(group, "send", tensors, _of(group).rank, target)
+
+
+def _recv(tensors: Any, group: Any, source: int, *rest: Any) -> Any:
+    return _to_peer(group, "recv", tensors, source, _of(group).rank)
+
+
 def _barrier(tensor: Any, group: Any, *rest: Any) -> Any:
     return _queued(group, BARRIER, [torch.ones(1)], [torch.ones(1)], None)
 
@@ -148,6 +209,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "_allgather_base_": _allgather_base,
     "reduce_": _reduce,
     "barrier": _barrier,
+    "send": _send,
+    "recv_": _recv,
 }
 
 
@@ -178,16 +241,18 @@ def register() -> None:
 
 
 def _answer(request: Any, response: Any) -> None:
-    answer(_communicators.values(), request, response)
+    answer([*_communicators.values(), *_pairs], request, response)
 
 
 def _dump(*, includeCollectives: bool = True, onlyActive: bool = False) -> bytes:  # noqa: N803 - torch's names
-    return dump(_communicators.values(), entries=includeCollectives).encode()
+    return dump([*_communicators.values(), *_pairs], entries=includeCollectives).encode()
 
 
 def _forget() -> None:
     """What torch holds of this must go before the interpreter does."""
     _works.clear()
+    _pairs.clear()
+    _stores.clear()
     _communicators.clear()
     _library._destroy()
 

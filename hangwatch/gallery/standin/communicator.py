@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -58,16 +59,32 @@ class Call:
     started_ns: int | None = None
     completed_ns: int | None = None
     waiting: list[Stage] = field(default_factory=list)
+    peers: tuple[int, int] | None = None  # source and target, of a send or receive
 
     @property
     def signature(self) -> int:
         """What has to be the same on all members, as one number."""
-        text = f"{self.op} {self.inputs} {self.root}"
+        text = f"{self.op if self.peers is None else self.peers} {self.inputs} {self.root}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+@dataclass(frozen=True)
+class Issued:
+    """What the program asks for. `number` is given for sends and receives, which are counted in their group."""
+
+    op: str
+    inputs: list[Any]
+    outputs: list[Any]
+    run: Run | None
+    root: int = -1
+    peers: tuple[int, int] | None = None
+    number: int | None = None
 
 
 class Communicator:
     """The stream of one group on this rank. `inner` is gloo's side of it."""
+
+    never = timedelta(days=7)  # gloo's own timeout: a rank that waits for NCCL waits until the watchdog ends it
 
     def __init__(self, device: Device, inner: Any, number: int, name: str, rank: int, timeout_s: float) -> None:
         self.device = device
@@ -77,16 +94,24 @@ class Communicator:
         self.timeout_s = timeout_s
         self.name, self.description = name, "default_pg" if number == 0 else "undefined"
         self.enqueued = self.started = self.completed = 0
+        self.sent = 0  # sends and receives, which torch counts by themselves
         self.entries: deque[Call] = deque(maxlen=KEPT)
         self._queue: deque[Call] = deque()
         device.followers.append(self.advance)
 
-    def enqueue(self, op: str, inputs: Sequence[Any], outputs: Sequence[Any], run: Run | None, root: int = -1) -> Call:
-        """Queue a collective behind all that the compute stream has been given so far."""
+    def enqueue(self, issued: Issued, *, recorded: bool = True) -> Call:
+        """Queue a collective behind all that the compute stream has been given so far.
+
+        A replayed graph's calls are not recorded: nothing counts them.
+        """
         with lock:
-            self.enqueued += 1
-            call = Call(self.enqueued, op, shapes(inputs), shapes(outputs), run, root, self.device.enqueued)
-            self.entries.append(call)
+            self.enqueued += recorded
+            number = self.enqueued if issued.number is None else issued.number
+            inputs, outputs = shapes(issued.inputs), shapes(issued.outputs)
+            after = self.device.enqueued
+            call = Call(number, issued.op, inputs, outputs, issued.run, issued.root, after, peers=issued.peers)
+            if recorded:
+                self.entries.append(call)
             self._queue.append(call)
             if len(self._queue) == 1:
                 self._expect()

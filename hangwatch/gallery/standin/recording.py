@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .communicator import Call, Communicator
+from .pairs import Pair
 
 # c10's names.
 DTYPES = {"float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "uint8": "Byte"}
@@ -29,7 +30,7 @@ def dump(communicators: Iterable[Communicator], *, entries: bool) -> str:
     found = list(communicators)
     document: dict[str, Any] = {
         "version": "2.10",
-        "pg_status": {str(each.number): _status(each) for each in found},
+        "pg_status": {str(each.number): _status(each) for each in found if not isinstance(each, Pair)},
     }
     if entries:
         calls = [(each, call) for each in found for call in list(each.entries)]
@@ -51,12 +52,12 @@ def _entry(number: int, communicator: Communicator, call: Call) -> dict[str, Any
     begun = timed() and call.started_ns is not None
     return {
         "record_id": number,
-        "pg_id": communicator.number,
-        "process_group": [communicator.name, communicator.description],
-        "collective_seq_id": call.number,
-        "p2p_seq_id": 0,
+        "pg_id": (communicator.group if isinstance(communicator, Pair) else communicator).number,
+        "process_group": [communicator.name, _description(communicator)],
+        "collective_seq_id": 0 if call.peers else call.number,
+        "p2p_seq_id": call.number if call.peers else 0,
         "op_id": call.number,
-        "profiling_name": f"nccl:{call.op}",
+        "profiling_name": f"nccl:{call.op}{_ends(call)}",
         "time_created_ns": call.created_ns,
         "input_sizes": [list(each.sizes) for each in call.inputs],
         "input_dtypes": [DTYPES.get(each.dtype, each.dtype) for each in call.inputs],
@@ -67,7 +68,19 @@ def _entry(number: int, communicator: Communicator, call: Call) -> dict[str, Any
         "time_discovered_completed_ns": call.completed_ns,
         "retired": done,
         "timeout_ms": int(communicator.timeout_s * 1000),
-        "is_p2p": False,
+        "is_p2p": call.peers is not None,
         "thread_id": str(call.thread),
         "thread_name": "",
     }
+
+
+def _description(communicator: Communicator) -> str:
+    return communicator.group.description if isinstance(communicator, Pair) else communicator.description
+
+
+def _ends(call: Call) -> str:
+    """The direction, as torch writes it: send 0->1, and recv 1<-0."""
+    if call.peers is None:
+        return ""
+    source, target = call.peers
+    return f" {source}->{target}" if call.op == "send" else f" {target}<-{source}"

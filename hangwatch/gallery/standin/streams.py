@@ -41,6 +41,7 @@ class Device:
         self._numbers = itertools.count(1)
         self._ended = _Ended(self._kernel_ended)  # kept: the library calls it
         self.followers: list[Callable[[], None]] = []
+        self.captured: list[Callable[[], None]] | None = None  # while a graph is captured
         self.library.standin_launch.argtypes = [ctypes.c_double, _Ended, ctypes.c_long]
 
     @property
@@ -59,6 +60,9 @@ class Device:
 
     def kernel(self, seconds: float) -> None:
         """Queue a kernel that takes that long."""
+        if self.captured is not None:
+            self.captured.append(lambda: self.kernel(seconds))
+            return
         self.enqueue(Stage(lambda stage: self._launch(stage, seconds)))
 
     def advance(self) -> None:

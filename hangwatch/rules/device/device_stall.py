@@ -6,7 +6,9 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.device_queues import named, queue_stall
 from hangwatch.facts.devices import all_have_come, bound
+from hangwatch.facts.own_code import awaited_views, status_of
 from hangwatch.model import Certainty
+from hangwatch.ranks.device_waits import queued
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
@@ -35,6 +37,37 @@ def device_stall(case: Case) -> Finding | None:
         step=first.step,
         evidence=tuple(each.figures for each in (few or gpus)[: words.SHOWN]),
         awaited=tuple(view.rank for view in waiting),
+    )
+
+
+def awaited_device(case: Case) -> Finding | None:
+    """The ranks that are awaited wait for their devices, where no collective is outstanding.
+
+    A kernel of their own may run there, or what no record tells of: calls of a captured graph, whose partner may not
+    have come, or a send or receive. So no rank is blamed.
+    """
+    awaited = awaited_views(case)
+    if not awaited or any(view.over or not case.waits.shows_device_wait(view) for view in awaited):
+        return None
+    ranks = [view.rank for view in awaited]
+    if any(queued(case.ledger, rank) for rank in ranks):
+        return None
+    first, victims, them = awaited[0], case.victims(ranks), words.verb(len(ranks), "it", "them")
+    theirs = words.verb(len(ranks), "its device, which does", "their devices, which do")
+    return Finding(
+        "device-stall",
+        Certainty.UNDETERMINED,
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for {theirs} not finish"
+        f"{words.at(first.where)}, and no collective of {them} is outstanding; {case.wait_words(victims)} for {them}"
+        f"{words.at(case.usual_place(victims))}.",
+        victims=victims,
+        step=first.step,
+        evidence=(f"a native frame of {case.name(ranks)} shows the wait for the device",),
+        details=(
+            "A kernel runs there, or calls that no record tells of: those of a captured graph, a send or receive.",
+        ),
+        status=status_of(case, awaited),
+        awaited=tuple(ranks),
     )
 
 

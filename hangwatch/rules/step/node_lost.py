@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.nccl_view import answer
 from hangwatch.facts.process_end import EndedFor, ended_for
 from hangwatch.model import Certainty, NodeFacts, Status
 from hangwatch.ranks.view import RankView
@@ -23,7 +24,7 @@ def node_lost(case: Case) -> Finding | None:
     failed = [view.rank for view in seen if _lost_a_peer(view)]
     if not lost or not seen or not all(view.rank in case.blocked or view.rank in failed for view in seen):
         return None
-    if _went_on(case, silent, seen):
+    if _went_on(case, silent, seen) or answer(case, lost):
         return None  # only its watchdog has gone, or its way to us
     waiting = [view.rank for view in seen if view.rank not in failed]
     silent_s = max(node.silent_s for node in silent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.nccl_view import given_up
 from hangwatch.facts.process_end import (
     STOPPED_BY_A_PERSON,
     EndedFor,
@@ -14,9 +15,11 @@ from hangwatch.facts.process_end import (
     last_place,
 )
 from hangwatch.facts.rank_end import ending
-from hangwatch.model import Certainty, Phase, Status
+from hangwatch.model import Certainty, Culprit, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+
+UNANSWERED_S = 10.0  # of standstill, after which a rank that does not answer NCCL is taken for dead
 
 
 def rank_died(case: Case) -> Finding | None:
@@ -59,6 +62,28 @@ def rank_died(case: Case) -> Finding | None:
         evidence=tuple(evidence),
         details=tuple(details),
         status=Status.HUNG if waiting and len(waiting) == len(survivors) else Status.FAILED,
+    )
+
+
+def dead_by_nccl(case: Case) -> Finding | None:
+    """NCCL calls ranks dead of which nothing is seen, and all that are seen wait: no more than likely by itself."""
+    dead = [rank for rank in given_up(case) if rank not in case.ranks or case.ranks[rank].evidence.process is None]
+    seen = [view for view in case if view.rank not in dead and not view.dead]
+    if not dead or 2 * len(dead) > len(seen) + len(dead) or not all(view.rank in case.blocked for view in seen):
+        return None
+    waiting = tuple(view.rank for view in seen)
+    does = words.verb(len(dead), "does", "do")
+    return Finding(
+        "rank-died",
+        Certainty.LIKELY,
+        f"NCCL calls {words.ranks(dead)} dead: {words.verb(len(dead), 'it', 'they')} {does} not answer its RAS threads,"
+        f" and no process of {words.verb(len(dead), 'it', 'them')} is seen; {case.wait_words(waiting)} for"
+        f" {words.verb(len(dead), 'it', 'them')}{words.at(case.usual_place(waiting))}.",
+        culprits=tuple(Culprit(rank) for rank in dead),
+        victims=waiting,
+        step=case.furthest_step(waiting),
+        details=("A process that is stopped, and a machine that is lost or cut off, do not answer either.",),
+        status=Status.HUNG if case.still(waiting, UNANSWERED_S) else Status.WAITING,
     )
 
 

@@ -360,3 +360,42 @@ def test_a_log_of_no_use_is_left_out(tmp_path: Path) -> None:
     assert not read(tmp_path / "out.log", logs)
     assert not read(tmp_path / "binary", logs)
     assert not logs
+
+
+# ------------------------------------------------------------------------------------------ monitored barriers
+
+
+LATE = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/home/mia/train.py", line 90, in main
+[rank0]:     dist.monitored_barrier(timeout=timedelta(seconds=30))
+[rank0]:   File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 4950, in barrier
+[rank0]: RuntimeError: [Rank 0]: Ranks 2, 5 failed to pass monitoredBarrier in 30000 ms
+"""
+
+
+def test_a_monitored_barrier_names_the_ranks_that_did_not_come(tmp_path: Path) -> None:
+    found = judged(tmp_path, LATE).judgement
+    assert found is not None
+    assert [each.rank for each in found.verdict.culprits] == [2, 5]
+    assert "(train.py:90) within 30 s" in found.verdict.summary
+
+
+def test_each_rank_that_did_not_come_may_have_a_line_of_its_own(tmp_path: Path) -> None:
+    lines = "\n".join(f"[Rank 0]: Rank {rank} failed to pass monitoredBarrier in 2000 ms" for rank in (1, 3))
+    found = judged(tmp_path, lines).judgement
+    assert found is not None
+    assert [each.rank for each in found.verdict.culprits] == [1, 3]
+
+
+def test_rank_0_that_gave_a_barrier_up_is_a_victim(tmp_path: Path) -> None:
+    """The process that raised is not the one that failed."""
+    raised = failure(0, 1, "RuntimeError: [Rank 0]: Rank 3 failed to pass monitoredBarrier in 30000 ms", root=True)
+    found = judged(tmp_path, LATE.replace("Ranks 2, 5", "Rank 3") + table(raised)).judgement
+    assert found is not None
+    assert [each.rank for each in found.verdict.culprits] == [3]
+
+
+def test_a_log_alone_does_not_claim_that_all_ranks_came(tmp_path: Path) -> None:
+    found = judged(tmp_path, "\n".join(gave_up(rank, 90) for rank in range(3))).judgement
+    assert found is not None
+    assert "all that these files tell of" in found.verdict.summary

@@ -96,3 +96,23 @@ def test_a_host_with_nothing_outstanding_computes() -> None:
 def test_jobs_without_a_device_are_not_looked_into_natively() -> None:
     snapshot = World([training(6), training(5)]).run().snapshot()
     assert worth_confirming(snapshot) == []
+
+
+def awaited_with_nothing_outstanding(*native: Frame) -> Snapshot:
+    """Rank 2 stands in `.item()`, all its collectives are complete; the others wait for it in the next one."""
+    snapshot = World([training(6), training(6), [*training(3)[:-1], Stall()]]).run().snapshot(still_s=900.0)
+    ranks = [on_device(rank, SPINS, *ITEM) for rank in snapshot.ranks[:2]]
+    return replace(snapshot, ranks=(*ranks, on_device(snapshot.ranks[2], *native, *ITEM)))
+
+
+def test_a_host_that_waits_for_its_device_is_not_blocked_in_code_of_its_own() -> None:
+    """A send, a receive or a replayed graph may keep it, of which nothing tells: it may be a victim."""
+    judgement = diagnose(awaited_with_nothing_outstanding(SPINS))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("device-stall", "undetermined")
+    assert judgement.verdict.culprits == ()
+    assert "rank 2 waits for its device, which does not finish" in judgement.verdict.summary.lower()
+
+
+def test_a_native_frame_is_asked_for_where_nothing_is_outstanding() -> None:
+    snapshot = awaited_with_nothing_outstanding()
+    assert 2 in [rank for rank, _ in worth_confirming(snapshot)]

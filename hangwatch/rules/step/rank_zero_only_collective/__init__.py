@@ -55,7 +55,9 @@ def _alone_now(case: Case) -> RankView | None:
         return None
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
     if any(
-        _same_point(case, lone.rank, other.rank) or _new_group_in_circle(case, other.rank, lone.rank)
+        _same_point(case, lone.rank, other.rank)
+        or _new_group_in_circle(case, other.rank, lone.rank)
+        or _known_call_in_circle(case, other.rank, lone.rank)
         for other in others
     ):
         return None  # rather a mismatch, or groups used in different orders
@@ -82,6 +84,20 @@ def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
     if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
         return False
     return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _known_call_in_circle(case: Case, one: int, other: int) -> bool:
+    """They wait in different groups of which both are members, and `one` makes the lone call too, by another path."""
+    mine, theirs = case.blocked[one].group, case.blocked[other]
+    if mine is None or theirs.group is None or mine is theirs.group or theirs.call is None:
+        return False
+    if other not in mine.members or one not in theirs.group.members or (line := user_frame(theirs.call.frames)) is None:
+        return False
+    return any(
+        name == theirs.group.name and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
+        for (name, _), call in case.ledger.calls(one).items()
+        if user_frame(call.frames) == line
+    )
 
 
 def _in_loop_alone(case: Case, ranks: list[int]) -> list[int]:

@@ -1,0 +1,50 @@
+"""The moment at which the records were written: what had stood for long then, and what was only on its way."""
+
+from __future__ import annotations
+
+from hangwatch import words
+
+from .finding import at, collective, ranks
+from .model import Queues
+from .stuck import Kind, Stuck
+
+ON_ITS_WAY_S = 5.0  # a call that was incomplete for less when the record was written shows nothing
+COPIED_S = 86_400.0  # a file so much younger than what it tells of was copied
+
+
+def stood_s(queues: Queues, one: Stuck) -> float | None:
+    """For how long the call had kept a rank waiting when that rank's record was written; None where not known.
+
+    The wait began when the rank enqueued the call, or when the call before it in the same communicator completed. A
+    copied file has a later time of its own, so the true time may be shorter, and never longer.
+    """
+    found = []
+    for rank in one.waiting:
+        began = max(one.created.get(rank, 0), _completed_at(one, rank))
+        if began and (written := queues.written.get(rank)) is not None:
+            found.append((written - began) / 1e9)
+    return max(found) if found and min(found) > -1.0 else None
+
+
+def _completed_at(one: Stuck, rank: int) -> int:
+    lanes = one.group.peers if one.peers else one.group.lanes
+    return lanes[rank].completed_at if rank in lanes else 0
+
+
+def on_its_way(queues: Queues, one: Stuck) -> bool:
+    """A healthy job shows the same: the record was written a moment after the call was enqueued.
+
+    Of a send and its receive that have met, nothing is said where that is not known.
+    """
+    if one.expired:
+        return False
+    stood = stood_s(queues, one)
+    return one.kind in (Kind.WIRE, Kind.QUEUED) and bool(one.peers) if stood is None else stood < ON_ITS_WAY_S
+
+
+def said(queues: Queues, one: Stuck) -> str:
+    """What was on its way, in words."""
+    stood = stood_s(queues, one)
+    when = f" {words.duration(max(stood, 0.0))} before" if stood is not None else " when"
+    late = f"; {ranks(one.awaited)} had not come to it yet" if one.kind is Kind.ABSENT else ""
+    return f"{collective(one)}{at(one.call)} was enqueued{when} the dumps were written, and was on its way{late}"
