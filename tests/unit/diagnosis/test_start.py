@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.model import ExceptionFacts, Frame, LockFile, Phase, Progress, RankEvidence, Stage
+from hangwatch.model import ExceptionFacts, Frame, LockFile, Phase, ProcessEvidence, Progress, RankEvidence, Stage
 from tests.unit.diagnosis.job import (
     IN_BARRIER,
     IN_BATON,
@@ -24,6 +24,7 @@ from tests.unit.diagnosis.job import (
     launcher,
     made,
     member,
+    other,
     process,
     rank,
     started,
@@ -71,6 +72,40 @@ def test_spawn_with_fewer_processes_than_the_world() -> None:
     judgement = judge(*ranks, launchers=(launcher(IN_SPAWN_JOIN, system_call="poll"),))
     assert told(judgement) == ("rendezvous-missing-ranks", "proven", "hung")
     assert judgement.verdict.fix == "mp.spawn(..., nprocs=3), or init_process_group(..., world_size=2)"
+
+
+def coming(pid: int = 222, **facts: object) -> ProcessEvidence:
+    """A process that rank 0 started: a trainer starts its other ranks so, and gives them no RANK."""
+    return other(pid, "child", rank=0, **facts)
+
+
+@pytest.mark.parametrize("facts", [{"state": "R"}, {"cpu_delta_s": 0.6}, {"environment": {"LOCAL_RANK": "1"}}])
+def test_a_child_of_a_rank_that_may_become_one_is_waited_for(facts: dict[str, object]) -> None:
+    judgement = judge(starting(0, evidence={"children": (coming(**facts),)}), world_size=2)
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+    assert "pid 222, started by rank 0, is no rank yet and may become one" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize("facts", [{}, {"state": "Z"}, {"environment": {"LOCAL_RANK": "0"}}])
+def test_a_child_that_does_nothing_is_not_waited_for(facts: dict[str, object]) -> None:
+    assert told(judge(starting(0, evidence={"children": (coming(**facts),)}), world_size=2)) == NEVER_CAME
+
+
+def test_a_spawned_process_that_still_imports_speaks_against_a_proof() -> None:
+    on_its_way = other(222, "job", cpu_delta_s=0.8)
+    judgement = judge(
+        starting(0, launcher="spawn"),
+        world_size=2,
+        launchers=(launcher(IN_SPAWN_JOIN, system_call="poll"),),
+        others=(on_its_way,),
+    )
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+
+
+def test_patience_begins_when_a_rank_begins_to_wait() -> None:
+    judgement = judge(starting(0, still_s=5.0, started_at=NOW - 60), world_size=2)
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+    assert "they have waited for 5.0 s at most" in judgement.verdict.evidence
 
 
 def test_a_rank_that_a_fact_keeps_from_coming_is_not_waited_for_as_long() -> None:
