@@ -112,7 +112,7 @@ class Arrivals:
         facts = each.facts
         if facts.state in "XZ":
             return False
-        if facts.environment.get("LOCAL_RANK") in map(str, self.absent):
+        if facts.environment.get("LOCAL_RANK", "") in {str(rank) for rank in self.absent}:
             return True
         return facts.state in "RD" or (facts.cpu_delta_s or 0.0) > IDLE_CPU_S
 
