@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -74,20 +75,20 @@ def test_spawn_with_fewer_processes_than_the_world() -> None:
     assert judgement.verdict.fix == "mp.spawn(..., nprocs=3), or init_process_group(..., world_size=2)"
 
 
-def coming(pid: int = 222, **facts: object) -> ProcessEvidence:
+def coming(**facts: Any) -> ProcessEvidence:
     """A process that rank 0 started: a trainer starts its other ranks so, and gives them no RANK."""
-    return other(pid, "child", rank=0, **facts)
+    return other(222, "child", rank=0, **facts)
 
 
 @pytest.mark.parametrize("facts", [{"state": "R"}, {"cpu_delta_s": 0.6}, {"environment": {"LOCAL_RANK": "1"}}])
-def test_a_child_of_a_rank_that_may_become_one_is_waited_for(facts: dict[str, object]) -> None:
+def test_a_child_of_a_rank_that_may_become_one_is_waited_for(facts: dict[str, Any]) -> None:
     judgement = judge(starting(0, evidence={"children": (coming(**facts),)}), world_size=2)
     assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
     assert "pid 222, started by rank 0, is no rank yet and may become one" in judgement.verdict.evidence
 
 
 @pytest.mark.parametrize("facts", [{}, {"state": "Z"}, {"environment": {"LOCAL_RANK": "0"}}])
-def test_a_child_that_does_nothing_is_not_waited_for(facts: dict[str, object]) -> None:
+def test_a_child_that_does_nothing_is_not_waited_for(facts: dict[str, Any]) -> None:
     assert told(judge(starting(0, evidence={"children": (coming(**facts),)}), world_size=2)) == NEVER_CAME
 
 

@@ -71,10 +71,11 @@ def test_a_framework_that_is_done_leaves_the_steps_to_the_loader(
 def test_an_evaluation_is_one_from_its_first_moment(watched: Watched) -> None:
     steps, phases = watched.context.steps, []
     steps.named(0, 7)
-    for act in (lambda: steps.stage(b.EVAL), lambda: steps.stage(b.STEP), steps.released):
-        act()
+    for phase in (b.EVAL, b.STEP):
+        steps.stage(phase)
         phases.append(watched.reading.phase)
-    assert phases == [Phase.EVAL, Phase.STEP, Phase.BETWEEN]
+    steps.released()
+    assert [*phases, watched.reading.phase] == [Phase.EVAL, Phase.STEP, Phase.BETWEEN]
 
 
 def test_what_a_framework_says_outlasts_the_draws_of_its_loader(
