@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from hangwatch.facts.rank_end import Why, aborted, ending, told
-from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, GroupHead, Phase, Progress, RankEvidence
+from hangwatch.model import (
+    Collective,
+    Collectives,
+    ExceptionFacts,
+    Frame,
+    GroupHead,
+    LoaderFacts,
+    Phase,
+    Progress,
+    RankEvidence,
+)
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from tests.unit.diagnosis.job import C10D, NOW, SCRIPT, blamed, frames, gone, judge, rank
@@ -211,3 +221,38 @@ def test_where_all_had_enqueued_it_nobody_is_named() -> None:
     judgement = judge(*(watched(number, 12, output=WATCHDOG.format(rank=number)) for number in (0, 1)))
     assert blamed(judgement) == []
     assert "which rank it waited for is not known" in judgement.verdict.summary
+
+
+# ------------------------------------------------------------------------------------------ who had left its loop
+
+
+def drew(evidence: RankEvidence, drawn: int, *finished: int, left: bool, dtype: str = "Float") -> RankEvidence:
+    """It drew so many batches of this epoch, and its last call brought data of this type."""
+    assert evidence.reading is not None
+    loader = LoaderFacts(
+        0, 40, epoch=len(finished), drawn=drawn, left=left, training=True,
+        drawn_per_epoch=(*finished, drawn) if left else finished, exhausted_per_epoch=(True,) * (len(finished) + left),
+    )  # fmt: skip
+    ring = (*evidence.reading.calls[:-1], replace(evidence.reading.calls[-1], dtypes=(dtype,)))
+    reading = replace(evidence.reading, loaders=(loader,), calls=ring, open_calls=ring[-1:])
+    return replace(evidence, reading=reading)
+
+
+def test_a_rank_that_its_backend_ended_behind_its_loop_had_left_it() -> None:
+    """Trainer's last gather met the gather of the next batch, and gloo aborted the rank that had stopped early."""
+    stopped = drew(dead(1, calls(6)), 6, left=True, dtype="Long")
+    judgement = judge(drew(lost(0, calls(6)), 7, left=False), replace(stopped, rank=1))
+    assert said(judgement)[0] == "early-exit"
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+
+
+def test_calls_that_met_after_an_uneven_epoch_are_its_consequence() -> None:
+    short = drew(dead(1, calls(6)), 5, 22, left=False, dtype="Long")
+    judgement = judge(drew(lost(0, calls(6)), 5, 30, left=False), short)
+    assert said(judgement)[0] == "uneven-steps"
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+
+
+def test_types_that_differ_within_one_turn_stay_a_mismatch() -> None:
+    judgement = judge(drew(lost(0, calls(6)), 7, left=False), drew(dead(1, calls(6)), 7, left=False, dtype="Long"))
+    assert said(judgement)[0] == "collective-mismatch"
