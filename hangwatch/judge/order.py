@@ -63,6 +63,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
+from hangwatch.rules.step.rank_zero_only_collective.shifted import shifted_by_a_call
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
@@ -147,6 +148,7 @@ ORDER: tuple[Rule, ...] = (
     passed_a_call,
     mispaired_threads,
     met_at_a_new_place,
+    shifted_by_a_call,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

@@ -36,6 +36,11 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
     return "other" if conditional else "none" if frames else ""
 
 
+def asks_rank(text: str) -> bool:
+    """Whether a condition, as a line of source, asks which rank it is."""
+    return _RANK.search(text) is not None
+
+
 def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
     """The conditions in `scope` on the way to `line`: around it, on it, or before it where they turn others back."""
     for node in within(scope):

@@ -105,7 +105,7 @@ def main(case: str) -> None:
             fit(model, samples(160))
         except ValueError as error:
             print("training ended early:", error)
-        model.trainer.save_checkpoint(f"{tempfile.gettempdir()}/last-{os.getpid()}.ckpt")
+            model.trainer.save_checkpoint(f"{tempfile.gettempdir()}/last-{os.getpid()}.ckpt")
     else:
         import hangwatch
 
