@@ -47,7 +47,7 @@ gallery: env ## (part) every script of the gallery and its look-alike under watc
 	@$(BIN)/python -m pytest -m gallery tests/integration
 
 frameworks: $(FRAMEWORKS)/env.stamp ## hangs and healthy jobs under Lightning, transformers and Accelerate; long
-	@$(FRAMEWORKS)/bin/python -m pytest -m gallery tests/frameworks
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(FRAMEWORKS)/bin/python -m pytest -m gallery tests/frameworks
 	@$(FRAMEWORKS)/bin/python -m pytest tests/unit/test_frameworks.py
 
 harmless: env ## compare training programs plain and watched, and write docs/harmless.md; long
