@@ -56,7 +56,7 @@ def test_most_ranks_say_it_without_the_source() -> None:
 
 
 def test_calls_of_one_place_that_differ_are_no_shift() -> None:
-    other = [Call("barrier", line=40, function="fit"), Call("barrier", line=41, function="fit")]
+    other: list[Action] = [Call("barrier", line=40, function="fit"), Call("barrier", line=41, function="fit")]
     assert shift(Case(job(ASKS, other))) is None
 
 
