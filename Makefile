@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 BUILD  := build
 WEB    := dashboard/web
+FRAMEWORKS := $(BUILD)/frameworks
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -25,7 +26,7 @@ GPU_PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test gallery harmless gpu matrix lint types bench docs reports site screenshots dist clean env page apt
+.PHONY: help demo test gallery frameworks harmless gpu matrix lint types bench docs reports site screenshots dist clean env page apt
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +46,10 @@ test: env page apt ## all tests with coverage; fails below the fail_under of pyp
 
 gallery: env ## (part) every script of the gallery and its look-alike under watch; long
 	@$(BIN)/python -m pytest -m gallery tests/integration
+
+frameworks: $(FRAMEWORKS)/env.stamp ## hangs and healthy jobs under Lightning, transformers and Accelerate; long
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(FRAMEWORKS)/bin/python -m pytest -m gallery tests/frameworks
+	@$(FRAMEWORKS)/bin/python -m pytest tests/unit/test_frameworks.py
 
 harmless: env ## compare training programs plain and watched, and write docs/harmless.md; long
 	@$(BIN)/python -m tests.harmless --write
@@ -106,6 +111,17 @@ $(VENV)/env.stamp: pyproject.toml | $(BIN)/python
 	@echo "hangwatch: installing into $(VENV) (once; torch is large)"
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@HANGWATCH_PAGE=skip $(PIP) install --editable '.[dashboard,notify,postgres]' --group dev
+	@touch $@
+
+# Frameworks are kept out of $(VENV): the project's tests run without them. What is there already (torch, pytest) is
+# seen from the new environment and not installed again.
+$(FRAMEWORKS)/env.stamp: pyproject.toml $(VENV)/env.stamp
+	@echo "hangwatch: installing the frameworks into $(FRAMEWORKS) (once)"
+	@$(BIN)/python -m venv --clear $(FRAMEWORKS)
+	@$(BIN)/python -c 'import sys, sysconfig; paths = sysconfig.get_paths(); \
+		print("import site; site.addsitedir(%r)" % paths["purelib"])' \
+		> "$$($(FRAMEWORKS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
+	@$(BIN)/python -m pip --disable-pip-version-check -qq --python $(FRAMEWORKS)/bin/python install --group frameworks
 	@touch $@
 
 # The page is built as soon as there is one.

@@ -4,8 +4,9 @@
 
     hangwatch.attach(model, loader)
 
-or, with no change to the script, `hangwatch run -- torchrun ... train.py`. Importing this package costs nothing:
-everything else is imported when it is first used.
+or, with no change to the script, `hangwatch run -- torchrun ... train.py`. Frameworks have a way in of their own:
+`hangwatch.lightning.Watch()`, `hangwatch.transformers.Watch()` and `hangwatch.ray.watched(train_loop)`. Importing this
+package costs nothing: everything else is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -13,10 +14,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from hangwatch.session import Session
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "attach", "detach", "tick"]
+__all__ = ["__version__", "attach", "batch", "detach", "stage", "tick"]
+
+_FRAMEWORKS = ("lightning", "ray", "transformers")
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`hangwatch.lightning` and the like: imported, with the framework, by those only that name them."""
+    if name not in _FRAMEWORKS:
+        raise AttributeError(f"module 'hangwatch' has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module(f"hangwatch.{name}")
 
 
 def attach(model: Any = None, *loaders: Any, **settings: Any) -> Session:
@@ -50,3 +64,37 @@ def tick() -> None:
     from hangwatch import session
 
     session.tick()
+
+
+def batch(number: int, *, epoch: int | None = None, stage: str = "train") -> None:
+    """Say that a batch begins, counted from 0 as your framework counts. Does nothing when not attached.
+
+    The steps of the training are these batches from then on, whatever a loader draws ahead. Of another stage than
+    "train" the stage alone is taken: its batches are seen at the loader.
+
+    Args:
+        number: the batch within the epoch.
+        epoch: the epoch, where there is one.
+        stage: "train", "validation", "test" or "predict".
+
+    Warns:
+        RuntimeWarning: a stage that does not exist; nothing else happens.
+    """
+    from hangwatch import session
+
+    session.batch(number, epoch=epoch, stage=stage)
+
+
+def stage(name: str) -> None:
+    """Say what is done from now on, which decides how long a silence may last. Does nothing when not attached.
+
+    Args:
+        name: "train", "validation", "test", "predict", "between" (epochs), or "done": the batches are counted by
+            whatever else shows them again.
+
+    Warns:
+        RuntimeWarning: a stage that does not exist; nothing else happens.
+    """
+    from hangwatch import session
+
+    session.stage(name)

@@ -16,6 +16,8 @@ from hangwatch.settings import Settings
 if TYPE_CHECKING:
     from hangwatch_agent.rank.probe import Probe
 
+STAGES = ("train", "validation", "test", "predict", "between", "done")
+
 _lock = threading.RLock()
 _session: Session | None = None
 
@@ -41,6 +43,20 @@ class Session:
         """A step of a loop of one's own has been made."""
         if self._probe is not None:
             self._probe.tick()
+
+    def batch(self, number: int, *, epoch: int | None = None, stage: str = "train") -> None:
+        """See `hangwatch.batch`."""
+        if self._probe is None or not _is_stage(stage):
+            return
+        if stage == "train":
+            self._probe.batch(number, epoch)
+        else:
+            self._probe.stage(stage)
+
+    def stage(self, name: str) -> None:
+        """See `hangwatch.stage`."""
+        if self._probe is not None and _is_stage(name):
+            self._probe.stage(name)
 
     def detach(self) -> None:
         """Put back exactly what was there. Does nothing the second time."""
@@ -83,6 +99,26 @@ def tick() -> None:
     """See `hangwatch.tick`."""
     if _session is not None:
         _session.tick()
+
+
+def batch(number: int, *, epoch: int | None = None, stage: str = "train") -> None:
+    """See `hangwatch.batch`."""
+    if _session is not None:
+        _session.batch(number, epoch=epoch, stage=stage)
+
+
+def stage(name: str) -> None:
+    """See `hangwatch.stage`."""
+    if _session is not None:
+        _session.stage(name)
+
+
+def _is_stage(name: str) -> bool:
+    """Whether it is one. What is none costs a warning, not the training: it may stand in a line that runs late."""
+    if name in STAGES:
+        return True
+    warnings.warn(f"hangwatch: {name!r} is no stage; one of {', '.join(STAGES)} is", RuntimeWarning, stacklevel=4)
+    return False
 
 
 def _started(settings: Settings) -> Session:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hangwatch.facts.case import Case
 from hangwatch.model import Launched, Phase, ProcessEvidence, Stage, ThreadStack
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import RankView, computed
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of
@@ -67,6 +67,17 @@ class Arrivals:
         return tuple(rank for rank in self.case.absent if rank not in started)
 
     @cached_property
+    def newcomers(self) -> tuple[ProcessEvidence, ...]:
+        """Living processes below the job's own that are no ranks yet and may become some.
+
+        A trainer starts its other ranks itself, without a RANK in their environment: what is known of them is that they
+        work, or that they were given the LOCAL_RANK of a rank that has not come.
+        """
+        snapshot = self.case.snapshot
+        below = [each for rank in snapshot.ranks for each in rank.children] + list(snapshot.others)
+        return tuple(each for each in below if each.role in ("child", "job") and self._may_come(each))
+
+    @cached_property
     def launchers(self) -> tuple[ProcessEvidence, ...]:
         """Launchers that could be looked at."""
         return tuple(each for each in self.case.snapshot.launchers if main_stack(each.stacks) is not None)
@@ -79,7 +90,9 @@ class Arrivals:
     @property
     def no_other_rank_can_join(self) -> bool:
         """All ranks must be of this machine, and their launcher only waits for their end."""
-        if not self.launchers or self.still_starting or len(self.launchers) != len(self.case.snapshot.launchers):
+        if not self.launchers or len(self.launchers) != len(self.case.snapshot.launchers):
+            return False
+        if self.still_starting or self.newcomers:
             return False
         addresses = [address(view)[0] for view in self.waiting]
         return bool(addresses) and all(each.startswith("127.") or each in ("localhost", "::1") for each in addresses)
@@ -88,6 +101,21 @@ class Arrivals:
         """Since when its process lives, in seconds."""
         reading = view.reading
         return self.case.snapshot.taken_at - reading.identity.started_at if reading is not None else 0.0
+
+    def waited(self, view: RankView) -> float:
+        """For how long it has waited for the other ranks, in seconds: what came before was its own start."""
+        reading = view.reading
+        if reading is None or reading.phase is not Phase.INIT or not reading.phase_at:
+            return self.age(view)
+        return self.case.snapshot.taken_at - reading.phase_at
+
+    def _may_come(self, each: ProcessEvidence) -> bool:
+        facts = each.facts
+        if facts.state in "XZ":
+            return False
+        if facts.environment.get("LOCAL_RANK", "") in {str(rank) for rank in self.absent}:
+            return True
+        return facts.state in "RD" or computed(facts)
 
     def _known(self, each: Launched) -> bool:
         return any(rank.pid == each.pid for rank in self.case.snapshot.ranks)

@@ -81,7 +81,7 @@ def lost_epochs(loader: LoaderFacts) -> int:
 def first_uneven(case: Case) -> Uneven | None:
     """The first epoch that ended on some ranks with fewer batches than others have drawn in it."""
     loaders = {view.rank: view.loader for view in case if view.loader is not None and view.loader.epoch >= 0}
-    down = {view.rank for view in case if view.raised or (view.dead and not view.finished)}
+    down = {view.rank for view in case if _went_out_with_an_error(view)}
     table = {
         rank: drawn_by_epoch(loader, failed=rank in down, past=case.ranks[rank].phase in PAST_LAST_BATCH)
         for rank, loader in loaders.items()
@@ -92,6 +92,15 @@ def first_uneven(case: Case) -> Uneven | None:
         if short and not within_join(case, epoch, drawn) and not rejoined(case, {r: r in short for r in drawn}):
             return Uneven(epoch, drawn, short)
     return None
+
+
+def _went_out_with_an_error(view: RankView) -> bool:
+    """It raised, or ended with a code of its own. A signal ends a process where it stands, and leaves no loop."""
+    if view.raised or not view.dead or view.finished:
+        return view.raised
+    process = view.evidence.process
+    killed = process is not None and process.exit_code is not None and process.exit_code < 0
+    return not killed or view.exception is not None
 
 
 def is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, Site
+from hangwatch.facts.call_site import Path, Site, path
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Bypass, Frame
+from hangwatch.model import Bypass, Collective, Frame
 
 
 @once
@@ -19,6 +19,11 @@ def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
 def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
     """How a turn of the loop can go on without the calls, so many in a step, that come from `place`."""
     return tuple(way for way in _known(case).get(place.lines, ()) if way.inner or times > 1)
+
+
+def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
+    """The ways past `call`, which are conditions on the way to it as well."""
+    return _known(case).get(path(call.frames), ())
 
 
 def the_only(ways: tuple[Bypass, ...]) -> Frame | None:

@@ -48,14 +48,30 @@ def _turns_in(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> boo
     )
 
 
-def ways_past_call(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> tuple[Bypass, ...]:
-    """How a turn of the loop can go on without the call to which the user's `frames` lead, innermost first."""
-    return _ways_past(frames, tuple(source_of(frame.file) for frame in frames))
+def ways_past_call(
+    frames: tuple[Frame, ...], source_of: Callable[[str], str | None], hooks: int | None = None
+) -> tuple[Bypass, ...]:
+    """How a turn of the loop can go on without the call to which the user's `frames` lead, innermost first.
+
+    `hooks` is how many of them a package has called (see `hooks_of`), None where no package stands between them.
+    """
+    return _ways_past(frames, tuple(source_of(frame.file) for frame in frames), hooks)
 
 
 @lru_cache(maxsize=256)
-def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...]) -> tuple[Bypass, ...]:
-    return ways_past(_places(frames, sources))
+def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks: int | None) -> tuple[Bypass, ...]:
+    return ways_past(_places(frames, sources), hooks and len(_places(frames[:hooks], sources[:hooks])))
+
+
+def hooks_of(frames: tuple[Frame, ...]) -> int | None:
+    """How many of the user's innermost frames a package, such as a trainer, has called for one further out."""
+    before = 0
+    for frame in frames:
+        kind = "" if frame.native else origin(frame.file)
+        if kind == "package" and before:
+            return before
+        before += kind == "user"
+    return None
 
 
 def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:

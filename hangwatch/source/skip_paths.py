@@ -25,15 +25,20 @@ class _Way(NamedTuple):
 _LEVELS = 2  # a turn of the loop around the call, and one of the loop around that
 
 
-def ways_past(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[Bypass, ...]:
+def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = None) -> tuple[Bypass, ...]:
     """The ways past the call at the innermost of the user's `frames` (each with its module), in their order.
 
     First those within the innermost loop around the call. Where there are none, those within the next one, with `inner`
     false: they are ways only if the inner loop (over parameters, over parts of a batch) is a part of one step.
+
+    `hooks` is how many of the frames a package has called, e.g. a trainer whose loop it may be: what lies outside of
+    them is in a turn of that loop only where it has a loop of its own, and then what they show themselves comes first.
     """
     found: list[Bypass] = []
     level = 0
-    for frame, tree in frames:
+    for number, (frame, tree) in enumerate(frames):
+        if number == hooks and (found or not _any_loop(frames[number:])):
+            return tuple(found)
         scope = scope_of(tree, frame.line)
         for loop in (*loops_around(scope, frame.line), None):
             body: Sequence[ast.stmt] = loop.body if loop is not None else getattr(scope, "body", ())
@@ -53,6 +58,10 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]]) -> tuple[Bypass, ...]:
 def _bypass(frame: Frame, way: _Way, scope: ast.AST, tree: ast.Module, *, inner: bool) -> Bypass:
     asked = asks(way.test, scope, tree) if way.test is not None else ""
     return Bypass(Frame(frame.file, way.line, frame.function), way.text, inner, asked, way.of_turn)
+
+
+def _any_loop(frames: Sequence[tuple[Frame, ast.Module]]) -> bool:
+    return any(loops_around(scope_of(tree, frame.line), frame.line) for frame, tree in frames)
 
 
 def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterator[_Way]:

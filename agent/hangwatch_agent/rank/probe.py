@@ -42,6 +42,9 @@ HOOKED = (
     "torch.utils.data.dataloader",
 )
 
+# What a framework does, in its own words, and the phase that it is.
+STAGES = {"train": b.STEP, "validation": b.EVAL, "test": b.EVAL, "predict": b.EVAL, "between": b.BETWEEN}
+
 _lock = threading.RLock()
 _probe: Probe | None = None
 _follows_forks = False
@@ -268,6 +271,23 @@ class Probe:
         """A step of a loop of one's own has been made."""
         try:
             self.context.steps.tick()
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def batch(self, number: int, epoch: int | None) -> None:
+        """A batch of the training begins, as a framework counts."""
+        try:
+            self.context.steps.named(b.NONE if epoch is None else int(epoch), int(number))
+        except Exception as error:
+            self.context.guard.swallow(error)
+
+    def stage(self, name: str) -> None:
+        """What is done from now on: one of `STAGES`."""
+        try:
+            if name == "done":
+                self.context.steps.released()
+            else:
+                self.context.steps.stage(STAGES[name])
         except Exception as error:
             self.context.guard.swallow(error)
 

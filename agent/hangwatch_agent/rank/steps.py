@@ -1,7 +1,7 @@
 """When a step begins, and what the rank had issued until then: the step ledger of the board.
 
-A step is a batch drawn by the training loader; where there is no such loader a tick, else a forward, else an optimizer
-step. A better source takes over as soon as it shows.
+A step is a batch that a framework names; where none does, one drawn by the training loader, else a tick, else a
+forward, else an optimizer step. A better source takes over as soon as it shows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hangwatch_agent.board.layout import (
 from hangwatch_agent.board.writer import BoardWriter
 from hangwatch_agent.rank.groups import Groups
 
-NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER = range(5)
+NOTHING, BY_OPTIMIZER, BY_FORWARD, BY_TICK, BY_LOADER, BY_FRAMEWORK = range(6)
 PACK = Struct(f"={b.S_OPTIMIZED - b.S_MARK}q").pack_into
 WINDOW = 32  # steps; the slowest recent step is that of this window and the one before
 
@@ -39,6 +39,8 @@ class Steps:
         self.source = NOTHING
         self.count = 0
         self.began_at = 0
+        self.loader = b.NONE  # whose batches the steps of a framework are
+        self.at = b.STEP  # the phase that follows a draw: a framework may say that it is another
         self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
         self._row_at = self._row_count = 0  # when the steps since the last pause began, and the count of steps then
@@ -102,6 +104,8 @@ class Steps:
 
     def take_back(self, count: int) -> None:
         """Steps from `count` on were none: the loader that they came from turned out not to be the training's."""
+        if self.source == BY_FRAMEWORK:
+            return  # they came from no loader
         words = self._board.words
         self.paused()
         words[b.W_TAKEN_BACK] += 1
@@ -116,11 +120,35 @@ class Steps:
 
     def loader_found(self) -> None:
         """There is a training loader: its draws are the steps. What was counted before the training began is not."""
-        if self.source == BY_LOADER:
+        if self.source >= BY_LOADER:
             return
         if self.source != NOTHING and self._board.words[b.W_OPTIMIZER_STEPS] == 0:
             self.take_back(0)
         self.source = BY_LOADER
+
+    def named(self, epoch: int, batch: int) -> None:
+        """A framework says that the training's batch `batch` begins: what it draws ahead is no step of its own."""
+        now = time.monotonic_ns()
+        if self.source != BY_FRAMEWORK:
+            if self.source != NOTHING and self._board.words[b.W_OPTIMIZER_STEPS] == 0:
+                self.take_back(0)
+            self.source = BY_FRAMEWORK
+        self.at = b.STEP
+        self.begin(epoch, batch, self.loader, now)
+        self.phase(b.STEP, now)
+
+    def stage(self, phase: int) -> None:
+        """A framework says what is done from now on; the time until the next step is none of a step's."""
+        self.at = b.EVAL if phase == b.EVAL else b.STEP
+        if phase != b.STEP:
+            self.paused()
+        self.phase(phase)
+
+    def released(self) -> None:
+        """The framework is done: other sources count the steps again."""
+        if self.source == BY_FRAMEWORK:
+            self.source = BY_LOADER
+        self.stage(b.BETWEEN)
 
     def phase(self, phase: int, now: int = 0) -> None:
         """The rank is in this phase from now on."""

@@ -80,7 +80,7 @@ NCCL: tuple[Case, ...] = (
         cause="group-order-cycle",
         script="nccl_group_order.py",
         args=("--read-each",),
-        culprits=everyone,
+        culprits=every_rank,
         backend="nccl_standin",
     ),
 )

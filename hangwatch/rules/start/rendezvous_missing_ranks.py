@@ -18,8 +18,8 @@ def missing_ranks(case: Case) -> Finding | None:
     if not absent or not waiting or arrivals.late or arrivals.unborn:
         return None
     came, size = len(case.ranks), case.size
-    longest = max(arrivals.age(view) for view in arrivals.waiting)
-    patience = case.snapshot.start_patience_s * (LATE if arrivals.still_starting else 1.0)
+    longest = max(arrivals.waited(view) for view in arrivals.waiting)
+    patience = case.snapshot.start_patience_s * (LATE if arrivals.still_starting or arrivals.newcomers else 1.0)
     closed = arrivals.no_other_rank_can_join
     return Finding(
         "rendezvous-missing-ranks",
@@ -54,6 +54,9 @@ def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterabl
     if len(sizes - {None}) > 1:
         yield f"the ranks do not agree about WORLD_SIZE: {words.listed(str(size) for size in sorted(sizes - {None}))}"  # type: ignore[type-var]
     yield f"they have waited for {words.duration(longest)} at most"
+    for each in arrivals.newcomers[: words.SHOWN]:
+        above = f", started by rank {each.rank}," if each.rank is not None else ""
+        yield f"pid {each.facts.pid}{above} is no rank yet and may become one"
     if arrivals.no_other_rank_can_join:
         addr, port = address(arrivals.waiting[0])
         yield f"all ranks must be of this machine ({addr}:{port}), and their launcher only waits for their end"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import site
 from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
@@ -117,8 +118,11 @@ def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
 
 
 def aborted_by_mismatch(case: Case) -> Finding | None:
-    """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes)."""
-    if not any((view.dead and not view.finished) or view.raised for view in case):
+    """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes).
+
+    Where ranks have left their loop over the data before the others, what they call since then is another call.
+    """
+    if not any((view.dead and not view.finished) or view.raised for view in case) or first_uneven(case) is not None:
         return None
     found = collective_mismatch(case)
     return found if found is not None and found.status is Status.FAILED else None

@@ -9,8 +9,8 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Judgement, NcclCommunicator, NcclLaunched, NcclView, NodeFacts, RankEvidence
-from tests.unit.diagnosis.test_nodes import unheard, waiting
 from tests.unit.job import IN_CODE, rank, snapshot, told
+from tests.unit.rules.step.test_node_lost import unheard, waiting
 
 DIFFER = (NcclLaunched("AllReduce", 11, 2, (0, 1)), NcclLaunched("AllReduce", 10, 2, (2, 3)))
 

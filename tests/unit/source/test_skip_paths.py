@@ -7,17 +7,17 @@ import textwrap
 import pytest
 
 from hangwatch.model import Frame
-from hangwatch.source.hints import ways_past_call
+from hangwatch.source.hints import hooks_of, ways_past_call
 
 FILE = "/home/ann/train.py"
 
 
-def ways(source: str) -> list[tuple[int, str, bool]]:
+def ways(source: str, hooks: int | None = None) -> list[tuple[int, str, bool]]:
     """(line, text, inner) of each way; `# here` marks the frames, the innermost being the first one marked."""
     text = textwrap.dedent(source).strip("\n")
     marked = [number for number, line in enumerate(text.splitlines(), 1) if "# here" in line]
     frames = tuple(Frame(FILE, line, "f") for line in marked)
-    return [(way.where.line, way.text, way.inner) for way in ways_past_call(frames, lambda file: text)]
+    return [(way.where.line, way.text, way.inner) for way in ways_past_call(frames, lambda file: text, hooks)]
 
 
 def test_a_continue_before_the_call_with_its_condition() -> None:
@@ -155,3 +155,47 @@ def test_where_there_is_none(source: str) -> None:
 
 def test_a_file_that_cannot_be_read() -> None:
     assert ways_past_call((Frame(FILE, 3, "f"),), lambda file: None) == ()
+
+
+HOOK = """
+class Model:
+    def training_step(self, batch):
+        if not batch:
+            return None
+        return self.net(batch)  # here
+
+if __name__ == "__main__":
+    if resume:
+        trainer.fit(Model())  # here
+"""
+
+
+def test_the_loop_of_a_trainer_does_not_hold_what_calls_the_trainer() -> None:
+    assert ways(HOOK, hooks=1) == [(4, "if not batch: return", True)]
+
+
+def test_a_hook_that_nothing_passes_leaves_nothing_to_say() -> None:
+    assert ways(HOOK.replace("        if not batch:\n            return None\n", ""), hooks=1) == []
+
+
+def test_a_loop_of_the_users_around_the_package_is_the_turn() -> None:
+    source = """
+    def update(self, batch):
+        self.reduce(batch)  # here
+
+    for batch in loader:
+        if skip(batch):
+            continue
+        metric(batch)  # here
+    """
+    assert ways(source, hooks=1) == [(6, "if skip(batch): continue", True)]
+
+
+def test_frames_that_a_package_has_called() -> None:
+    user, package, torch = (
+        Frame(FILE, 1, "f"),
+        Frame("/v/site-packages/p/t.py", 1, "g"),
+        Frame("/v/site-packages/torch/a.py", 1, "h"),
+    )
+    assert hooks_of((torch, package, user, torch, user)) is None
+    assert hooks_of((torch, package, user, torch, user, package, package, user)) == 2

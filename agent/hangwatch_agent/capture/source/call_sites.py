@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.model import CallSite, Frame, RankEvidence
-from hangwatch.source.hints import ways_past_call
+from hangwatch.source.hints import hooks_of, ways_past_call
 from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.source.excerpts import clipped
 from hangwatch_agent.capture.source.files import Sources
@@ -18,7 +18,7 @@ MOST_WAYS = 16  # past one of them
 
 def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tuple[CallSite, ...]:
     """The call sites of all recorded collectives that a turn of the loop can pass by. Ranks share them."""
-    places: dict[tuple[Frame, ...], Path | None] = {}
+    places: dict[tuple[Frame, ...], tuple[Path | None, int | None]] = {}
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
         root = proc / str(rank.pid) / "root" if lives else None
@@ -26,8 +26,8 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
         for frames in {call.frames for call in calls}:
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
-                places.setdefault(own, root)
-    return tuple(site for own, root in places.items() if (site := _site(own, root, sources)).bypasses)
+                places.setdefault(own, (root, hooks_of(frames)))
+    return tuple(site for own, known in places.items() if (site := _site(own, *known, sources)).bypasses)
 
 
 def _is_source(file: str) -> bool:
@@ -35,6 +35,6 @@ def _is_source(file: str) -> bool:
     return origin(file) == "user" and file.startswith("/") and file.endswith(".py")
 
 
-def _site(frames: tuple[Frame, ...], root: Path | None, sources: Sources) -> CallSite:
-    ways = ways_past_call(frames, sources.reader(root))[:MOST_WAYS]
+def _site(frames: tuple[Frame, ...], root: Path | None, hooks: int | None, sources: Sources) -> CallSite:
+    ways = ways_past_call(frames, sources.reader(root), hooks)[:MOST_WAYS]
     return CallSite(frames, tuple(replace(way, text=clipped(" ".join(way.text.split()))) for way in ways))

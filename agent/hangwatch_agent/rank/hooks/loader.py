@@ -19,6 +19,7 @@ from hangwatch_agent.rank.hooks.lengths import own
 from hangwatch_agent.rank.hooks.loader_facts import LoaderSlot, Pass, dataset_of
 from hangwatch_agent.rank.hooks.untraced import is_compiling, is_traced, replacing
 from hangwatch_agent.rank.patch import Patch, Patches
+from hangwatch_agent.rank.steps import BY_LOADER
 
 LOADER_MODULE = "torch.utils.data.dataloader"
 SIGNALS_MODULE = "torch.utils.data._utils.signal_handling"
@@ -149,7 +150,7 @@ class LoaderHook:
         # Runs once a batch: what is not needed at once is left to the ticker, and calls are spared.
         board, steps, guard, failed = self._board, self._context.steps, self._context.guard, self._failed
         time_ns, compiling, known, begin = time.monotonic_ns, is_traced(), self._passes.get, steps.begin
-        phase, phase_at, in_data, in_step = b.W_PHASE, b.W_PHASE_AT, b.DATA, b.STEP
+        phase, phase_at, in_data = b.W_PHASE, b.W_PHASE_AT, b.DATA
 
         @replacing(original, "__next__")
         def drawing(iterator: Any) -> Any:
@@ -174,13 +175,16 @@ class LoaderHook:
                 if current is not None:
                     now, words, number = time_ns(), board.words, current.drawn
                     current.drawn = words[current.drawn_at] = number + 1
-                    words[phase] = in_step
+                    words[phase] = steps.at
                     words[phase_at] = now
                     if current.training:
                         steps.data_ns += now - entered
                         if current.slot.steps_before < 0:
                             self._first_step(current.slot)
-                        begin(current.epoch, number, current.index, now)
+                        if steps.source <= BY_LOADER:
+                            begin(current.epoch, number, current.index, now)
+                        else:
+                            steps.loader = current.index
             except Exception as error:
                 guard.swallow(error)
             return batch
@@ -315,7 +319,9 @@ class LoaderHook:
         if current.training:
             self._context.steps.paused()
         if self._board.words[b.W_PHASE] <= b.BETWEEN:  # at the end of a rank its iterators go after it
-            self._context.steps.phase(b.STEP if outer and not current.training else b.BETWEEN, now)
+            steps = self._context.steps
+            inside = steps.source > BY_LOADER or (outer and not current.training)
+            steps.phase(steps.at if inside else b.BETWEEN, now)
 
     def count(self) -> None:
         """Put the batches of all loaders on the board. For the ticker."""
@@ -347,7 +353,8 @@ class LoaderHook:
             current.training = True
             current.slot.take_part(True)
             self._first_step(current.slot)
-            self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.monotonic_ns())
+            if self._context.steps.source <= BY_LOADER:
+                self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.monotonic_ns())
 
     def evaluation_seen(self) -> None:
         """A forward without gradients: the pass that was a guess is validation, unless training is seen in it yet.

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from hangwatch.model import Phase, Progress, Stage
-from tests.unit.job import IN_CODE, IN_SPAWN_JOIN, IN_WAIT, NOW, blamed, judge, launcher, rank, started, starting, told
+import pytest
+
+from hangwatch.model import Phase, ProcessEvidence, Progress, Stage
+from tests.unit.job import (
+    IN_CODE,
+    IN_SPAWN_JOIN,
+    IN_WAIT,
+    NOW,
+    blamed,
+    judge,
+    launcher,
+    other,
+    rank,
+    started,
+    starting,
+    told,
+)
 from tests.unit.rules.start.starts import NEVER_CAME
 
 
@@ -71,3 +87,37 @@ def test_a_process_without_a_board_is_on_its_way() -> None:
     judgement = judge(starting(0), launched=(started(0), started(1, pid=222)))
     assert told(judgement) == ("user-code-blocked", "likely", "waiting")
     assert blamed(judgement) == [(1, 222, "rank")]
+
+
+def coming(**facts: Any) -> ProcessEvidence:
+    """A process that rank 0 started: a trainer starts its other ranks so, and gives them no RANK."""
+    return other(222, "child", rank=0, **facts)
+
+
+@pytest.mark.parametrize("facts", [{"state": "R"}, {"cpu_delta_s": 0.6}, {"environment": {"LOCAL_RANK": "1"}}])
+def test_a_child_of_a_rank_that_may_become_one_is_waited_for(facts: dict[str, Any]) -> None:
+    judgement = judge(starting(0, evidence={"children": (coming(**facts),)}), world_size=2)
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+    assert "pid 222, started by rank 0, is no rank yet and may become one" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize("facts", [{}, {"state": "Z"}, {"environment": {"LOCAL_RANK": "0"}}])
+def test_a_child_that_does_nothing_is_not_waited_for(facts: dict[str, Any]) -> None:
+    assert told(judge(starting(0, evidence={"children": (coming(**facts),)}), world_size=2)) == NEVER_CAME
+
+
+def test_a_spawned_process_that_still_imports_speaks_against_a_proof() -> None:
+    on_its_way = other(222, "job", cpu_delta_s=0.8)
+    judgement = judge(
+        starting(0, launcher="spawn"),
+        world_size=2,
+        launchers=(launcher(IN_SPAWN_JOIN, system_call="poll"),),
+        others=(on_its_way,),
+    )
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+
+
+def test_patience_begins_when_a_rank_begins_to_wait() -> None:
+    judgement = judge(starting(0, still_s=5.0, started_at=NOW - 60), world_size=2)
+    assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+    assert "they have waited for 5.0 s at most" in judgement.verdict.evidence

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, GroupHead, Phase, Progress, RankEvidence
+from hangwatch.model import (
+    Collective,
+    Collectives,
+    ExceptionFacts,
+    Frame,
+    GroupHead,
+    LoaderFacts,
+    Phase,
+    Progress,
+    RankEvidence,
+)
 from tests.unit.job import C10D, NOW, SCRIPT, gone, rank
 
 TRACE = f"""Fatal Python error: Aborted
@@ -55,3 +65,15 @@ def lost(number: int, ring: tuple[Collective, ...], message: str = CLOSED) -> Ra
     assert found.reading is not None
     error = ExceptionFacts("RuntimeError", message, ring[-1].frames, at=NOW - 11)
     return replace(found, reading=replace(found.reading, phase=Phase.FINALIZING, exception=error))
+
+
+def drew(evidence: RankEvidence, drawn: int, *finished: int, left: bool, dtype: str = "Float") -> RankEvidence:
+    """It drew so many batches of this epoch, and its last call brought data of this type."""
+    assert evidence.reading is not None
+    loader = LoaderFacts(
+        0, 40, epoch=len(finished), drawn=drawn, left=left, training=True,
+        drawn_per_epoch=(*finished, drawn) if left else finished, exhausted_per_epoch=(True,) * (len(finished) + left),
+    )  # fmt: skip
+    ring = (*evidence.reading.calls[:-1], replace(evidence.reading.calls[-1], dtypes=(dtype,)))
+    reading = replace(evidence.reading, loaders=(loader,), calls=ring, open_calls=ring[-1:])
+    return replace(evidence, reading=reading)

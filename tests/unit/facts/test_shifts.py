@@ -1,0 +1,64 @@
+"""A call too many that met a call of its own kind: the job stands later, at a pair that is innocent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.facts.shifts import shift
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import Bypass, CallSite, Certainty, Frame, Snapshot
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
+
+STEP: list[Action] = [Draw(), Call(line=12, via="gradients"), Call(line=13)]
+TABLE = Call("barrier", line=30, function="on_validation_end")
+# How a trainer asks all ranks whether a file exists.
+ASKS: list[Action] = [Call("barrier", line=40, function="fit"), Call("all_reduce", line=41, function="fit")]
+
+
+def job(*programs: list[Action], guard: str = "") -> Snapshot:
+    """Ranks that end like this after some steps; the source shows `guard` before the first of the last calls."""
+    found = World([[*STEP * 4, *program] for program in programs]).run().snapshot()
+    where = (Frame(SCRIPT, 30, "on_validation_end"),)
+    bypass = Bypass(Frame(SCRIPT, 29, "on_validation_end"), guard, asks="rank" if "zero" in guard else "value")
+    paths = {
+        call.frames
+        for rank in found.ranks
+        for call in rank.collectives.recent
+        if any(frame.line == 30 for frame in call.frames)
+    }
+    own = {tuple(frame for frame in frames if frame.file == SCRIPT) for frames in paths} or {where}
+    return replace(found, call_sites=tuple(CallSite(frames, (bypass,)) for frames in own)) if guard else found
+
+
+def test_a_call_of_one_rank_under_a_rank_guard() -> None:
+    judgement = diagnose(job([TABLE, *ASKS], ASKS, guard="if not trainer.is_global_zero: return"))
+    verdict = judgement.verdict
+    assert (verdict.cause, verdict.certainty) == ("rank-zero-only-collective", Certainty.LIKELY)
+    assert [(culprit.rank, culprit.where) for culprit in verdict.culprits] == [
+        (0, Frame(SCRIPT, 30, "on_validation_end"))
+    ]
+    assert "which rank 1 never made; since then their calls are mispaired" in verdict.summary
+    assert any("is_global_zero" in sentence for sentence in verdict.evidence)
+
+
+def test_without_a_guard_two_ranks_leave_it_open_who_is_wrong() -> None:
+    snapshot = job([TABLE, *ASKS], ASKS)
+    found = shift(Case(snapshot))
+    assert found is not None
+    assert (found.more, found.fewer, [call.op for call in found.calls]) == ((0,), (1,), ["barrier"])
+    assert diagnose(snapshot).verdict.cause == "collective-mismatch"
+
+
+def test_most_ranks_say_it_without_the_source() -> None:
+    found = shift(Case(job(ASKS, [TABLE, *ASKS], ASKS)))
+    assert found is not None
+    assert (found.more, found.fewer) == ((1,), (0, 2))
+
+
+def test_calls_of_one_place_that_differ_are_no_shift() -> None:
+    other: list[Action] = [Call("barrier", line=40, function="fit"), Call("barrier", line=41, function="fit")]
+    assert shift(Case(job(ASKS, other))) is None
+
+
+def test_what_meets_something_else_at_once_is_no_shift() -> None:
+    assert shift(Case(job([Call("broadcast", line=30), *ASKS], ASKS))) is None
