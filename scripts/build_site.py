@@ -33,7 +33,7 @@ OUTER = {
 NAVIGATION: dict[str, tuple[str, ...]] = {
     "Start": ("index.md", "five-minutes.md", "readme.md", "reading-a-verdict.md", "troubleshooting.md"),
     "Causes": (),  # their pages are added
-    "Use": ("commands.md", "configuration.md", "doctor.md", "dumps.md", "report.md"),
+    "Use": ("commands.md", "configuration.md", "frameworks.md", "doctor.md", "dumps.md", "report.md"),
     "Operate": ("dashboard.md", "operations.md", "api.md", "security.md"),
     "How it works": ("how-it-works.md", "nccl.md", "comparison.md"),
     "Measured": (

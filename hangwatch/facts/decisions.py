@@ -18,7 +18,7 @@ from hangwatch.facts.skip_paths import ways_past
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.view import RankView
 
-HABIT = 2  # whole steps with the call, and none without it, that make it a call of every step
+EVERY_STEP = 2  # whole steps with the call, and none without it, that make it a call of every step
 _MODULE = "torch/nn/modules/module.py"
 
 
@@ -79,7 +79,7 @@ def _always(case: Case, rank: int, found: Disagreement) -> bool:
     first = min(places, default=0)
     last = found.step.step if found.step.step is not None else max(places, default=0)
     whole = [step.step for step in case.ledger.steps(rank) if step.complete and first < step.step < last]
-    return len(whole) >= HABIT and all(found.place in places.get(step, ()) for step in whole)
+    return len(whole) >= EVERY_STEP and all(found.place in places.get(step, ()) for step in whole)
 
 
 # ------------------------------------------------------------------------------------------ in an earlier step

@@ -17,7 +17,7 @@ from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import origin
 
 MOST = 8  # calls by which one side may be ahead
-LOOKED_BACK = 64  # numbers before the one at which the calls differ
+SHIFTED_WITHIN = 64  # numbers before the one at which the calls differ
 Token = tuple[object, ...]
 
 
@@ -52,7 +52,7 @@ _Side = tuple[tuple[int, ...], tuple[Collective, ...]]  # ranks, and what they c
 
 
 def _history(case: Case, found: Mismatch, rank: int) -> dict[int, Collective]:
-    numbers = range(max(found.seq - LOOKED_BACK, 1), found.seq + 1)
+    numbers = range(max(found.seq - SHIFTED_WITHIN, 1), found.seq + 1)
     return {seq: call for seq in numbers if (call := case.ledger.call(rank, found.group.name, seq)) is not None}
 
 

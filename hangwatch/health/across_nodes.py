@@ -11,7 +11,7 @@ from . import environment, loaders, plans
 from .telling import Ranks, world
 
 MOST_GROUPS = 64  # of those that a rank has made, the first ones
-MOST_LOADERS = 4
+MOST_LOADERS = 4  # of a rank: those of training and validation, and no more than a reader wants to see
 
 
 def plan_of(reading: Reading) -> RankPlan:

@@ -11,7 +11,7 @@ from hangwatch.model import Frame, RankEvidence
 from hangwatch.stacks.frames import origin
 
 BINDING = ("set_device", "set_current_device")  # torch.cuda.set_device, torch.accelerator.set_device_index and others
-MOST_FILES = 8
+MOST_FILES = 8  # of the user that are read for a line: a training program has few in its call stacks
 
 
 def suspect_line(rank: RankEvidence) -> str | None:

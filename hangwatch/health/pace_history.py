@@ -11,7 +11,7 @@ from statistics import median_low
 
 from hangwatch.model import StepTimes
 
-from .thresholds import LEAST_STEPS, MOST_WINDOWS, PERIOD_S, PERIOD_STEPS, WARM_UP, WINDOW_S
+from .thresholds import LEAST_STEPS, MOST_WINDOWS, PERIOD_S, PERIOD_STEPS, WARM_UP_STEPS, WINDOW_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class PaceHistory:
             times: by rank.
             processes: what tells a restarted rank from the one before, by rank.
         """
-        if not times or any(each.steps < WARM_UP for each in times.values()):
+        if not times or any(each.steps < WARM_UP_STEPS for each in times.values()):
             return False
         if processes != self._processes or at < self._start_at or self._went_back(times):
             self.windows.clear()

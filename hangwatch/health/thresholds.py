@@ -5,7 +5,7 @@ They are high on purpose. A healthy job with jitter must be silent: a rank that 
 
 from __future__ import annotations
 
-WARM_UP = 10  # steps that do not count: compilation, caches and workers that start make the first ones slow
+WARM_UP_STEPS = 10  # steps that do not count: compilation, caches and workers that start make the first ones slow
 WINDOW_S = 5.0  # seconds of a window at least: shorter ones are mostly jitter
 LEAST_STEPS = 5  # steps of a window at least, of each rank: where steps take seconds, windows are longer
 MOST_WINDOWS = 48  # windows that are kept: four minutes, or 240 steps where those take longer

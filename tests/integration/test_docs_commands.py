@@ -48,7 +48,7 @@ IN_CHECKOUT = {
 }
 NOT_RUN = {  # by what the line begins with
     "make (env page|test|lint types site)": "what runs this test does that too",
-    "make (dist|harmless|matrix|reports)": "takes minutes or hours",
+    "make (dist|frameworks|harmless|matrix|reports)": "takes minutes or hours",
     r"\.venv/bin/pytest|\.venv/bin/python -m pytest|\.ci/run": "this is pytest",
     r"\.venv/bin/pre-commit install": "changes the checkout",
     "hangwatch run .*(--nnodes|--dashboard|3:4)": "needs several machines",
@@ -56,13 +56,14 @@ NOT_RUN = {  # by what the line begins with
     "hangwatch doctor loader ": "needs a script of the reader's; tests/integration/doctor runs it",
     "hangwatch dashboard --host|export HANGWATCH_": "opens a port to others; tests/integration/dashboard starts it so",
     "hangwatch dashboard --database|pg_dump": "needs a PostgreSQL server; tests/integration/dashboard has one",
-    "HANGWATCH_NOTIFY=": "needs somebody to tell; tests/integration/dashboard/test_notify.py has a stand-in",
+    "HANGWATCH_NOTIFY=": "needs an address to tell; tests/integration/dashboard/test_notify.py has a stand-in",
     "hangwatch bench( --accuracy.*)?$|hangwatch bench --world 100000": "takes hours; test_bench.py runs less of it",
     "hangwatch demo nccl-": "the gallery runs it: test_standin.py",
     "hangwatch analyze ~|hangwatch analyze .*job.log": "needs what NCCL leaves; test_analyze.py has such files",
     "pip install": "`make dist` installs it in clean environments",
     "docker ": "needs a container engine",
     "nvidia-smi|NCCL_|CUDA_": "needs a GPU",
+    "srun |#SBATCH ": "needs a Slurm cluster",
     "torchrun |export |ulimit ": "a reader's own job, or its environment",
     "ps |kill |rm |env ": "about a reader's own processes and files",
 }

@@ -15,7 +15,7 @@ EXAMPLES = examples()
 TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 OF_OTHERS = {  # programs that are not ours, which the documentation calls
     *("curl", "docker", "env", "export", "grep", "kill", "nvidia-smi", "pg_dump", "pip", "promtool", "ps"),
-    *("python3", "rm", "torchrun", "ulimit"),
+    *("python3", "rm", "srun", "torchrun", "ulimit"),
 }
 
 

@@ -9,7 +9,7 @@ export function frame(file: string, line = 1, name = "f", native = false): Frame
 }
 
 export function head(name: string, members: number[], issued: number, completed = issued): GroupHead {
-  return { name, members, description: "", backend: "gloo", issued, completed, sent: 0, received: 0 };
+  return { name, members, description: "", backend: "gloo", issued, completed, sent: 0, received: 0, timeout_s: null };
 }
 
 export function call(seq: number, op: string, more: Partial<Collective> = {}): Collective {
@@ -54,7 +54,7 @@ export function node(name: string, ranks: number[], ...children: StackNode[]): S
 }
 
 export function step(step: number, at: number): StepEntry {
-  return { step, epoch: 0, batch: step, loader: 0, at, issued: {} };
+  return { step, epoch: 0, batch: step, loader: 0, at, issued: {}, optimizer_steps: null };
 }
 
 export function columns(count: number, more: Partial<RankColumns> = {}): RankColumns {

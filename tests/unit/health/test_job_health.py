@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangwatch.health import PaceHistory, job_health, merged
-from hangwatch.health.thresholds import MOST_SHOWN, MOST_WINDOWS, WARM_UP
+from hangwatch.health.thresholds import MOST_SHOWN, MOST_WINDOWS, WARM_UP_STEPS
 from hangwatch.model import ForeignMemory, Incident, JobHealth, StepTimes, Trend
 from hangwatch.report import html, terminal
 from hangwatch.wire import codec
@@ -143,7 +143,7 @@ def test_the_share_of_data_is_that_of_the_rank_with_the_least() -> None:
 def test_nothing_is_told_before_the_first_window() -> None:
     job = Job(even)
     assert job.run(1) == JobHealth()
-    assert job.step < WARM_UP
+    assert job.step < WARM_UP_STEPS
 
 
 def test_a_rank_that_restarts_begins_anew() -> None:
