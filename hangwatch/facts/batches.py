@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.model import LoaderFacts, Phase
+from hangwatch.model import LoaderFacts, LoopFacts, Phase
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.frames import origin
 
 
 @dataclass(frozen=True)
@@ -187,3 +188,15 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
         return False
     others = [loop for rank in case.blocked if rank != view.rank and (loop := case.ranks[rank].now.loop) is not None]
     return bool(others) and all(mine.where in loop.outer for loop in others)
+
+
+def loop_of_the_others(case: Case, left: Container[int]) -> LoopFacts | None:
+    """What the source shows of the loop that ranks have left: those that are still in it stand there."""
+    inside = (view for view in case if view.rank not in left)
+    return next((view.now.loop for view in inside if view.now.loop is not None), None)
+
+
+def runs_below_a_package(case: Case, left: Container[int]) -> bool:
+    """The loop that ranks have left is a trainer's: whether an error ended it cannot be read in the user's source."""
+    inside = [view for view in case if view.rank not in left and view.now.loop is None]
+    return any(origin(frame.file) == "package" for view in inside for frame in view.evidence.main_stack)

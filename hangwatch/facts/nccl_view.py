@@ -36,4 +36,4 @@ def _communicators(case: Case) -> Iterator[NcclCommunicator]:
 def _ranks(found: NcclCommunicator, local: Iterable[int]) -> set[int]:
     """The job's ranks for ranks of the communicator, where they are known."""
     members = found.members
-    return {members[rank] for rank in local if rank < len(members) and members[rank] >= 0}
+    return {members[rank] for rank in local if 0 <= rank < len(members) and members[rank] >= 0}

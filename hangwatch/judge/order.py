@@ -48,7 +48,11 @@ from hangwatch.rules.step.concurrent_collectives import (
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph, ended_without_gradients
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
-from hangwatch.rules.step.exception_on_one_rank import exception_on_one_rank, swallowed
+from hangwatch.rules.step.exception_on_one_rank import (
+    caught_around_its_loop,
+    exception_on_one_rank,
+    swallowed,
+)
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
@@ -155,6 +159,7 @@ ORDER: tuple[Rule, ...] = (
     rank_zero_only,
     skipped_collective,
     uneven_steps,
+    caught_around_its_loop,
     early_exit,
     stopped_after_epoch,
     made_more_calls,

@@ -64,6 +64,6 @@ def _place(found: NcclCommunicator) -> str:
 def _ranks(found: NcclCommunicator, ranks: Iterable[int]) -> str:
     """The job's ranks where all are known, else those of the communicator."""
     local = sorted(ranks)
-    if found.members and all(rank < len(found.members) and found.members[rank] >= 0 for rank in local):
+    if found.members and all(0 <= rank < len(found.members) and found.members[rank] >= 0 for rank in local):
         return named(sorted(found.members[rank] for rank in local))
     return f"{named(local)} (by the communicator's own numbers)"

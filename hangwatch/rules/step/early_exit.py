@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.batches import Uneven, drawn_words, first_uneven, has_left_loop, now_at
+from hangwatch.facts.batches import (
+    Uneven,
+    drawn_words,
+    first_uneven,
+    has_left_loop,
+    loop_of_the_others,
+    now_at,
+    runs_below_a_package,
+)
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import StepName
+from hangwatch.model import Certainty, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -20,18 +28,23 @@ def early_exit(case: Case) -> Finding | None:
     left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
     if not left or len(left) == len(uneven.drawn):
         return None
+    loop = loop_of_the_others(case, left)
+    if loop is not None and loop.swallows is not None and not loop.leaves:
+        return None  # the source shows no way out but an error
     one = len(left) == 1
     where = case.usual_place(left)
     count = words.plural(uneven.drawn[left[0]].count, "batch")
+    witnesses, or_error = _left_with_data(case, uneven, left), _by_an_error(case, left)
     return Finding(
         "early-exit",
-        case.weigh(witnesses := _left_with_data(case, uneven, left)),
+        Certainty.LIKELY if or_error else case.weigh(witnesses),
         f"{case.name(left, capital=True)} left the training loop after {count}"
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
         f"{now_at(case, left[0], where)}; the others went on.",
         culprits=tuple(case.ranks[rank].culprit() for rank in left),
         step=_batch_left(case.ranks[left[0]], uneven),
         witnesses=witnesses,
+        details=(f"{or_error[0].upper()}{or_error[1:]}.",) if or_error else (),
         awaited=left,
     )
 
@@ -42,6 +55,16 @@ def _left_with_data(case: Case, uneven: Uneven, left: tuple[int, ...]) -> tuple[
     known = all(loader.length and uneven.drawn[rank].count < loader.length for rank, loader in loaders.items())
     kind = Kind.FACT if loaders and known else Kind.HABIT
     return tuple(Witness(kind, sentence) for sentence in drawn_words(case, uneven))
+
+
+def _by_an_error(case: Case, left: tuple[int, ...]) -> str:
+    """An error that was caught outside of the loop leaves no trace, and takes a rank out of it as well."""
+    loop = loop_of_the_others(case, left)
+    if loop is not None and loop.swallows is not None:
+        return f"an error would have ended it as well, and be caught at {words.place(loop.swallows)}"
+    if runs_below_a_package(case, left):
+        return "the loop is a package's: whether an error ended it cannot be read in the source"
+    return ""
 
 
 def _batch_left(view: RankView, uneven: Uneven) -> StepName:

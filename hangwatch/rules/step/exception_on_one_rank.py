@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import held_lock
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
@@ -114,6 +115,30 @@ def _hidden(case: Case) -> Finding | None:
 
 def _block(view: RankView) -> str:
     return "an except block" if view.now.block == "except" else "a finally block, before its data had ended"
+
+
+def caught_around_its_loop(case: Case) -> Finding | None:
+    """A rank left a loop with data left, and the source shows no way out of it but an error that is caught."""
+    uneven = first_uneven(case)
+    if uneven is None or not (case.blocked or case.any_rank_failed):
+        return None
+    left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
+    loop = loop_of_the_others(case, left)
+    if not left or len(left) == len(uneven.drawn) or loop is None or loop.swallows is None or loop.leaves:
+        return None
+    count = words.plural(uneven.drawn[left[0]].count, "batch")
+    first = case.ranks[left[0]]
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(left, capital=True)} left the training loop after {count} of epoch {uneven.epoch}"
+        f"{now_at(case, left[0], first.where)}: an error, caught at {words.place(loop.swallows)}, is the only other way"
+        " out of it; the others went on.",
+        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        step=first.step,
+        evidence=(*drawn_words(case, uneven), f"the loop at {words.place(loop.where)} has no break and no return"),
+        awaited=left,
+    )
 
 
 def swallowed(case: Case) -> Finding | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.model import LoaderFacts, Phase
-from tests.unit.job import gone, judge
+from hangwatch.judge import diagnose
+from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
+from tests.unit.job import gone, judge, told
 from tests.unit.rules.step.endings import DDP, failed
 from tests.unit.rules.step.loops import END, epoch, everywhere, judged
-from tests.unit.simulator import Leave, LoopEnd, blamed_ranks
+from tests.unit.simulator import SCRIPT, TRAINER, Leave, LoopEnd, World, blamed_ranks
 
 
 def test_a_loop_that_an_error_has_left_is_not_left() -> None:
@@ -34,3 +35,50 @@ def test_a_rank_that_ends_its_program_while_the_others_train_exited_early(ranks:
     judgement = judged([*epoch(0, 8), *epoch(1, 8), *END], [*epoch(0, 8), Leave(Phase.MAIN_DONE)], ranks, culprit)
     assert judgement.verdict.cause == "early-exit"
     assert blamed_ranks(judgement) == [culprit]
+
+
+# ------------------------------------------------------------------------------------------ or an error took it out
+
+LOOP, CATCH, BREAK = Frame(SCRIPT, 9, "main"), Frame(SCRIPT, 95, "main"), Frame(SCRIPT, 13, "main")
+
+
+def left_with_data(loop: LoopFacts | None, *below: Frame) -> Snapshot:
+    """Rank 1 left after 4 of 8 batches; the others stand in backward, in this loop, with these frames around it."""
+    usual, odd = [*epoch(0, 8), *END], [*epoch(0, 4)[:-1], LoopEnd(exhausted=False), *END]
+    snapshot = World([usual, odd, usual]).run().snapshot()
+
+    def inside(stack: ThreadStack) -> ThreadStack:
+        return replace(stack, loop=loop, frames=(*stack.frames, *below)) if stack.main else stack
+
+    def known(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loaders = tuple(replace(each, length=8) for each in entry.reading.loaders)
+        stacks = entry.stacks if entry.rank == 1 else tuple(map(inside, entry.stacks))
+        return replace(entry, reading=replace(entry.reading, loaders=loaders), stacks=stacks, earlier_stacks=stacks)
+
+    return replace(snapshot, ranks=tuple(map(known, snapshot.ranks)))
+
+
+def test_a_loop_with_data_left_and_no_error_to_be_caught_is_proven() -> None:
+    judgement = diagnose(left_with_data(LoopFacts(LOOP, leaves=(BREAK,))))
+    assert told(judgement)[:2] == ("early-exit", "proven")
+
+
+def test_where_an_error_would_be_caught_outside_the_loop_an_exit_is_only_likely() -> None:
+    judgement = diagnose(left_with_data(LoopFacts(LOOP, leaves=(BREAK,), swallows=CATCH)))
+    assert told(judgement)[:2] == ("early-exit", "likely")
+    assert blamed_ranks(judgement) == [1]
+    assert any("caught at train.py:95" in sentence for sentence in judgement.verdict.details)
+
+
+def test_where_only_an_error_leads_out_of_the_loop_it_was_an_error() -> None:
+    judgement = diagnose(left_with_data(LoopFacts(LOOP, swallows=CATCH)))
+    assert told(judgement)[:2] == ("exception-on-one-rank", "likely")
+    assert blamed_ranks(judgement) == [1]
+    assert "an error, caught at train.py:95, is the only other way out of it" in judgement.verdict.summary
+
+
+def test_the_loop_of_a_trainer_may_have_been_left_by_an_error() -> None:
+    judgement = diagnose(left_with_data(None, Frame(TRAINER, 40, "fit")))
+    assert told(judgement)[:2] == ("early-exit", "likely")
+    assert blamed_ranks(judgement) == [1]
