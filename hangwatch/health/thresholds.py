@@ -16,7 +16,7 @@ PERIOD_S = 5.0  # seconds of a period at least
 SLOWER = 1.5  # times the typical rank's time: nodes of one kind differ by some 10 %, loaders by more
 LEAST_LAG_S = 0.020  # seconds a step: what the scheduler of a busy machine takes now and then is below
 WAITING = 0.5  # share of the time spent waiting for data from which a job is called data-bound
-WAITING_ASYNC = 0.8  # the same where work is queued on a GPU: the loop has time to wait that nobody misses
+WAITING_ASYNC = 0.8  # the same where work is queued on a GPU: the loop has time to spare
 LEAST_WAIT_S = 0.010  # seconds a step: below, more workers would gain nothing that can be noticed
 
 TREND_WINDOWS = 6  # windows at least before a trend is told: the first third is compared with the last

@@ -173,4 +173,4 @@ class Snapshot:
     start_patience_s: float = 30.0
     excerpts: tuple[Excerpt, ...] = ()  # around the lines where ranks stand; ranks that stand alike share one
     call_sites: tuple[CallSite, ...] = ()  # of recorded calls, those that a turn of the loop can pass by
-    health: JobHealth | None = None  # how fast the ranks were before it; None where nobody watched
+    health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured

@@ -93,4 +93,4 @@ class Incident:
     excerpts: tuple[Excerpt, ...] = ()
     call_sites: tuple[CallSite, ...] = ()
     check_next: tuple[NextCheck, ...] = ()  # from `hangwatch analyze`
-    health: JobHealth | None = None  # how fast the ranks were before it; None where nobody watched
+    health: JobHealth | None = None  # how fast the ranks were before it; None where it was not measured

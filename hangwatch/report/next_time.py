@@ -60,7 +60,7 @@ def _launch(incident: Incident) -> str:
 
 
 def _loader(incident: Incident, check: str, why: str) -> Found:
-    """Only where a loader was seen: whoever has none cannot walk it."""
+    """Only where a loader was seen: without one there is nothing to walk."""
     loader = _training(incident)
     if loader is None:
         return

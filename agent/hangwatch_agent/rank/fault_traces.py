@@ -28,7 +28,7 @@ class FaultTraces:
         self._pid = os.getpid()
         self._signal = 0
         self._files: list[IO[str]] = []
-        self._enabled = False  # by us, and by nobody since
+        self._enabled = False  # by us, and not by the program since
         self._patches = Patches()
 
     def install(self) -> None:

@@ -64,8 +64,8 @@ def held_locks(proc: Path) -> list[re.Match[str]]:
 def open_files(pid: int, inodes: Set[int], proc: Path) -> dict[str, os.stat_result]:
     """The files of these inodes that a process has open, by the path under which it opened them.
 
-    No other file is touched: its server may be dead, and whoever asks for it would wait. Source: fdinfo, proc(5), which
-    has the inode since Linux 5.14.
+    No other file is touched: its server may be dead, and a process that asks for it would wait. Source: fdinfo,
+    proc(5), which has the inode since Linux 5.14.
     """
     found = {}
     for name in _names(proc / str(pid) / "fd"):
@@ -80,7 +80,7 @@ def open_files(pid: int, inodes: Set[int], proc: Path) -> dict[str, os.stat_resu
 
 
 def holders(found: os.stat_result, waiter: int, proc: Path) -> tuple[int, ...]:
-    """Who has a file open that is a lock by being there: whoever made it keeps it open until it lets go."""
+    """Processes that have a file open whose existence is the lock: its maker keeps it open until the release."""
     others = (pid for pid in procfs.pids(proc) if pid != waiter)
     return tuple(pid for pid in others if _has_open(proc / str(pid) / "fd", found))
 
