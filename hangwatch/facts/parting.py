@@ -300,6 +300,8 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
         (place, times), *_ = surplus.items()
         call = sites.named(long, place, times)
         ways = ways_past(case, place, 1 if sites.in_backward(long, place) else times)
+    if mine is not None and any(mine[0][place] and place not in known for place in surplus):
+        return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
     added = [_never_as_many(sites, place, known, theirs[0][place], divergence, long) for place in surplus]
     if added and not any(added):
         return Left.SKIPPED, call, ways

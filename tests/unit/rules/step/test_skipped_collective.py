@@ -11,6 +11,7 @@ from hangwatch.model import Bypass, CallSite, Certainty, Frame
 from tests.unit.job import blamed, judge, told
 from tests.unit.rules.step.endings import stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
+from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, World, blamed_ranks
 
 
@@ -107,3 +108,14 @@ def test_of_several_groups_only_the_one_that_did_not_come_to_its_own_is_named(cu
     programs = [[*turn * 9, *(short if rank == culprit else turn), *turn * 5, *END] for rank in range(4)]
     judgement = diagnose(World(programs, groups).run().snapshot())
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [culprit]), judgement.verdict
+
+
+def test_a_place_at_which_all_ranks_are_for_the_first_time_is_not_new_to_one_side() -> None:
+    """A gather for each item of a list, of which one rank has fewer: no step before says how many are usual."""
+    gather, then = Call("all_gather", line=26, size=64), Call(via="gradients", line=12)
+    usual: Program = [*STEP * 3, Draw(), *[gather] * 5, Draw(), then]
+    odd: Program = [*STEP * 3, Draw(), *[gather] * 4, Draw(), then]
+    judgement = diagnose(world(usual, odd, usual))
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed_ranks(judgement) == [1]
+    assert not any("no rank had ever made" in sentence for sentence in judgement.verdict.evidence)
