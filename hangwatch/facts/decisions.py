@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
@@ -65,6 +66,8 @@ def disagreement(case: Case) -> Disagreement | None:
     found = parting(case)
     if found is not None:
         return _of_parting(case, found)
+    if first_uneven(case) is not None:
+        return None  # a rank has left its loop before the others: what it calls behind it is a consequence
     return _of_the_present(case, _standing(case)) or _of_mispaired(case)
 
 

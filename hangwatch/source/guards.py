@@ -32,7 +32,7 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
             loop = innermost_loop(scope, frame.line)
             inside: ast.AST = loop if loop is not None else scope
             looped = loop is not None
-            conditional = conditional or any(not _is_main(test) for test in _tests(inside, frame.line))
+            conditional = conditional or any(not is_main(test) for test in _tests(inside, frame.line))
     return "other" if conditional else "none" if frames else ""
 
 
@@ -105,5 +105,6 @@ def _decorated(scope: ast.AST) -> bool:
     return any(_RANK.search(name) for decorator in scope.decorator_list for name in _names(decorator))
 
 
-def _is_main(test: ast.AST) -> bool:
+def is_main(test: ast.AST) -> bool:
+    """It asks whether the module is the program, as the last lines of a script do: no way past what they run."""
     return "__name__" in set(_names(test))

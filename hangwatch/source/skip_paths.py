@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hangwatch.model import Bypass, Frame
 from hangwatch.source.decisions import asks
+from hangwatch.source.guards import is_main
 from hangwatch.source.loops import SCOPES, catches_errors, ends, holds, loops_around, scope_of, suppresses
 
 
@@ -75,7 +76,7 @@ def _ways(block: Sequence[ast.stmt], line: int, exits: type[ast.stmt]) -> Iterat
 
 def _through(statement: ast.stmt, line: int, exits: type[ast.stmt]) -> Iterator[_Way]:
     """The statement holds the line: it may be a condition, or swallow an error before the line is reached."""
-    if isinstance(statement, ast.If) and statement.test.lineno != line:
+    if isinstance(statement, ast.If) and statement.test.lineno != line and not is_main(statement.test):
         yield _Way(statement.lineno, f"if {ast.unparse(statement.test)}", statement.test)
     if isinstance(statement, ast.With) and suppresses(statement):
         yield _Way(statement.lineno, f"with {', '.join(ast.unparse(item) for item in statement.items)}")

@@ -199,3 +199,15 @@ def test_frames_that_a_package_has_called() -> None:
     )
     assert hooks_of((torch, package, user, torch, user)) is None
     assert hooks_of((torch, package, user, torch, user, package, package, user)) == 2
+
+
+def test_that_a_module_is_the_program_is_no_way_past_what_it_runs() -> None:
+    assert (
+        ways(
+            """
+        if __name__ == "__main__":
+            dist.barrier()  # here
+        """
+        )
+        == []
+    )
