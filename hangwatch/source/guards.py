@@ -45,9 +45,15 @@ def _tests(scope: ast.AST, line: int) -> Iterator[ast.AST]:
             if around or (turns_back and _later(scope, node, line)):
                 yield node.test
         elif isinstance(node, ast.IfExp) and node.lineno <= line <= (node.end_lineno or line):
-            yield node.test
-        elif isinstance(node, ast.BoolOp) and node.lineno == line:
+            if _calls(node.body) or _calls(node.orelse):
+                yield node.test
+        elif isinstance(node, ast.BoolOp) and node.lineno == line and any(map(_calls, node.values[1:])):
             yield node.values[0]
+
+
+def _calls(node: ast.AST) -> bool:
+    """Something is called there: else it is a value, such as the argument of a call that all ranks make."""
+    return any(isinstance(part, ast.Call) for part in ast.walk(node))
 
 
 def _later(scope: ast.AST, condition: ast.If, line: int) -> bool:

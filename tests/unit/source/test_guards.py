@@ -69,3 +69,12 @@ def test_a_guard_of_a_caller_counts_beyond_the_loop() -> None:
     assert guard(7, 13) == "rank"  # a loop in what only the main process calls
     assert guard(7, 11) == "none"
     assert guard() == ""
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["gather(part, parts if rank == 0 else None)", "gather(part, rank == 0 and parts)", "send(0 if rank else 1)"],
+)
+def test_an_argument_that_differs_by_rank_does_not_guard_the_call(call: str) -> None:
+    tree = ast.parse(f"def main():\n    {call}\n")
+    assert guard_around([(Frame("/home/ann/train.py", 2, "main"), tree)]) == "none"
