@@ -33,13 +33,20 @@ def network_partition(case: Case) -> Finding | None:
     return Finding(
         "network-partition",
         Certainty.LIKELY,
-        f"All ranks are in the same collective, and the network between {between} does not deliver:"
+        f"{_all_came(case)}, and the network between {between} does not deliver:"
         f" {words.plural(sum(socket.unacknowledged for *_, socket in stuck), 'byte')} are not acknowledged.",
         victims=tuple(case.blocked),
         step=case.furthest_step(case.blocked),
         evidence=tuple(_unacknowledged(rank, socket) for rank, _, socket in stuck[: words.SHOWN]),
         awaited=tuple(case.ranks),
     )
+
+
+def _all_came(case: Case) -> str:
+    first = [rank for rank, entry in case.blocked.items() if entry.need is None]
+    if len(first) == len(case.blocked):
+        return "All ranks are in the same collective"
+    return f"All ranks have issued the collective that {case.wait_words(first)} in"
 
 
 def _unacknowledged(rank: int, socket: Socket) -> str:
@@ -53,5 +60,9 @@ def _undelivered(socket: Socket) -> bool:
 
 
 def _all_arrived(case: Case) -> bool:
-    """No rank is known to be absent from a collective in which other ranks wait."""
-    return all(entry.need is None for entry in case.blocked.values()) and len(case.blocked) == len(case.ranks)
+    """All ranks wait, and some in a collective that all its members have issued; the others wait for those.
+
+    One side may have received its part of the last collective, and be in the next one already.
+    """
+    complete = any(entry.need is None for entry in case.blocked.values())
+    return complete and len(case.blocked) == len(case.ranks) and not case.deadlocked

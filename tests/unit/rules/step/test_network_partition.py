@@ -21,3 +21,20 @@ def test_unacknowledged_bytes_with_everybody_present_are_the_networks_fault_and_
     assert verdict.cause == "network-partition"
     assert verdict.culprits == ()
     assert "65,536 bytes" in verdict.summary
+
+
+def test_one_side_may_have_received_its_part_of_the_last_collective() -> None:
+    """Then it waits in the next one, for the side that still waits for bytes."""
+    world_ = World([STEP * 2, STEP * 2])
+    for rank in (0, 0, 1, 1, 1, 1, 1):
+        world_.act(rank)
+    snapshot = world_.snapshot()
+    issued = [entry.collectives.heads[0].issued for entry in snapshot.ranks]
+    assert issued[1] == issued[0] + 1
+    socket = Socket("10.0.0.1:4000", "10.0.0.2:4001", "established", unacknowledged=65536, retransmits=7)
+    verdict = diagnose(
+        changed(snapshot, 0, lambda e: replace(e, process=replace(_process(e), sockets=(socket,))))
+    ).verdict
+    assert verdict.cause == "network-partition"
+    assert verdict.culprits == ()
+    assert "All ranks have issued the collective that rank 0 waits in" in verdict.summary
