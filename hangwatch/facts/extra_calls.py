@@ -13,7 +13,6 @@ from itertools import groupby
 
 from hangwatch import words
 from hangwatch.facts.call_site import BACKWARD, caller, path, recorded_caller
-from hangwatch.facts.call_sites import ASKED
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
@@ -21,6 +20,7 @@ from hangwatch.ranks.ledger import Group
 from hangwatch.stacks.frames import user_frame
 
 MOST_BEHIND = 128  # calls of a group that are searched for the other side's: as many as a rank records of each group
+MEMBERS_COMPARED = 16  # of a group, evenly spread, and as many that have ended or wait: number by number
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,24 @@ def _earliest(case: Case, found: Mismatch | None) -> Iterator[Mismatch]:
     if found is not None:
         groups.insert(0, found.group)
     for group in groups:
-        asked = group.members[:: max(len(group.members) // ASKED, 1)]
-        if found is not None:
-            asked = tuple(sorted({*asked, *list(found.calls)[:ASKED]} & group.member_set))
+        asked = _compared(case, group, found)
         numbers = Counter(seq for rank in asked for name, seq in case.ledger.calls(rank) if name == group.name)
         for seq in sorted(seq for seq, times in numbers.items() if times > 1):
             if len(differing(_calls(case, group, asked, seq))) > 1:
                 yield Mismatch(group, seq, _calls(case, group, group.members, seq))
                 break
+
+
+def _compared(case: Case, group: Group, found: Mismatch | None) -> list[int]:
+    """Members evenly spread, and a few of those that have ended, that wait, and of each side of a mismatch."""
+    ended = [rank for rank in group.members if _has_ended(case, rank)]
+    sides = differing(found.calls).values() if found is not None else ()
+    odd = {
+        *ended[:MEMBERS_COMPARED],
+        *list(case.blocked)[:MEMBERS_COMPARED],
+        *(rank for each in sides for rank in each[:4]),
+    }
+    return sorted({*group.members[:: max(len(group.members) // MEMBERS_COMPARED, 1)], *odd} & group.member_set)
 
 
 def _both_ways(sides: list[tuple[int, ...]] | None) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

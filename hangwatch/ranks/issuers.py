@@ -10,6 +10,7 @@ from hangwatch.model import Collective, Divergence
 from hangwatch.ranks.ledger import Ledger
 
 MAIN = "MainThread"
+SHOWN = 4  # ranks of each side that show whether a background thread communicates at all: all run one program
 # The recorder names threads as the system does: those of the autograd engine, and the main one by the program.
 UNNAMED = re.compile(r"|pt_autograd_\d+|python[\d.]*")
 
@@ -53,6 +54,12 @@ def even_without_background(ledger: Ledger, divergence: Divergence) -> bool:
 
     Then the ranks do not part in it: a thread of its own reaches a step earlier on one rank than on another.
     """
+    sides: dict[int, list[int]] = {}
+    for rank, count in divergence.counts.items():
+        sides.setdefault(count, []).append(rank)
+    shown = (rank for ranks in sides.values() for rank in ranks[:SHOWN])
+    if not any(any(in_background(ledger, rank, divergence.group)) for rank in shown):
+        return False
     left, background = set(), False
     for rank, count in divergence.counts.items():
         first, last = ledger.span(rank, divergence.group, divergence.step) or (0, 0)

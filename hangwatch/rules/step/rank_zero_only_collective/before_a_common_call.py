@@ -14,8 +14,8 @@ from hangwatch.rules.finding import Finding
 
 def issued_before_a_common_call(case: Case) -> Finding | None:
     """A minority, or one of two, issued calls at a place where none of the others has ever been."""
-    extra = extra_calls(case)
-    if extra is None or first_uneven(case) is not None:
+    extra = extra_calls(case) if first_uneven(case) is None else None
+    if extra is None:
         return None
     if len(extra.ranks) > len(extra.others) or extra.made_before(case, extra.others):
         return None
