@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,12 +77,13 @@ def home(cause: Cause) -> str:
     return f"hangwatch.rules.{cause.stage}.{cause.id.replace('-', '_')}"
 
 
-def emitted(path: Path) -> set[str]:
+@cache
+def emitted(path: Path) -> frozenset[str]:
     """The ids of causes that a module gives to a Finding, or to a sentence that several causes share."""
     calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
     known = {cause.id for cause in CATALOGUE}
     given = (argument for call in calls for argument in call.args if isinstance(argument, ast.Constant))
-    return {argument.value for argument in given if isinstance(argument.value, str) and argument.value in known}
+    return frozenset(each.value for each in given if isinstance(each.value, str) and each.value in known)
 
 
 @each_cause

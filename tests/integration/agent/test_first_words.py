@@ -126,6 +126,7 @@ def test_a_pause_that_ends_is_told_and_its_end(tmp_path: Path) -> None:
     assert 13 <= int(ended[1]) <= 40
 
 
+@pytest.mark.gallery  # half a minute of standing still
 def test_steps_of_twelve_seconds_are_not_told(tmp_path: Path) -> None:
     ticking = PAUSES.format(tick="import hangwatch; hangwatch.attach(); hangwatch.tick()")
     heard = listen(script(tmp_path, ticking, 2, 0, 1, 12), tmp_path, until="never")
