@@ -2,6 +2,10 @@
 
 Such a pair is no disagreement about one call: before it, one side has issued calls that the other has not. The records
 show which side that is: it has issued the other side's call since, under a later number.
+
+The pair shows at once where the two calls differ in kind or size. Else a barrier is paired with another barrier, both
+sides go on, and the job comes to a stand at an innocent pair further on: from there the call paths lead back to the
+first pair of different lines. Two lines of one kind may also be two branches of one call, so such a pair says less.
 """
 
 from __future__ import annotations
@@ -16,10 +20,9 @@ from hangwatch.facts.call_site import BACKWARD, caller, path, recorded_caller
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
-from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.stacks.frames import user_frame
 
-MOST_BEHIND = 128  # calls of a group that are searched for the other side's: as many as a rank records of each group
 MEMBERS_COMPARED = 16  # of a group, evenly spread, and as many that have ended or wait: number by number
 
 
@@ -31,6 +34,7 @@ class ExtraCalls:
     others: tuple[int, ...]
     calls: tuple[Collective, ...]  # the extra ones, of the first of `ranks`; at least the first of them
     paired: Collective  # the call of `others` that the first extra call was paired with
+    fits: bool  # the two are of one kind and size: only their lines differ
 
     def made_before(self, case: Case, ranks: tuple[int, ...]) -> bool:
         """One of `ranks` has made one of the extra calls before."""
@@ -59,28 +63,65 @@ def alike(one: Collective, other: Collective) -> bool:
 def extra_calls(case: Case) -> ExtraCalls | None:
     """What one of two sides issued too much at the first number under which calls differ; None if unclear."""
     found = first_mismatch(case)
-    for earliest in _earliest(case, found):
-        if threads_of(case, earliest):
-            return None  # two threads share the group: their order is no order of the program
-        sides = _sides(earliest)
-        for ranks, others in _both_ways(sides):
-            if (calls := _until_paired(case, earliest, ranks[0], earliest.calls[others[0]])) is not None:
-                return ExtraCalls(ranks, others, calls, earliest.calls[others[0]])
+    for group in _groups(case, found):
+        asked = _compared(case, group, found)
+        differs = _first_differing(case, group, asked)
+        if differs is None:
+            continue
+        for seq in dict.fromkeys((_first_apart(case, group, asked, differs), differs)):
+            pair = Mismatch(group, seq, _calls(case, group, group.members, seq))
+            if threads_of(case, pair):
+                return None  # two threads share the group: their order is no order of the program
+            if (extra := _at(case, pair, differs)) is not None:
+                return extra
     return None
 
 
-def _earliest(case: Case, found: Mismatch | None) -> Iterator[Mismatch]:
-    """The first number on record under which calls differ, in the group in question, or where a member has ended."""
-    groups = [group for group in case.ledger.groups.values() if any(_has_ended(case, rank) for rank in group.members)]
-    if found is not None:
-        groups.insert(0, found.group)
-    for group in groups:
-        asked = _compared(case, group, found)
-        numbers = Counter(seq for rank in asked for name, seq in case.ledger.calls(rank) if name == group.name)
-        for seq in sorted(seq for seq, times in numbers.items() if times > 1):
-            if len(differing(_calls(case, group, asked, seq))) > 1:
-                yield Mismatch(group, seq, _calls(case, group, group.members, seq))
-                break
+def _groups(case: Case, found: Mismatch | None) -> list[Group]:
+    """The group of the first mismatch, and those of which a member has ended: its calls are still on record."""
+    ended = [group for group in case.ledger.groups.values() if any(_has_ended(case, rank) for rank in group.members)]
+    return [found.group, *ended] if found is not None else ended
+
+
+def _first_differing(case: Case, group: Group, asked: list[int]) -> int | None:
+    """The first number on record under which calls of these ranks differ in kind or size."""
+    numbers = Counter(seq for rank in asked for name, seq in case.ledger.calls(rank) if name == group.name)
+    shared = sorted(seq for seq, times in numbers.items() if times > 1)
+    return next((seq for seq in shared if len(differing(_calls(case, group, asked, seq))) > 1), None)
+
+
+def _first_apart(case: Case, group: Group, asked: list[int], seq: int) -> int:
+    """The first number, without a gap before `seq`, under which calls come from different lines.
+
+    `seq` itself where no common call is on record before it: then it cannot be said where the ranks parted.
+    """
+    ranks = list(_calls(case, group, asked, seq))
+    for first in range(seq, 0, -1):
+        before = list(_calls(case, group, ranks, first - 1).values())
+        if len(before) < len(ranks):
+            return seq
+        if all(alike(before[0], call) for call in before):
+            return first
+    return seq
+
+
+def _at(case: Case, pair: Mismatch, last: int) -> ExtraCalls | None:
+    """The extra calls of one side of this pair; `last` is the number under which calls differ in kind or size."""
+    sides, fits = _sides(pair), pair.seq < last
+    for ranks, others in _both_ways(sides):
+        calls = _until_paired(case, pair, ranks[0], pair.calls[others[0]])
+        if calls is not None and (not fits or _shifted(case, pair, last, ranks[0], others[0], len(calls))):
+            return ExtraCalls(ranks, others, calls, pair.calls[others[0]], fits)
+    return None
+
+
+def _shifted(case: Case, pair: Mismatch, last: int, rank: int, other: int, places: int) -> bool:
+    """From the pair on, until calls differ, all calls of `other` are those of `rank`, so many places later."""
+    for seq in range(pair.seq, last - places + 1):
+        mine, theirs = (case.ledger.call(r, pair.group.name, n) for r, n in ((rank, seq + places), (other, seq)))
+        if mine is None or theirs is None or not alike(mine, theirs):
+            return False
+    return True
 
 
 def _compared(case: Case, group: Group, found: Mismatch | None) -> list[int]:
@@ -123,7 +164,7 @@ def _sides(found: Mismatch) -> list[tuple[int, ...]] | None:
 def _until_paired(case: Case, found: Mismatch, rank: int, theirs: Collective) -> tuple[Collective, ...] | None:
     """The calls of `rank` until it issued, later, the call that the other side issued under the number in question."""
     calls: list[Collective] = []
-    for seq in range(found.seq, found.seq + MOST_BEHIND):
+    for seq in range(found.seq, found.seq + CALLS_TOLD):
         call = case.ledger.call(rank, found.group.name, seq)
         if call is None:
             return None

@@ -11,12 +11,11 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.issuers import issuer, issuers
-from hangwatch.ranks.ledger import Group, family
+from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.stacks.frames import user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
-LOOKED_BACK = 128  # calls before the one that a host waits in: as many as a rank tells of each group
 _SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
@@ -111,7 +110,7 @@ def first_mismatch(case: Case) -> Mismatch | None:
 def _first_open(group: Group, last: int) -> int:
     """The first number that is not complete on every member: a host that runs ahead waits in a later one."""
     first = min((max(head.completed, 0) for head in group.heads.values()), default=last - 1) + 1
-    return max(min(first, last), last - LOOKED_BACK)
+    return max(min(first, last), last - CALLS_TOLD)
 
 
 def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:

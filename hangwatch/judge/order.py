@@ -73,7 +73,6 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
-from hangwatch.rules.step.rank_zero_only_collective.shifted import shifted_by_a_call
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
@@ -170,7 +169,6 @@ ORDER: tuple[Rule, ...] = (
     passed_a_call,
     mispaired_at_a_new_place,
     left_out_before_a_common_call,
-    shifted_by_a_call,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

@@ -16,9 +16,20 @@ from itertools import pairwise
 from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry
 from hangwatch.ranks.divergence import DivergenceWatch, first_divergence
 
-__all__ = ["DivergenceWatch", "Group", "GroupKey", "Ledger", "Step", "family", "first_divergence", "is_point_to_point"]
+__all__ = [
+    "CALLS_TOLD",
+    "DivergenceWatch",
+    "Group",
+    "GroupKey",
+    "Ledger",
+    "Step",
+    "family",
+    "first_divergence",
+    "is_point_to_point",
+]
 
 GroupKey = tuple[str, tuple[int, ...]]
+CALLS_TOLD = 128  # the latest calls of a group that a rank tells of: rules look no further back
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,8 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
-from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.rules.finding import Finding
-
-EARLIER = 128  # calls before a pairing that are compared: as many as a rank records of each group
 
 
 def collective_mismatch(case: Case) -> Finding | None:
@@ -90,7 +88,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
     if any(lines[rank] not in usual and sites.used(rank, calls[rank]) for rank in outvoted):
         return False
     asked = [*outvoted[:ASKED], *[rank for rank in calls if rank not in outvoted][:ASKED]]
-    for earlier in range(max(seq - EARLIER, 1), seq):
+    for earlier in range(max(seq - CALLS_TOLD, 1), seq):
         made = {rank: call for rank in asked if (call := case.ledger.call(rank, group.name, earlier)) is not None}
         if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
             return False

@@ -12,13 +12,12 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.rank_end import ABORTS
 from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
+from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import POINT_TO_POINT, Activity
 from hangwatch.stacks.frames import user_frame
-
-MAIN = "MainThread"
 
 
 def concurrent_collectives(case: Case) -> Finding | None:

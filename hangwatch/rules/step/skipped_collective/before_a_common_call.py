@@ -14,7 +14,7 @@ from hangwatch.rules.finding import Finding
 def left_out_before_a_common_call(case: Case) -> Finding | None:
     """A minority came to the common call without the calls of most ranks, or one of two without its usual ones."""
     extra = extra_calls(case)
-    if extra is None:
+    if extra is None or extra.fits:
         return None
     usual = extra.made_before(case, extra.others)
     if len(extra.ranks) < len(extra.others) or (len(extra.ranks) == len(extra.others) and not usual):

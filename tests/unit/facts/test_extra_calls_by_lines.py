@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.shifts import shift
+from hangwatch.facts.extra_calls import extra_calls
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Frame, Snapshot
 from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
@@ -43,22 +43,23 @@ def test_a_call_of_one_rank_under_a_rank_guard() -> None:
 
 def test_without_a_guard_two_ranks_leave_it_open_who_is_wrong() -> None:
     snapshot = job([TABLE, *ASKS], ASKS)
-    found = shift(Case(snapshot))
+    found = extra_calls(Case(snapshot))
     assert found is not None
-    assert (found.more, found.fewer, [call.op for call in found.calls]) == ((0,), (1,), ["barrier"])
+    assert (found.ranks, found.others, [call.op for call in found.calls]) == ((0,), (1,), ["barrier"])
+    assert found.fits
     assert diagnose(snapshot).verdict.cause == "collective-mismatch"
 
 
 def test_most_ranks_say_it_without_the_source() -> None:
-    found = shift(Case(job(ASKS, [TABLE, *ASKS], ASKS)))
+    found = extra_calls(Case(job(ASKS, [TABLE, *ASKS], ASKS)))
     assert found is not None
-    assert (found.more, found.fewer) == ((1,), (0, 2))
+    assert (found.ranks, found.others) == ((1,), (0, 2))
 
 
 def test_calls_of_one_place_that_differ_are_no_shift() -> None:
     other: list[Action] = [Call("barrier", line=40, function="fit"), Call("barrier", line=41, function="fit")]
-    assert shift(Case(job(ASKS, other))) is None
+    assert extra_calls(Case(job(ASKS, other))) is None
 
 
-def test_what_meets_something_else_at_once_is_no_shift() -> None:
-    assert shift(Case(job([Call("broadcast", line=30), *ASKS], ASKS))) is None
+def test_what_is_paired_with_something_else_at_once_is_no_shift() -> None:
+    assert extra_calls(Case(job([Call("broadcast", line=30), *ASKS], ASKS))) is None
