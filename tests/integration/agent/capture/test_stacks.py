@@ -93,14 +93,15 @@ def test_a_native_dump_that_takes_too_long_leaves_the_process_running(script: Sc
     process = script("print('ready', flush=True)\nwhile True: pass", rests=False)
     for timeout in (0.001, 0.01, 0.03, 0.06):
         dump_native(process.pid, timeout_s=timeout)
-        check_runs(process.pid)
+        assert comes_to_run(process.pid)
         time.sleep(0.05)  # a stop that the tracer has left behind would have come by now
-        check_runs(process.pid)
+        assert comes_to_run(process.pid)
 
 
-def check_runs(pid: int) -> None:
-    """It comes to run within the patience: a process may sleep for a moment, but not stay stopped."""
+def comes_to_run(pid: int) -> bool:
+    """Raises where it does not within the patience: a process may sleep for a moment, but not stay stopped."""
     comes_to(pid, "R")
+    return True
 
 
 def test_memory_of_a_native_dump_is_bounded(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
