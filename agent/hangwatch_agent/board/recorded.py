@@ -13,7 +13,7 @@ from hangwatch.ranks.flight_recorder import completed_through
 from hangwatch_agent.board.collectives import NOT_RECORDED, from_board, last_calls
 
 if TYPE_CHECKING:
-    from hangwatch_agent.rank.groups import Group
+    from hangwatch_agent.rank.group import Group
 
 
 AUTOGRAD = "pt_autograd"  # threads of autograd's own, which issue on behalf of the thread that called backward

@@ -13,7 +13,7 @@ from hangwatch.wire import codec
 from hangwatch_agent.board.reader import read_board
 from hangwatch_agent.board.recorded import collective, is_counted, joined
 from hangwatch_agent.rank.flight_recorder import Recorder
-from hangwatch_agent.rank.groups import Group
+from hangwatch_agent.rank.group import Group
 
 
 def write_answer(path: Path, recorder: Recorder, groups: Iterable[Group], backends: set[str], began: float) -> None:

@@ -18,18 +18,15 @@ import pickle
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.torch_handlers import Handlers
-
-if TYPE_CHECKING:
-    from hangwatch_agent.rank.groups import Group
 
 C10D = "torch._C._distributed_c10d"
 STATUS = {"gloo": "_dump_fr_trace_json", "nccl": "_dump_nccl_trace_json"}
 HANDLERS = {"nccl": "dump_nccl_trace_json"}  # backends whose recorder may have to wait for a device
 TRACE = {"gloo": "_dump_fr_trace"}
-# Names under which a backend files what the user called otherwise.
 
 
 class Recorder:

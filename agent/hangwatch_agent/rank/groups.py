@@ -1,82 +1,19 @@
-"""The process groups of this rank: their members, and how many collectives it has issued in each.
-
-torch counts every collective of a group in a sequence number, those that DDP issues from C++ too. On gloo that number
-also counts point-to-point calls, which differ from rank to rank: `uncounted` takes them out again.
-"""
+"""The process groups of this rank: enrolled as torch makes them, retired as it forgets them."""
 
 from __future__ import annotations
 
 import sys
 import threading
-import weakref
-from collections import deque
+import time
 from typing import Any
 
-from hangwatch.wire import members
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.board.writer import BoardWriter
+from hangwatch_agent.rank.flight_recorder import Recorder, recorded
+from hangwatch_agent.rank.group import Group, timeout_of
 
 RECORDERS = ("gloo", "nccl")  # backends that have a flight recorder, each with its own numbers of groups
-
-
-class Group:
-    """One group slot of the board. `records` are the group's numbers in torch's flight recorders, by backend."""
-
-    def __init__(self, index: int, pg: Any, ranks: tuple[int, ...], backend: str) -> None:
-        self.index = index
-        self.ref = weakref.ref(pg)  # a strong one would keep the backend alive past destroy_process_group
-        self.sequence = type(pg)._get_sequence_number_for_group  # unbound: asked at every step
-        self.name: str = str(pg.group_name)
-        self.ranks = ranks
-        self.backend = backend
-        self.description = str(getattr(pg, "group_desc", ""))
-        self.timeout_s = timeout_of(pg)
-        self.records: dict[str, int] = {}
-        self.since = 0
-        self.alive = True
-        self.countable = True
-        self.issued = 0
-        self.uncounted = 0
-        self.differed = ((0, 0), 0)  # our count and the recorder's when they last differed, and at how many ticks
-        self.sent = self.received = 0
-        self.barriers: list[int] = []  # collectives issued before each monitored_barrier
-        self.point_to_point: deque[int] = deque(maxlen=4096)  # the sequence numbers that they took
-
-    def count(self) -> int:
-        """Collectives issued so far. Where torch cannot say, those that were issued from Python."""
-        pg = self.ref()
-        if pg is not None and self.countable:
-            try:
-                self.issued = self.sequence(pg) - self.uncounted
-            except Exception:  # a backend without sequence numbers, or one that has been aborted
-                self.countable = False
-        return self.issued
-
-    def collectives_until(self, sequence: int) -> int:
-        """How many of the first `sequence` numbers were collectives: the recorder's status counts both kinds."""
-        later = 0
-        for number in reversed(self.point_to_point):
-            if number <= sequence:
-                break
-            later += 1
-        return sequence - (self.uncounted - later)
-
-    def collective_number(self, recorded: int) -> int:
-        """The number of a collective in our count, from 1, by its number in the flight recorder.
-
-        The recorder counts a monitored_barrier as two collectives, which the sequence number does not.
-        """
-        shift = 0
-        for before in self.barriers:
-            if recorded - shift <= before:
-                break
-            shift += 2
-        return recorded - shift
-
-    def row(self) -> list[Any]:
-        """This group in the groups blob, as `reading.slots` expects it."""
-        ranks = members.text(self.ranks)
-        return [self.index, self.since, self.alive, self.name, ranks, self.description, self.backend, self.timeout_s]
+RETIMED_EVERY_S = 10.0  # between looks at the groups' timeouts, which some trainers set anew after their first step
 
 
 class Groups:
@@ -92,6 +29,7 @@ class Groups:
         self.slots: list[Group] = []
         self._by_id: dict[int, Group] = {}
         self._made = dict.fromkeys(RECORDERS, 0)
+        self._retimed_at = time.monotonic()
 
     def of(self, pg: Any) -> Group | None:
         """The group of a torch ProcessGroup; enrolled now if it has escaped us so far."""
@@ -132,7 +70,11 @@ class Groups:
         return bool(gone)
 
     def _retimed(self) -> bool:
-        """Whether a timeout was set anew, as some trainers do after their first step. About 2 us for each group."""
+        """Whether a timeout was found to be set anew. A look takes about 3 us for each group."""
+        now = time.monotonic()
+        if now - self._retimed_at < RETIMED_EVERY_S:
+            return False
+        self._retimed_at = now
         changed = False
         for group in self.slots:
             pg = group.ref() if group.alive else None
@@ -165,8 +107,6 @@ class Groups:
         issued = group.count()
         if issued <= 0 or not group.records:
             return
-        from hangwatch_agent.rank.flight_recorder import Recorder, recorded
-
         path = self._board.path
         last = recorded(group, Recorder(path.parent if path is not None else None))
         if last is not None and 0 < last < issued:
@@ -186,15 +126,6 @@ class Groups:
                 found[name] = self._made[name]
                 self._made[name] += 1
         return found
-
-
-def timeout_of(pg: Any) -> float | None:
-    """Seconds after which a backend of the group ends a call: the least of its backends'. None where torch hides it."""
-    try:
-        found = [pg._get_backend(device).options._timeout.total_seconds() for device in pg._device_types]
-    except Exception:  # another torch, a backend without options, or one that has been aborted
-        return None
-    return min(found, default=None)
 
 
 def _world() -> Any:

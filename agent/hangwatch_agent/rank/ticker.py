@@ -11,7 +11,7 @@ from typing import Any
 
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.flight_recorder import Recorder, completed, enqueued, numbers
-from hangwatch_agent.rank.groups import Group
+from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.hooks.context import Context
 
 # Phases in which collectives that DDP has issued may be under way.

@@ -16,7 +16,7 @@ from typing import Any
 
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.call_site import CallPath, codes_of, described_path, path_of
-from hangwatch_agent.rank.groups import Group
+from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.untraced import is_compiling, replacing
 from hangwatch_agent.rank.patch import Patches

@@ -18,7 +18,7 @@ from hangwatch_agent.board import recorded
 from hangwatch_agent.board.collectives import LAST
 from hangwatch_agent.rank import collectives_answer, flight_recorder, torch_handlers
 from hangwatch_agent.rank.flight_recorder import Recorder
-from hangwatch_agent.rank.groups import Group
+from hangwatch_agent.rank.group import Group
 
 ME = Identity(rank=0, world_size=2, local_rank=0, host="a", pid=1, started_at=0.0, job="j")
 
