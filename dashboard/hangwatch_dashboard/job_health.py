@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from hangwatch.health import PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
 from hangwatch.health.thresholds import CONFIRMED_S
@@ -22,12 +21,10 @@ from hangwatch.model import (
     Reading,
 )
 from hangwatch_dashboard.group_members import members_of
+from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.unhurried import unhurried
 
-if TYPE_CHECKING:
-    from hangwatch_dashboard.live import LiveNode
-
-Ranked = Sequence[tuple["LiveNode", RankBeat]]
+Ranked = Sequence[tuple[LiveNode, RankBeat]]
 
 
 class LiveHealth:

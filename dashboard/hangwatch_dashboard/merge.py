@@ -22,7 +22,8 @@ from hangwatch.model import (
 )
 from hangwatch.wire.clocks import shifted
 from hangwatch_dashboard.group_members import members_of
-from hangwatch_dashboard.live import LiveJob, LiveNode
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 
 
 @dataclass(frozen=True)

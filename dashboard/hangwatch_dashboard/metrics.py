@@ -22,7 +22,8 @@ from prometheus_client.registry import Collector
 
 import hangwatch
 from hangwatch.model import JobHealth, RankBeat, Status
-from hangwatch_dashboard.live import LiveJob, LiveNode
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # an unneeded gauge beside every counter
 MOST_JOBS = 50

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch.model import Phase, RankBeat
-from hangwatch_dashboard.live import LEAVING, LiveJob, LiveNode
+from hangwatch_dashboard.live import LEAVING, LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.unhurried import unhurried
 
 QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at

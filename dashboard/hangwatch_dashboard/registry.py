@@ -11,7 +11,8 @@ from hangwatch_dashboard import documents
 from hangwatch_dashboard.bodies import BodyError, Reader
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.config import Limits
-from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob, LiveNode
+from hangwatch_dashboard.live import LOST_AFTER_S, LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.store.rows import LastRun, NodeRow, RunRow
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import clean, unzipped

@@ -11,7 +11,8 @@ from hangwatch.wire.codec import encode
 from hangwatch_dashboard import documents
 from hangwatch_dashboard.group_members import members_of
 from hangwatch_dashboard.history import PHASE_INDEX
-from hangwatch_dashboard.live import LiveCapture, LiveJob, LiveNode
+from hangwatch_dashboard.live import LiveCapture, LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.store.lists import group_of, place_of
 from hangwatch_dashboard.store.rows import CaptureRow, ListedGroup, ListedIncident, Review, RunRow
 from hangwatch_dashboard.store.text import clean

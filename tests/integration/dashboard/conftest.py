@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from starlette.testclient import TestClient
 
 from hangwatch.model import Judgement, Snapshot
-from hangwatch_dashboard import captures, live, watch
+from hangwatch_dashboard import captures, live_node, watch
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.store.engine import url_of
@@ -104,7 +104,7 @@ def config(database: str, tmp_path: Path) -> Config:
 def dashboard(config: Config, judge: Judge, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboard]:
     monkeypatch.setattr(watch, "TICK_S", 0.1)
     # The tests' nodes send when a test says so, and the machine may be busy with something else.
-    monkeypatch.setattr(live, "SILENT_AFTER_S", SILENT_S)
+    monkeypatch.setattr(live_node, "SILENT_AFTER_S", SILENT_S)
     for deadline in ("DEADLINE_S", "LONGEST_S"):
         monkeypatch.setattr(captures, deadline, 120.0)
     app = create_app(config, clock=clock, diagnose=judge)

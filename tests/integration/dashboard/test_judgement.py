@@ -26,7 +26,7 @@ from hangwatch.model import (
 )
 from hangwatch.wire import codec
 from hangwatch.wire.compact import expanded
-from hangwatch_dashboard import captures, live
+from hangwatch_dashboard import captures, live, live_node
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.merge import remainder
 from tests.examples import uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
@@ -460,8 +460,8 @@ def test_while_answers_come_the_others_are_waited_for(
     monkeypatch.setattr(captures, "COMING_S", 120.0)
     requests = [asked(dashboard, node) for node in pair]
     dashboard.post("capture", first.capture(part_of(first), requests[0]))
-    # Not before the answer is there: until then nobody would be awaited.
-    monkeypatch.setattr(live, "SILENT_AFTER_S", 0.0)
+    # Not before the answer is there: until then no node would be awaited.
+    monkeypatch.setattr(live_node, "SILENT_AFTER_S", 0.0)
     judged = len(judge.seen)
     dashboard.until(lambda: dashboard.job["capture"]["nodes_answered"] == ["node-a"])
     time.sleep(0.5)  # several looks
@@ -479,7 +479,7 @@ def test_what_is_known_of_silent_nodes_grows_with_the_ranks_and_not_with_their_s
         node = FakeNode(f"node-{number}", tuple(range(8 * number, 8 * number + 8)), size)
         batch = node.batch(now)
         assert batch.hello is not None
-        job.apply(live.LiveNode(node.name, "boot-1", batch, batch.hello, now, ClockEstimate()))
+        job.apply(live_node.LiveNode(node.name, "boot-1", batch, batch.hello, now, ClockEstimate()))
     rest = codec.loads(NodeCapture, text := captures._rest(job, set(), now))
     assert len(text) < 2_000_000
     whole = expanded(rest.snapshot, rest.groups)
@@ -496,10 +496,10 @@ def test_a_node_whose_evidence_is_on_its_way_is_not_called_silent() -> None:
         node = FakeNode(f"node-{number}", (number,), 2)
         batch = node.batch(1000.0)
         assert batch.hello is not None
-        job.apply(live.LiveNode(node.name, "boot-1", batch, batch.hello, 1000.0, ClockEstimate()))
-    later = 1000.0 + 3 * live.SILENT_AFTER_S
+        job.apply(live_node.LiveNode(node.name, "boot-1", batch, batch.hello, 1000.0, ClockEstimate()))
+    later = 1000.0 + 3 * live_node.SILENT_AFTER_S
     facts = {node.host: node.silent_s for node in remainder(job, set(), later, told={"node-0"}).nodes}
-    assert facts == {"node-0": 0.0, "node-1": 3 * live.SILENT_AFTER_S}
+    assert facts == {"node-0": 0.0, "node-1": 3 * live_node.SILENT_AFTER_S}
 
 
 def test_ranks_are_found_where_they_are_now() -> None:
@@ -510,7 +510,7 @@ def test_ranks_are_found_where_they_are_now() -> None:
     def beat(node: FakeNode, now: float) -> None:
         batch = node.batch(now)
         hello = batch.hello or job.nodes[node.name].hello
-        job.apply(live.LiveNode(node.name, "boot-1", batch, hello, now, ClockEstimate()))
+        job.apply(live_node.LiveNode(node.name, "boot-1", batch, hello, now, ClockEstimate()))
 
     def found() -> list[tuple[str, int]]:
         pairs = job.ranked()

@@ -11,7 +11,8 @@ import pytest
 
 from hangwatch.model import Frame, GpuFacts, GroupMade, LoaderFacts, NodeFacts, RankPlan, StepTimes
 from hangwatch_dashboard.clocks import ClockEstimate
-from hangwatch_dashboard.live import LiveJob, LiveNode
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.metrics import Meters
 from tests.nodes import FakeNode
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hangwatch_dashboard.clocks import ClockEstimate
-from hangwatch_dashboard.live import LiveJob, LiveNode
+from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 from tests.nodes import FakeNode
 
 NOW = 1_795_200_000.0
