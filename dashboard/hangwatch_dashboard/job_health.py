@@ -81,9 +81,9 @@ class LiveHealth:
 
     def _warn(self, ranked: Ranked, now: float) -> bool:
         """Says what the pace of ranks on several nodes tells. Of one node, its watchdog says it."""
-        periods = self._history.periods()
         several = len({node.name for node, _ in ranked}) > 1
-        found = agreed(*periods, _readings(ranked, now)) if several and periods is not None else ()
+        periods = self._history.periods() if several else None
+        found = agreed(*periods, _readings(ranked, now)) if periods is not None else ()
         changed = [(each.kind, each.ranks) for each in found] != [(each.kind, each.ranks) for each in self._paces]
         self._paces = found if changed else self._paces
         return changed
@@ -116,13 +116,13 @@ def _readings(ranked: Ranked, now: float) -> dict[int, Reading]:
     """As much of each rank's reading as the rules of pace and plans ask for: machine, settings, groups, step."""
     nodes = {id(node): node for node, _ in ranked}.values()
     groups = {group.id: group for node in nodes for group in node.hello.groups}
-    identities = {(node.name, who.rank, who.pid): who for node in nodes for who in node.hello.ranks}
+    identities = {(node.name, each.rank, each.pid): each for node in nodes for each in node.hello.ranks}
     found: dict[int, Reading] = {}
     for node, beat in unhurried(ranked):
         stranger = Identity(beat.rank, None, None, node.host, beat.pid, 0.0, "")
-        who = identities.get((node.name, beat.rank, beat.pid), stranger)
+        identity = identities.get((node.name, beat.rank, beat.pid), stranger)
         heads = tuple(_head(groups[head.id], head) for head in beat.heads if head.id in groups)
-        found[beat.rank] = Reading(who, now, progress=beat.progress, heads=heads)
+        found[beat.rank] = Reading(identity, now, progress=beat.progress, heads=heads)
     return found
 
 

@@ -24,7 +24,10 @@ def device_warnings(nodes: Sequence[NodeFacts], ranks: Sequence[RankEvidence]) -
 
 def foreign_memory(nodes: Sequence[NodeFacts], ranks: Sequence[RankEvidence]) -> tuple[ForeignMemory, ...]:
     """What ranks hold on GPUs that other ranks are bound to. A model spread over GPUs of its own is no fault."""
-    return tuple(each for node in nodes for each in _on(node, [rank for rank in ranks if rank.host == node.host]))
+    by_host: dict[str, list[RankEvidence]] = {}
+    for rank in ranks:
+        by_host.setdefault(rank.host, []).append(rank)
+    return tuple(each for node in nodes for each in _on(node, by_host.get(node.host, ())))
 
 
 def _on(node: NodeFacts, ranks: Sequence[RankEvidence]) -> Iterator[ForeignMemory]:
@@ -49,16 +52,17 @@ def _bound(rank: RankEvidence, node: NodeFacts) -> int | None:
 
 def _told(node: NodeFacts, found: list[ForeignMemory], ranks: Sequence[RankEvidence]) -> HealthWarning:
     first = [each for each in found if each.gpu == found[0].gpu]
-    who = [each.rank for each in first]
+    holding = [each.rank for each in first]
     summary = (
-        f"{named(who, capital=True)} {verb(len(who), 'holds', 'hold')} {size(sum(each.bytes_held for each in first))}"
+        f"{named(holding, capital=True)} {verb(len(holding), 'holds', 'hold')}"
+        f" {size(sum(each.bytes_held for each in first))}"
         f" on GPU {first[0].gpu}{f' of {node.host}' if node.host else ''}, which is rank {first[0].owner}'s"
         f"{next((f': {each.line}' for each in first if each.line), '')}"
     )
     here = [rank for rank in ranks if rank.host == node.host and rank.pid is not None]
     readings = {rank.rank: rank.reading for rank in here if rank.reading is not None}
     matrix = [f"rank {rank.rank} (pid {rank.pid}): {_row(rank, node.gpus)}" for rank in here[:16]]
-    return warning("gpu-memory-imbalance", summary, readings, about=who, evidence=matrix)
+    return warning("gpu-memory-imbalance", summary, readings, about=holding, evidence=matrix)
 
 
 def _row(rank: RankEvidence, gpus: Sequence[GpuFacts]) -> str:

@@ -149,30 +149,32 @@ def _stragglers(
     """Each slow rank, or the slow node whose ranks are all slow; what two periods in a row agree on."""
     if periods is None:
         return ()
-    newest = periods[1].means
+    newest, found = periods[1].means, _slow(periods, hosts)
+    usual = typical(newest)
+    lags = {ranks: round(median(newest[rank].alone_s for rank in ranks) - usual, 5) for ranks in found}
+    slowest = sorted(found, key=lambda ranks: (-lags[ranks], ranks))[:MOST_SHOWN]
+    by_part = {
+        "data": {rank: pace.data_s for rank, pace in newest.items()},
+        "forward": {rank: pace.before_sync_s for rank, pace in newest.items()},
+    }
+    typical_s = {part: median_low(times.values()) for part, times in by_part.items()}
+
+    def part(ranks: tuple[int, ...]) -> str:
+        behind = {part: median(times[rank] for rank in ranks) - typical_s[part] for part, times in by_part.items()}
+        return "data" if behind["data"] > behind["forward"] else "forward"
+
+    return tuple(
+        Straggler(ranks, found[ranks], part(ranks), lags[ranks], round(usual, 5), trends.trend(trends.medians(ranks)))
+        for ranks in slowest
+    )
+
+
+def _slow(periods: tuple[Period, Period], hosts: Mapping[int, str]) -> dict[tuple[int, ...], str]:
+    """Slow ranks, each alone with "", or all of a machine with its name."""
     slow = steadily_slow(periods[0]) & steadily_slow(periods[1])
     members_of: dict[str, set[int]] = {}
-    for rank in newest:
+    for rank in periods[1].means:
         members_of.setdefault(hosts.get(rank, ""), set()).add(rank)
     whole = {host for host, own in members_of.items() if len(own) > 1 and own <= slow and len(members_of) > 1}
-    found = [_straggler(sorted(members_of[host]), host, newest, trends) for host in whole]
-    single = [rank for rank in slow if hosts.get(rank, "") not in whole]
-    found += [_straggler([rank], "", newest, trends) for rank in single]
-    return tuple(sorted(found, key=lambda each: (-each.lag_s, each.ranks)))[:MOST_SHOWN]
-
-
-def _straggler(ranks: list[int], host: str, newest: Mapping[int, Mean], trends: _Trends) -> Straggler:
-    usual = typical(newest)
-    usual_data = median_low(pace.data_s for pace in newest.values())
-    usual_forward = median_low(pace.before_sync_s for pace in newest.values())
-    data = median(newest[rank].data_s for rank in ranks) - usual_data
-    forward = median(newest[rank].before_sync_s for rank in ranks) - usual_forward
-    lag = median(newest[rank].alone_s for rank in ranks) - usual
-    return Straggler(
-        tuple(ranks),
-        host,
-        "data" if data > forward else "forward",
-        round(lag, 5),
-        round(usual, 5),
-        trends.trend(trends.medians(ranks)),
-    )
+    machines = {tuple(sorted(members_of[host])): host for host in whole}
+    return machines | {(rank,): "" for rank in slow if hosts.get(rank, "") not in whole}
