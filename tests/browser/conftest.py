@@ -70,6 +70,16 @@ def until(wanted: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
     return found
 
 
+def fits(page: Page, width: int) -> None:
+    """The page is no wider than the screen. Chromium lays it out a frame after a new size, so this waits for it."""
+
+    def widths() -> tuple[int, int]:
+        screen, content = page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
+        return screen, content
+
+    until(lambda: max(widths()) <= width)
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from hangwatch.model import NodeIncident
 from hangwatch_dashboard.store.rows import Wanted
-from tests.browser.conftest import Served, until
+from tests.browser.conftest import Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_rules import barriers
 from tests.examples import uneven_steps
@@ -45,7 +45,7 @@ def test_the_history_is_there_and_has_no_barrier(page: Page, served: Served, wee
     for path, text in (("/", "run-2"), ("/incidents", "seen 3 times"), ("/history", "run-1")):
         page.goto(served.url + path)
         expect(page.locator("main")).to_contain_text(text)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        fits(page, width)
         schemes: tuple[Any, ...] = ("light", "dark")
         for scheme in schemes:
             page.emulate_media(color_scheme=scheme)

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from hangwatch.model import Culprit, Incident
 from tests import examples
-from tests.browser.conftest import Served, until
+from tests.browser.conftest import Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_file import Open, open_file
 from tests.browser.test_job import hang, open_job
@@ -94,10 +94,10 @@ def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served
         box = row.get_by_text(text, exact=True).first.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= width
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits(page, width)
     page.locator("tbody th a").click()
     page.locator("canvas").first.wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits(page, width)
     assert barriers(page) == []
 
 
@@ -178,7 +178,7 @@ def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served
         expect(page.locator(".go-to")).to_contain_text("no such rank")
         page.set_viewport_size({"width": 400, "height": 900})
         expect(page.get_by_label("Go to rank")).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        fits(page, 400)
         page.get_by_label("Go to rank").fill("100")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Rank 100 on")).to_be_visible()

@@ -16,7 +16,7 @@ import uvicorn
 from playwright.sync_api import Browser, CDPSession, Page, expect
 from starlette.applications import Starlette
 
-from tests.browser.conftest import PATIENCE_S, STATIC, Served, free_port, until
+from tests.browser.conftest import PATIENCE_S, STATIC, Served, fits, free_port, until
 from tests.browser.fleet import Fleet
 from tests.browser.large import KEY, app
 from tests.browser.test_job import hang, open_job
@@ -97,7 +97,7 @@ def test_narrow_screens_do_not_scroll_sideways(page: Page, served: Served, fleet
         page.goto(address + view)
         page.locator(".verdict").wait_for()
         page.wait_for_timeout(200)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        fits(page, width)
 
 
 def test_the_theme_can_be_chosen(page: Page, served: Served, fleet: Fleet) -> None:
