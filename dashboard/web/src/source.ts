@@ -20,6 +20,7 @@ export interface Sink {
 
 export class Source {
   private current: EventSource | null = null;
+  private replaced: EventSource[] = []; // still open, until the current one has spoken
   private jobs: string[] = [];
   private failures = 0;
   private retry: ReturnType<typeof setTimeout> | undefined;
@@ -46,32 +47,39 @@ export class Source {
     clearTimeout(this.gather);
     clearTimeout(this.retry);
     clearInterval(this.watch);
+    this.closeReplaced();
     this.current?.close();
     this.current = null;
   }
 
+  private closeReplaced(): void {
+    for (const source of this.replaced) source.close();
+    this.replaced = [];
+  }
+
   private open(): void {
     const query = [...new Set(this.jobs)].map((job) => `job=${encodeURIComponent(job)}`).join("&");
-    const before = this.current;
+    if (this.current) this.replaced.push(this.current);
     const source = new EventSource(`${API}/events${query && `?${query}`}`);
     this.current = source;
     for (const name of EVENTS) {
       source.addEventListener(name, (event: MessageEvent<string>) => {
         if (this.current !== source) return;
-        before?.close();
+        this.closeReplaced();
         this.heardAt = Date.now();
         this.failures = 0;
         this.sink.event(name, event.lastEventId, event.data);
       });
     }
     source.onerror = () => {
-      before?.close();
       if (this.current === source) this.again();
+      else source.close(); // or the browser would open it again
     };
   }
 
   // The browser's own reconnecting gives up on an answer such as 503; this does not.
   private again(): void {
+    this.closeReplaced();
     this.current?.close();
     this.current = null;
     if (this.retry) return;
