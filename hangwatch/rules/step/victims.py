@@ -68,8 +68,10 @@ def _absent(case: Case, view: RankView, word: LastWord) -> list[int]:
 def reason_not_known(case: Case) -> Finding | None:
     """A backend ended ranks, or connections broke, and nothing that is recorded says why: no rank is blamed."""
     ends = endings_of(case)
-    if case.absent or not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
+    if not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
         return None
+    if case.absent and not any(end.why is Why.BACKEND for end in ends.values()):
+        return None  # the rank of which nothing is known may be the one that ended first
     first = min(ends, key=lambda rank: (ends[rank].why is not Why.BACKEND, ends[rank].why is not Why.PEER, rank))
     view = case.ranks[first]
     last = last_call(case, view)
