@@ -101,7 +101,7 @@ def _first(dead: list[RankView]) -> RankView | None:
     failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
     # A rank that lived on when another had failed for want of a peer was ended after it, and was not that peer.
     own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
-    return min(own, key=lambda view: (ended_for(view), death_time(view), not _is_told(view), view.rank), default=None)
+    return min(own, key=lambda view: (ended_for(view), not _is_told(view), death_time(view), view.rank), default=None)
 
 
 def _failed_at(view: RankView) -> float:

@@ -103,5 +103,5 @@ def test_of_a_rank_with_nothing_but_an_exit_code_it_is_not_known_whether_it_died
     assert said(both) == ("undetermined", "undetermined", "failed")
     assert blamed(both) == []
     # AND one that was killed is the reason
-    killed = judge(silent, gone(0, -9, Phase.STEP, ticker_at=NOW - 12), world_size=2)
+    killed = judge(silent, gone(0, -9, Phase.STEP), world_size=2)
     assert blamed(killed) == [(0, 100, "rank")]
