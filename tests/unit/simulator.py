@@ -209,7 +209,7 @@ class World:
         members = self.members(rank, call.group)
         here = self.arrived[call.group, members, me.issued[call.group]]
         if call.op in ROOTED and call.root is not None:
-            return call.root == rank or (call.root in here and _fits(here[call.root], call))
+            return call.root == rank or any(_fits(other, call) and other.root == at for at, other in here.items())
         return len(here) == len(members) and all(_fits(other, call) for other in here.values())
 
     def _peer(self, rank: int, me: _Rank, action: Peer) -> bool:
