@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Snapshot, Status
-from tests.unit.rules.step.worlds import STEP, world
+from tests.unit.rules.step.worlds import STEP, Program, world
 from tests.unit.simulator import Call, Peer, Stall
 
 
@@ -30,8 +30,8 @@ ROUND = Call("barrier", line=90)
 
 def _collecting(*present: Peer) -> Snapshot:
     """Rank 0 receives from ranks 1 and 2 in each round; `present` is what rank 2 sends in the last one."""
-    collect = [Peer("recv", 1), Peer("recv", 2), Peer("recv", 2), ROUND]
-    two = [Peer("send", 0, line=41), Peer("send", 0, line=42), ROUND]
+    collect: Program = [Peer("recv", 1), Peer("recv", 2), Peer("recv", 2), ROUND]
+    two: Program = [Peer("send", 0, line=41), Peer("send", 0, line=42), ROUND]
     return world(
         [ROUND, *collect * 4],
         [ROUND, *[Peer("send", 0), ROUND] * 4],
@@ -57,29 +57,25 @@ def test_one_of_several_sends_is_left_out() -> None:
 
 
 def test_the_stage_that_expects_one_message_too_many_is_the_culprit() -> None:
-    first = [*[Peer("send", 1)] * 2, ROUND]
-    last = [*[Peer("recv", 0)] * 2, ROUND]
-    judgement = diagnose(world([*first * 4, ROUND], [*last * 3, *[Peer("recv", 0)] * 3, ROUND]))
+    first: Program = [Peer("send", 1), Peer("send", 1), ROUND]
+    last: Program = [Peer("recv", 0), Peer("recv", 0), ROUND]
+    judgement = diagnose(world([*first * 4, ROUND], [*last * 3, *last[:2], *last[1:]]))
     assert [culprit.rank for culprit in judgement.verdict.culprits] == [1]
     assert "made 1 receive from rank 0 more than in the rounds before" in judgement.verdict.summary
 
 
 def test_rounds_of_different_lengths_are_no_habit() -> None:
     send, recv = Peer("send", 1), Peer("recv", 0)
-    sizes = (1, 2, 3)
-    judgement = diagnose(
-        world(
-            [each for size in sizes for each in (*[send] * size, ROUND)] + [send, ROUND],
-            [each for size in sizes for each in (*[recv] * size, ROUND)] + [recv, recv, ROUND],
-        )
-    )
+    sends: Program = [each for size in (1, 2, 3) for each in (*[send] * size, ROUND)]
+    receives: Program = [each for size in (1, 2, 3) for each in (*[recv] * size, ROUND)]
+    judgement = diagnose(world([*sends, send, ROUND], [*receives, recv, recv, ROUND]))
     assert sorted(culprit.rank or 0 for culprit in judgement.verdict.culprits) == [0, 1]
 
 
 def test_a_peer_that_has_not_ended_its_round_has_left_nothing_out() -> None:
     """Both send first in the last round, where rank 1 received first before: the send of rank 0 is as usual."""
-    turn = [Peer("send", 1), Peer("recv", 1), ROUND]
-    other = [Peer("recv", 0), Peer("send", 0), ROUND]
+    turn: Program = [Peer("send", 1), Peer("recv", 1), ROUND]
+    other: Program = [Peer("recv", 0), Peer("send", 0), ROUND]
     judgement = diagnose(world([*turn * 4], [*other * 3, Peer("send", 0), Peer("recv", 0), ROUND]))
     assert judgement.verdict.cause == "point-to-point-deadlock"
     assert "left out" not in judgement.verdict.summary
