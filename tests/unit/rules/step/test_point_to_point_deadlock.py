@@ -28,13 +28,22 @@ def test_a_receive_whose_sender_still_computes_is_none() -> None:
 ROUND = Call("barrier", line=90)
 
 
+def rounds(call: Peer, *sizes: int) -> Program:
+    """So many of that call in each round."""
+    found: Program = []
+    for size in sizes:
+        found += [call] * size
+        found.append(ROUND)
+    return found
+
+
 def _collecting(*present: Peer) -> Snapshot:
     """Rank 0 receives from ranks 1 and 2 in each round; `present` is what rank 2 sends in the last one."""
     collect: Program = [Peer("recv", 1), Peer("recv", 2), Peer("recv", 2), ROUND]
     two: Program = [Peer("send", 0, line=41), Peer("send", 0, line=42), ROUND]
     return world(
         [ROUND, *collect * 4],
-        [ROUND, *[Peer("send", 0), ROUND] * 4],
+        [ROUND, *rounds(Peer("send", 0), 1, 1, 1, 1)],
         [ROUND, *two * 3, *present, ROUND],
     )
 
@@ -66,9 +75,7 @@ def test_the_stage_that_expects_one_message_too_many_is_the_culprit() -> None:
 
 def test_rounds_of_different_lengths_are_no_habit() -> None:
     send, recv = Peer("send", 1), Peer("recv", 0)
-    sends: Program = [each for size in (1, 2, 3) for each in (*[send] * size, ROUND)]
-    receives: Program = [each for size in (1, 2, 3) for each in (*[recv] * size, ROUND)]
-    judgement = diagnose(world([*sends, send, ROUND], [*receives, recv, recv, ROUND]))
+    judgement = diagnose(world(rounds(send, 1, 2, 3, 1), rounds(recv, 1, 2, 3, 2)))
     assert sorted(culprit.rank or 0 for culprit in judgement.verdict.culprits) == [0, 1]
 
 
