@@ -124,7 +124,7 @@ class _Rank:
     waiting: Call | Peer | None = None
     worked: int = 0
     calls: list[Collective] = field(default_factory=list)
-    to_peers: list[Collective] = field(default_factory=list)
+    to_peers: int = 0
     steps: list[StepEntry] = field(default_factory=list)
     epoch: int = -1
     drawn: int = 0
@@ -209,13 +209,13 @@ class World:
         members = self.members(rank, call.group)
         here = self.arrived[call.group, members, me.issued[call.group]]
         if call.op in ROOTED and call.root is not None:
-            return call.root == rank or (call.root in here and _fits(here[call.root], call))
+            return call.root == rank or any(_fits(other, call) and other.root == at for at, other in here.items())
         return len(here) == len(members) and all(_fits(other, call) for other in here.values())
 
     def _peer(self, rank: int, me: _Rank, action: Peer) -> bool:
         if me.waiting is None:
             me.waiting = action
-            me.to_peers.append(self._to_peer(me, action))
+            self._record_peer(me, action)
             return True
         peer = self.ranks[action.peer]
         other = peer.waiting
@@ -225,18 +225,6 @@ class World:
                 each.pc += 1
             return True
         return False
-
-    def _to_peer(self, me: _Rank, action: Peer) -> Collective:
-        return Collective(
-            action.group,
-            len(me.to_peers) + 1,
-            action.op,
-            peer=action.peer,
-            thread_name="MainThread",
-            frames=(Frame(SCRIPT, action.line, "main"),),
-            step=me.steps[-1].step if me.steps else -1,
-            at=self.clock,
-        )
 
     def _record(self, me: _Rank, call: Call) -> None:
         frames = _caller(call)
@@ -251,6 +239,23 @@ class World:
                 thread_name="MainThread",
                 step=me.steps[-1].step if me.steps else -1,
                 peer=call.root,
+                at=self.clock,
+            )
+        )
+
+    def _record_peer(self, me: _Rank, action: Peer) -> None:
+        me.to_peers += 1
+        frames = (Frame(SCRIPT, action.line, "main"),)
+        step = me.steps[-1].step if me.steps else -1
+        me.calls.append(
+            Collective(
+                action.group,
+                me.to_peers,
+                action.op,
+                peer=action.peer,
+                thread_name="MainThread",
+                frames=frames,
+                step=step,
                 at=self.clock,
             )
         )
@@ -286,8 +291,6 @@ class World:
                 backend="gloo",
                 issued=me.issued[name] or -1,
                 completed=me.completed[name] or -1,
-                sent=sum(call.op == "send" for call in me.to_peers if call.group == name),
-                received=sum(call.op == "recv" for call in me.to_peers if call.group == name),
             )
             for name, parts in self.groups.items()
             if any(rank in part for part in parts)
@@ -322,7 +325,7 @@ class World:
         me = self.ranks[rank]
         if me.waiting is None or (isinstance(me.waiting, Call) and me.waiting.via != "python"):
             return ()
-        return (me.to_peers[-1] if isinstance(me.waiting, Peer) else me.calls[-1],)
+        return (me.calls[-1],)
 
     def _reading(self, rank: int, heads: tuple[GroupHead, ...], steps_kept: int) -> Reading:
         me = self.ranks[rank]
@@ -349,7 +352,7 @@ class World:
             progress=Progress(last.epoch if last else None, last.batch if last else None, last.step if last else -1),
             ticker_at=999.9,
             heads=heads,
-            calls=tuple(me.to_peers),
+            calls=(),
             open_calls=self._open(rank),
             steps=tuple(me.steps[-steps_kept:]),
             loaders=loaders,

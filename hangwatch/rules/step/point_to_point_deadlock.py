@@ -1,45 +1,74 @@
-"""Sends and receives that do not match: one that a rank left out, or a circle of waits with one in it."""
+"""A circle of waits with a send or receive in it."""
 
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.case import Case, what
-from hangwatch.facts.peer_calls import LeftOut, left_out_to_a_peer
-from hangwatch.model import Certainty, StepName
+from hangwatch.facts.case import Case
+from hangwatch.facts.rounds import LeftHabit, left_habit
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Bypass
 from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
 
 def point_to_point_deadlock(case: Case) -> Finding | None:
-    """A peer waits for a call that a rank left out, or ranks wait for each other in a circle."""
-    left_out = left_out_to_a_peer(case)
-    return _left_out(case, left_out) if left_out is not None else _in_a_circle(case)
-
-
-def _left_out(case: Case, found: LeftOut) -> Finding:
-    step, waiting = StepName(found.step.epoch, found.step.batch, found.step.step), found.waiting
-    call, place = found.usual.op, user_frame(found.usual.frames)
-    toward = "from" if "recv" in call else "to"
-    made = "one" if found.usually == 1 else f"{found.usually}"
-    now = words.plural(found.made, f"such {call}")
-    before = f"the {words.plural(found.steps, 'step')} before"
-    return Finding(
-        "point-to-point-deadlock",
-        Certainty.LIKELY,  # that the calls do not match is certain; which of the two ends is right is not
-        f"Rank {found.rank} left out a {call} {toward} rank {waiting.rank}{words.at(place)} in {words.step(step)}, as"
-        f" it never did before; rank {waiting.rank} waits for it in {what(waiting)}{words.at(waiting.where)}.",
-        culprits=(case.ranks[found.rank].culprit(place),),
-        step=step,
-        evidence=(f"in {words.step(step)} rank {found.rank} made {now}; it made {made} in each of {before}",),
-        waits=(case.wait(waiting.rank, (found.rank,)),),
-        awaited=(found.rank,),
-    )
-
-
-def _in_a_circle(case: Case) -> Finding | None:
+    """A circle of waits with a send or receive in it, or a receive whose sender waits elsewhere for good."""
     circle = case.graph.cycle(case.deadlocked)
     entries = [case.blocked[rank] for rank in circle]
     if not any(entry.to_a_peer for entry in entries):
         return None
-    return circular(case, "point-to-point-deadlock", entries)
+    found = left_habit(case)
+    return _of_habit(case, found) if found is not None else circular(case, "point-to-point-deadlock", entries)
+
+
+def _of_habit(case: Case, found: LeftHabit) -> Finding:
+    """One rank made more or fewer sends or receives than in every round before; its peer kept to their number."""
+    ways = () if found.too_many else _ways_past(case, found)
+    witnesses = (Witness(Kind.HABIT, _habit(found)),)
+    where = the_only(ways) or user_frame(found.call.frames)
+    return Finding(
+        "point-to-point-deadlock",
+        case.weigh(witnesses),
+        f"{words.ranks([found.rank], capital=True)} {_did(found)}{skip_path(ways)}.",
+        fix="compute the number of messages from the same values on both sides, or send the number first",
+        culprits=(case.ranks[found.rank].culprit(where),),
+        victims=tuple(sorted(case.deadlocked - {found.rank})),
+        step=case.ranks[found.rank].step,
+        evidence=evidence_of(ways),
+        witnesses=witnesses,
+        awaited=(found.rank,),
+    )
+
+
+def _ways_past(case: Case, found: LeftHabit) -> tuple[Bypass, ...]:
+    """How a turn goes on without the call; a condition on the rank is answered as in all rounds before."""
+    return tuple(way for way in ways_to(case, found.call) if way.inner and way.asks not in ("alike", "rank"))
+
+
+def _did(found: LeftHabit) -> str:
+    at = words.at(user_frame(found.call.frames))
+    if found.too_many:
+        return (
+            f"made {words.plural(found.made - found.usual, _kind(found))} {_direction(found)} more than in the rounds"
+            f" before{at}; rank {found.peer} made its part of them as often as usual"
+        )
+    fewer = words.plural(found.usual - found.made, _kind(found))
+    return f"left out {fewer} {_direction(found)}{at}, which it had made in every round before"
+
+
+def _habit(found: LeftHabit) -> str:
+    usual = words.plural(found.usual, _kind(found))
+    return (
+        f"rank {found.rank} made {usual} {_direction(found)} in each of the {words.plural(found.rounds, 'round')}"
+        f" before, and {found.made} in this one"
+    )
+
+
+def _kind(found: LeftHabit) -> str:
+    return "send" if "send" in found.call.op else "receive"
+
+
+def _direction(found: LeftHabit) -> str:
+    return f"{'to' if 'send' in found.call.op else 'from'} rank {found.peer}"

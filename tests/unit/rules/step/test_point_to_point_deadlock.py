@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Status
+from hangwatch.model import Certainty, Snapshot, Status
 from tests.unit.rules.step.worlds import STEP, Program, world
-from tests.unit.simulator import Call, Draw, Peer, Stall
+from tests.unit.simulator import Call, Peer, Stall
 
 
 def test_everybody_sending_is_a_point_to_point_deadlock() -> None:
@@ -25,31 +25,64 @@ def test_a_receive_whose_sender_still_computes_is_none() -> None:
     assert judgement.status is Status.WAITING
 
 
-def stage(sends: int, line: int = 30) -> Program:
-    """A step of a stage of a pipeline: micro-batches are sent on, then their gradients are received."""
-    return [Draw(), *[Peer("send", 1, line)] * sends, *[Peer("recv", 1, line + 2)] * 3]
+ROUND = Call("barrier", line=90)
 
 
-NEXT_STAGE: Program = [Draw(), *[Peer("recv", 0, 40)] * 3, *[Peer("send", 0, 42)] * 3]
+def rounds(call: Peer, *sizes: int) -> Program:
+    """So many of that call in each round."""
+    found: Program = []
+    for size in sizes:
+        found += [call] * size
+        found.append(ROUND)
+    return found
 
 
-def test_a_send_that_was_left_out_is_named_with_its_line_and_habit() -> None:
-    judgement = diagnose(world([*stage(3) * 4, *stage(2)], NEXT_STAGE * 5))
-    verdict = judgement.verdict
-    assert verdict.cause == "point-to-point-deadlock"
-    assert [(culprit.rank, culprit.where and culprit.where.line) for culprit in verdict.culprits] == [(0, 30)]
-    assert "Rank 0 left out a send to rank 1 (train.py:30)" in verdict.summary
-    assert "rank 0 made 2 such sends; it made 3 in each of the 3 steps before" in verdict.evidence[0]
+def _collecting(*present: Peer) -> Snapshot:
+    """Rank 0 receives from ranks 1 and 2 in each round; `present` is what rank 2 sends in the last one."""
+    collect: Program = [Peer("recv", 1), Peer("recv", 2), Peer("recv", 2), ROUND]
+    two: Program = [Peer("send", 0, line=41), Peer("send", 0, line=42), ROUND]
+    return world(
+        [ROUND, *collect * 4],
+        [ROUND, *rounds(Peer("send", 0), 1, 1, 1, 1)],
+        [ROUND, *two * 3, *present, ROUND],
+    )
 
 
-def test_a_stage_that_has_not_come_to_its_usual_send_has_left_out_none() -> None:
-    late = [*stage(3) * 4, Draw(), Peer("send", 1), Stall(kind="loop")]
-    verdict = diagnose(world(late, NEXT_STAGE * 5)).verdict
-    assert "left out" not in verdict.summary
-    assert verdict.cause == "user-code-blocked"
+def test_the_rank_that_left_out_a_send_is_the_culprit_and_not_the_one_that_waits_for_it() -> None:
+    judgement = diagnose(_collecting())
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert judgement.verdict.certainty is Certainty.LIKELY
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]
+    assert "rank 2 made 2 sends to rank 0 in each of the 3 rounds before, and 0 in this one" in (
+        judgement.verdict.evidence
+    )
+    assert set(judgement.verdict.victims) == {0, 1}
 
 
-def test_one_step_makes_no_habit() -> None:
-    verdict = diagnose(world([*stage(3) * 2, *stage(2)], NEXT_STAGE * 3)).verdict
-    assert verdict.cause == "point-to-point-deadlock"
-    assert {culprit.rank for culprit in verdict.culprits} == {0, 1}
+def test_one_of_several_sends_is_left_out() -> None:
+    judgement = diagnose(_collecting(Peer("send", 0, line=41)))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]
+    assert "left out 1 send to rank 0" in judgement.verdict.summary
+
+
+def test_the_stage_that_expects_one_message_too_many_is_the_culprit() -> None:
+    first: Program = [Peer("send", 1), Peer("send", 1), ROUND]
+    last: Program = [Peer("recv", 0), Peer("recv", 0), ROUND]
+    judgement = diagnose(world([*first * 4, ROUND], [*last * 3, *last[:2], *last[1:]]))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [1]
+    assert "made 1 receive from rank 0 more than in the rounds before" in judgement.verdict.summary
+
+
+def test_rounds_of_different_lengths_are_no_habit() -> None:
+    send, recv = Peer("send", 1), Peer("recv", 0)
+    judgement = diagnose(world(rounds(send, 1, 2, 3, 1), rounds(recv, 1, 2, 3, 2)))
+    assert sorted(culprit.rank or 0 for culprit in judgement.verdict.culprits) == [0, 1]
+
+
+def test_a_peer_that_has_not_ended_its_round_has_left_nothing_out() -> None:
+    """Both send first in the last round, where rank 1 received first before: the send of rank 0 is as usual."""
+    turn: Program = [Peer("send", 1), Peer("recv", 1), ROUND]
+    other: Program = [Peer("recv", 0), Peer("send", 0), ROUND]
+    judgement = diagnose(world([*turn * 4], [*other * 3, Peer("send", 0), Peer("recv", 0), ROUND]))
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert "left out" not in judgement.verdict.summary
