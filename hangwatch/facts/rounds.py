@@ -9,12 +9,12 @@ present round show whether its peer sent fewer than usual or it expected more.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Collective
+from hangwatch.model import Collective, StepName
 from hangwatch.proof.waits import Blocked, serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
@@ -23,7 +23,7 @@ HABIT = 2  # earlier rounds that make a habit
 
 @dataclass(frozen=True)
 class LeftHabit:
-    """`rank` alone made `made` of its calls with `peer` in the present round, and `usual` in all rounds before."""
+    """`rank` alone made `made` of its calls with `peer` in one round, and `usual` in all rounds before it."""
 
     rank: int
     peer: int
@@ -31,6 +31,8 @@ class LeftHabit:
     usual: int
     rounds: int  # earlier ones that both have on record
     call: Collective  # the extra call, or the last one of the kind that it left out
+    number: int  # of the round
+    step: StepName | None = None  # where rounds are steps
 
     @property
     def too_many(self) -> bool:
@@ -40,11 +42,28 @@ class LeftHabit:
 @dataclass
 class _Round:
     opened: Site | None  # where the collective before it was called
-    calls: list[Collective] = field(default_factory=list)
+    calls: list[Collective] = field(default_factory=list)  # those with peers, and collectives of other groups
 
     def serving(self, op: str, peer: int, call: Collective) -> int:
         """How many of its calls are an `op` with `peer`, in the group and with the tag of `call`."""
-        return sum(serves(each, op, peer, call) for each in self.calls)
+        return len(self._serving(op, peer, call))
+
+    def last(self, op: str, peer: int, call: Collective) -> Collective:
+        """The last of them."""
+        return self._serving(op, peer, call)[-1]
+
+    def _serving(self, op: str, peer: int, call: Collective) -> list[Collective]:
+        return [each for each in self.calls if is_point_to_point(each) and serves(each, op, peer, call)]
+
+    def has_passed(self, usual: Collective, before: _Round) -> bool:
+        """It holds a collective that came behind `usual` in the round before, oftener than it came ahead of it."""
+        place = before.calls.index(usual)
+        ahead, behind = _collectives(before.calls[:place]), _collectives(before.calls[place + 1 :])
+        return any(times > ahead[token] and token in behind for token, times in _collectives(self.calls).items())
+
+
+def _collectives(calls: list[Collective]) -> Counter[Hashable]:
+    return Counter((call.group, site(call)) for call in calls if is_numbered(call))
 
 
 Rounds = dict[int, _Round]
@@ -52,37 +71,60 @@ Rounds = dict[int, _Round]
 
 @once
 def left_habit(case: Case) -> LeftHabit | None:
-    """The one rank by which the unserved sends and receives of a deadlock came about; None where that is not clear."""
+    """The one rank by which unserved sends and receives came about; None where that is not clear."""
     found = [each for each in _all(case) if each is not None]
     ranks = {each.rank for each in found}
     return found[0] if len(ranks) == 1 else None
 
 
 def _all(case: Case) -> Iterator[LeftHabit | None]:
-    for rank in case.deadlocked:
-        entry = case.blocked.get(rank)
-        call = entry.call if entry is not None and entry.to_a_peer else None
-        if entry is not None and call is not None and call.peer in case.blocked:
+    for entry in case.blocked.values():
+        call = entry.call if entry.to_a_peer else None
+        if call is not None and call.peer in case.blocked:
             yield _of(case, entry, call, call.peer)
 
 
 def _of(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | None:
-    markers = _markers(case, entry.rank, peer)
-    other = "recv" if "send" in call.op else "send"
+    """What one of the two did otherwise: in the present round, or in one before, for messages run ahead."""
+    divisions = dict.fromkeys(("", _markers(case, entry.rank, peer)))
+    found = (_by(case, entry, call, peer, markers) for markers in divisions)
+    return next((each for each in found if each is not None), None)
+
+
+def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -> LeftHabit | None:
     mine, theirs = _rounds(case, entry.rank, markers), _rounds(case, peer, markers)
     present = max(mine, default=0)
-    before = [n for n in sorted(mine.keys() & theirs.keys()) if n < present and mine[n].opened == mine[present].opened]
-    made = {n: mine[n].serving(call.op, peer, call) for n in (*before, present) if n in mine}
-    served = {n: theirs[n].serving(other, entry.rank, call) for n in (*before, present) if n in theirs}
-    usual = {count for side in (made, served) for n, count in side.items() if n != present}
-    if len(before) < HABIT or len(usual) != 1 or present not in served:
+    alike = [n for n in sorted(mine.keys() & theirs.keys()) if mine[n].opened == mine[present].opened]
+    found = (_in_round(entry, call, peer, mine, theirs, alike[: place + 1]) for place in reversed(range(len(alike))))
+    first = next((each for each in found if each is not None), None)
+    return first if first is None or markers else replace(first, step=_named(case, first.rank, first.number))
+
+
+def _named(case: Case, rank: int, step: int) -> StepName:
+    reading = case.ranks[rank].reading
+    entries = (entry for entry in (reading.steps if reading is not None else ()) if entry.step == step)
+    return next((StepName(entry.epoch, entry.batch, entry.step) for entry in entries), StepName(step=step))
+
+
+def _in_round(
+    entry: Blocked, call: Collective, peer: int, mine: Rounds, theirs: Rounds, alike: list[int]
+) -> LeftHabit | None:
+    """What differs in the last of the `alike` rounds, where all those before it were equal."""
+    *before, now = alike
+    other = "recv" if "send" in call.op else "send"
+    made = {n: mine[n].serving(call.op, peer, call) for n in alike}
+    served = {n: theirs[n].serving(other, entry.rank, call) for n in alike}
+    usual = {count for n in before for count in (made[n], served[n])}
+    if len(before) < HABIT or len(usual) != 1:
         return None
     count = usual.pop()
-    if made[present] > count == served[present]:
-        return LeftHabit(entry.rank, peer, made[present], count, len(before), call)
-    if made[present] <= count > served[present] and present < max(theirs):
-        last = [each for each in theirs[before[-1]].calls if serves(each, other, entry.rank, call)][-1]
-        return LeftHabit(peer, entry.rank, served[present], count, len(before), last)
+    if made[now] > count == served[now]:
+        return LeftHabit(entry.rank, peer, made[now], count, len(before), call, now)
+    if not made[now] <= count > served[now]:
+        return None
+    last = theirs[before[-1]].last(other, entry.rank, call)
+    if now < max(theirs) or theirs[now].has_passed(last, theirs[before[-1]]):
+        return LeftHabit(peer, entry.rank, served[now], count, len(before), last, now)
     return None
 
 
@@ -99,11 +141,14 @@ def _numbered(case: Case, rank: int) -> Iterator[Collective]:
     return (call for call in _record(case, rank) if is_numbered(call))
 
 
-def _record(case: Case, rank: int) -> tuple[Collective, ...]:
-    """The calls of a rank in the order of their issue, those with its peers among them."""
+def _record(case: Case, rank: int) -> Sequence[Collective]:
+    """The calls of a rank in the order of their issue: those of its board and, where it has told, DDP's own."""
     entry = case.ranks[rank].evidence
     ring = entry.reading.calls if entry.reading is not None else ()
-    return ring if any(is_point_to_point(call) for call in ring) else entry.collectives.recent
+    recorded = ring if any(is_point_to_point(call) for call in ring) else entry.collectives.recent
+    peers = [call for call in recorded if is_point_to_point(call)]
+    calls = [*peers, *case.ledger.calls(rank).values()]
+    return sorted(calls, key=lambda call: call.at or 0.0) if all(call.at is not None for call in calls) else recorded
 
 
 def _rounds(case: Case, rank: int, markers: str) -> Rounds:
@@ -114,12 +159,12 @@ def _rounds(case: Case, rank: int, markers: str) -> Rounds:
     found: Rounds = {}
     number = 0
     for call in (*_record(case, rank), *_unrecorded(case, rank)):
-        if is_point_to_point(call):
-            found.setdefault(number if markers else _step(call), _Round(None)).calls.append(call)
-        elif is_numbered(call) and call.group == markers:
+        if is_numbered(call) and call.group == markers:
             number = call.seq
             found.setdefault(number - 1, _Round(None))
             found.setdefault(number, _Round(site(call)))
+        else:
+            found.setdefault(number if markers else _step(case, rank, call), _Round(None)).calls.append(call)
     if found and case.ledger.to_peers(rank) is None:
         del found[min(found)]
     return found
@@ -131,5 +176,6 @@ def _unrecorded(case: Case, rank: int) -> Iterable[Collective]:
     return (e for e in case.ledger.open_calls(rank) if (e.group, e.seq, e.op, e.peer) not in known)
 
 
-def _step(call: Collective) -> int:
-    return call.step if call.step is not None else 0
+def _step(case: Case, rank: int, call: Collective) -> int:
+    step = case.ledger.step_of(rank, call) if is_numbered(call) else call.step
+    return step if step is not None else 0

@@ -14,13 +14,18 @@ from hangwatch.stacks.frames import user_frame
 
 
 def point_to_point_deadlock(case: Case) -> Finding | None:
+    """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
+    found = left_habit(case)
+    return _of_habit(case, found) if found is not None else _in_a_circle(case)
+
+
+def _in_a_circle(case: Case) -> Finding | None:
     """A circle of waits with a send or receive in it, or a receive whose sender waits elsewhere for good."""
     circle = case.graph.cycle(case.deadlocked)
     entries = [case.blocked[rank] for rank in circle]
     if not any(entry.to_a_peer for entry in entries):
         return None
-    found = left_habit(case)
-    return _of_habit(case, found) if found is not None else circular(case, "point-to-point-deadlock", entries)
+    return circular(case, "point-to-point-deadlock", entries)
 
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
@@ -35,7 +40,7 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
         fix="compute the number of messages from the same values on both sides, or send the number first",
         culprits=(case.ranks[found.rank].culprit(where),),
         victims=tuple(sorted(case.deadlocked - {found.rank})),
-        step=case.ranks[found.rank].step,
+        step=found.step or case.ranks[found.rank].step,
         evidence=evidence_of(ways),
         witnesses=witnesses,
         awaited=(found.rank,),
@@ -60,9 +65,10 @@ def _did(found: LeftHabit) -> str:
 
 def _habit(found: LeftHabit) -> str:
     usual = words.plural(found.usual, _kind(found))
+    before, now = ("round", "the next") if found.step is None else ("step", words.step(found.step))
     return (
-        f"rank {found.rank} made {usual} {_direction(found)} in each of the {words.plural(found.rounds, 'round')}"
-        f" before, and {found.made} in this one"
+        f"rank {found.rank} made {usual} {_direction(found)} in each of the {words.plural(found.rounds, before)}"
+        f" before, and {found.made} in {now}"
     )
 
 

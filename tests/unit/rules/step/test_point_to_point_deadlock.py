@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Snapshot, Status
 from tests.unit.rules.step.worlds import STEP, Program, world
-from tests.unit.simulator import Call, Peer, Stall
+from tests.unit.simulator import Call, Draw, Peer, Stall
 
 
 def test_everybody_sending_is_a_point_to_point_deadlock() -> None:
@@ -53,7 +53,7 @@ def test_the_rank_that_left_out_a_send_is_the_culprit_and_not_the_one_that_waits
     assert judgement.verdict.cause == "point-to-point-deadlock"
     assert judgement.verdict.certainty is Certainty.LIKELY
     assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]
-    assert "rank 2 made 2 sends to rank 0 in each of the 3 rounds before, and 0 in this one" in (
+    assert "rank 2 made 2 sends to rank 0 in each of the 3 rounds before, and 0 in the next" in (
         judgement.verdict.evidence
     )
     assert set(judgement.verdict.victims) == {0, 1}
@@ -86,3 +86,17 @@ def test_a_peer_that_has_not_ended_its_round_has_left_nothing_out() -> None:
     judgement = diagnose(world([*turn * 4], [*other * 3, Peer("send", 0), Peer("recv", 0), ROUND]))
     assert judgement.verdict.cause == "point-to-point-deadlock"
     assert "left out" not in judgement.verdict.summary
+
+
+def test_a_send_that_was_left_out_some_steps_ago_is_found_where_the_backward_follows_it() -> None:
+    """Messages run ahead: the peer misses the last one, and the habit of steps says in which step it was left out."""
+
+    def step(*messages: Peer) -> Program:
+        return [Draw(), Call(line=12, via="gradients"), *messages, Call(line=13)]
+
+    send, recv = Peer("send", 1, line=30), Peer("recv", 0, line=40)
+    judgement = diagnose(world([*step(send) * 4, *step()], step(recv) * 5))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [0]
+    assert judgement.verdict.step.step == 4
+    said = "rank 0 made 1 send to rank 1 in each of the 4 steps before, and 0 in step 4"
+    assert said in judgement.verdict.evidence
