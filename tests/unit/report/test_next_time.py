@@ -35,7 +35,6 @@ from hangwatch.report import markdown, next_time, terminal
 from hangwatch.settings import Settings
 from tests import examples
 
-
 ENDS = "training is over: the doctor runs no code behind init_process_group, and a program ends only there"
 OWN_CALLS = "only the training itself makes these calls; while it runs, hangwatch compares them and warns"
 OWN_CODE = "code of the program, which no check runs"
