@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TextIO
 
-import hangwatch
 from hangwatch.judge import comparison as certainty
 from hangwatch.model import Certainty, Incident, Judgement, Snapshot, Status, Verdict
 from hangwatch.report import files, terminal, words
 from hangwatch.report.incident import incident, new_id, recovered
+from hangwatch.version import __version__
 from hangwatch_agent.shared import steady_clock
 
 WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
@@ -106,9 +106,7 @@ class Incidents:
             self.say(line)
 
     def _open(self, judgement: Judgement, snapshot: Snapshot) -> None:
-        self.open = incident(
-            judgement, snapshot, id=new_id(), opened_at=self._clock(), hangwatch_version=hangwatch.__version__
-        )
+        self.open = incident(judgement, snapshot, id=new_id(), opened_at=self._clock(), hangwatch_version=__version__)
         self._publish(self.open)
 
     def _sharpen(self, known: Incident, judgement: Judgement, snapshot: Snapshot) -> None:
