@@ -10,11 +10,11 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from hangwatch import words
+from hangwatch.launchers import PROGRAMS
 from hangwatch.model import Incident, LoaderFacts, NextCheck
 from hangwatch.report.words import clean
 
 MOST = 4
-LAUNCHERS = ("torchrun", "srun", "mpirun", "mpiexec", "accelerate", "deepspeed")
 HIDDEN = "***"  # in a redacted command
 LONGEST = 200  # characters of a command that is told again
 
@@ -50,7 +50,7 @@ def _launch(incident: Incident) -> str:
     except ValueError:
         command = []
     told = clean(shlex.join(command))
-    if command and command[0].rpartition("/")[2] in LAUNCHERS and HIDDEN not in told and len(told) <= LONGEST:
+    if command and command[0].rpartition("/")[2] in PROGRAMS and HIDDEN not in told and len(told) <= LONGEST:
         return f"-- {told}"
     hosts = list(dict.fromkeys(rank.host for rank in incident.ranks if rank.host))
     size = incident.job.world_size or max(len(incident.ranks), 2)
