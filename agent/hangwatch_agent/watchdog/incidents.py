@@ -1,4 +1,4 @@
-"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and their telling."""
+"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and their reports."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Incidents:
         return True
 
     def enrich(self, judgement: Judgement, snapshot: Snapshot) -> None:
-        """Write the open incident again with more evidence for the same judgement. The terminal hears nothing of it."""
+        """Write the open incident again with more evidence for the same judgement. Nothing is printed."""
         if self.open is not None and self.open.id != self._adopted:
             self.open = self._again(self.open, judgement, snapshot)
             self._write(self.open)
@@ -94,7 +94,7 @@ class Incidents:
             self.open = None
 
     def say(self, line: str) -> None:
-        """Print one line on the terminal, which may have gone."""
+        """Print one line on the terminal, which may be closed."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.write(line.rstrip("\n") + "\n")
             self._stream.flush()
@@ -130,7 +130,7 @@ class Incidents:
 
     def _publish(self, found: Incident) -> None:
         path = self._write(found)
-        with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
+        with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
             terminal.show(found, self._stream, report=path)
 
     def _write(self, found: Incident) -> str:
@@ -166,7 +166,7 @@ def _sharpened(known: Incident, new: Judgement) -> Judgement:
 
 
 def _poorer(snapshot: Snapshot, known: Incident) -> bool:
-    """Whether it tells of fewer ranks than the incident: a node's own look must not replace that of all nodes."""
+    """Whether it covers fewer ranks than the incident: a node's own look must not replace that of all nodes."""
     return len({rank.rank for rank in snapshot.ranks}) < len({rank.rank for rank in known.ranks})
 
 

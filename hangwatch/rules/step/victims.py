@@ -24,7 +24,7 @@ from hangwatch.stacks.frames import origin
 
 
 def never_enqueued(case: Case) -> Finding | None:
-    """torch's NCCL watchdog ended ranks that waited: awaited were those that had never enqueued the collective.
+    """torch's NCCL watchdog ended ranks that waited: they waited for the ranks that had never enqueued the collective.
 
     Which ranks kept the others waiting is likely then, though why they did is not known.
     """
