@@ -226,7 +226,7 @@ def sent(snapshot: Snapshot, rank: int, *calls: Collective) -> Snapshot:
     return changed(snapshot, replace(entry, reading=replace(entry.reading, calls=calls)))
 
 
-def test_sends_on_their_way_release_who_receives() -> None:
+def test_sends_on_their_way_release_the_receiver() -> None:
     # GIVEN two ranks that have each begun to send to the other, and wait for what is on its way
     snapshot = World([[Peer("recv", 1)], [Peer("recv", 0)]]).run().snapshot()
     assert diagnose(snapshot).verdict.cause == "point-to-point-deadlock"
@@ -239,7 +239,7 @@ def test_sends_on_their_way_release_who_receives() -> None:
     assert judgement.verdict.cause != "point-to-point-deadlock"
 
 
-def test_a_send_that_an_earlier_receive_has_taken_releases_nobody() -> None:
+def test_a_send_that_an_earlier_receive_has_taken_releases_no_rank() -> None:
     # GIVEN one send that was received before, and a second receive for which nothing was ever sent
     snapshot = World([[Peer("recv", 1)], [Peer("recv", 0)]]).run().snapshot()
     one = Collective("0", 1, "send", peer=0, thread_name="MainThread")

@@ -25,7 +25,7 @@ def test_it_says_what_the_terminal_says() -> None:
         assert part in text, part
 
 
-def test_hostile_sentences_are_no_markup_and_call_nobody() -> None:
+def test_hostile_sentences_are_no_markup_and_mention_no_user() -> None:
     made = examples.uneven_steps()
     evil = replace(made.verdict, summary="<img src=x> [a](http://evil) @everyone\n# b\x1b[31m", cause="`x`")
     text = markdown.render(replace(made, verdict=evil))

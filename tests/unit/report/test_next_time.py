@@ -120,7 +120,7 @@ def test_a_cause_leads_to_the_checks_that_would_have_shown_it(cause: str, expect
 @pytest.mark.parametrize(
     "cause", ["loader-worker-blocked", "loader-fork-deadlock", "loader-worker-died", "uneven-steps"]
 )
-def test_no_loader_is_walked_that_nobody_saw(cause: str) -> None:
+def test_no_loader_is_walked_that_was_not_seen(cause: str) -> None:
     assert next_time.checks(without_loaders(incident(cause))) == ()
 
 
