@@ -168,8 +168,12 @@ def _what_is_seen(case: Case) -> str:
     places: dict[tuple[str, str], list[int]] = {}
     for view in case:
         places.setdefault((str(view.now.doing), words.place(view.where)), []).append(view.rank)
-    parts = [
-        f"{case.name(ranks)} {words.verb(len(ranks), 'is', 'are')} at {place or doing}"
-        for (doing, place), ranks in sorted(places.items(), key=lambda item: -len(item[1]))[:3]
-    ]
-    return words.listed(parts) or "no rank could be looked at"
+    most = sorted(places.items(), key=lambda item: -len(item[1]))[:3]
+    return words.listed(_seen(case, ranks, *at) for at, ranks in most) or "no rank could be looked at"
+
+
+def _seen(case: Case, ranks: list[int], doing: str, place: str) -> str:
+    if not place and doing == Doing.NOTHING:
+        named = "any rank" if len(ranks) == case.size else case.name(ranks)
+        return f"no stack was captured for {named}"
+    return f"{case.name(ranks)} {words.verb(len(ranks), 'is', 'are')} at {place or doing.replace('-', ' ')}"

@@ -13,6 +13,7 @@ from hangwatch.model import (
     Collective,
     Frame,
     GroupHead,
+    Job,
     Judgement,
     Phase,
     RankEvidence,
@@ -266,3 +267,10 @@ def test_what_inductor_has_written_is_not_the_users_code(file: str) -> None:
 def test_a_rank_that_stalls_in_its_own_code_is_awaited_and_not_called_dead_at_once() -> None:
     judgement = judged([*epoch(0, 4), *END], [*epoch(0, 2)[:-1], Stall(kind="lock")])
     assert (judgement.status, judgement.verdict.hang) == (Status.WAITING, None)
+
+
+def test_ranks_without_a_stack_are_said_to_have_none() -> None:
+    snapshot = Snapshot(Job("j", "j", 2), 1000.0, tuple(RankEvidence(rank, "node-a") for rank in range(2)))
+    assert diagnose(snapshot).verdict.summary == (
+        "Nothing moves, and the cause is not known: no stack was captured for any rank."
+    )
