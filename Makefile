@@ -13,8 +13,8 @@ NPM    := cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm --no-audit --no-fund -
 
 export COVERAGE_ROOT := $(CURDIR)
 
-# Tests that need not be alone on the machine run beside each other; jobs and browsers would wait for one another.
-SHARED := tests/unit tests/integration/dashboard tests/integration/doctor
+# Tests that need not be alone on the machine run beside each other; jobs would wait for one another.
+SHARED := tests/unit tests/integration/dashboard tests/integration/doctor tests/browser
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
 
 # Options of `hangwatch demo`, `hangwatch bench`, `make gpu` and `make matrix`, and the Python with a CUDA build of torch.

@@ -52,6 +52,11 @@ def by_the_engine(call: Collective) -> bool:
     return not call.frames and call.thread_name.startswith("pt_autograd")
 
 
+def in_backward(call: Collective) -> bool:
+    """It was issued while gradients were computed: below backward(), or by a thread of the engine."""
+    return by_the_engine(call) or any(frame.function == "_engine_run_backward" for frame in call.frames)
+
+
 def site(call: Collective) -> Site | None:
     """Where a recorded call came from; None where that was not recorded."""
     found = site_of(call.op, call.frames)

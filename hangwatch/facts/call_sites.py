@@ -17,6 +17,7 @@ from hangwatch.facts.call_site import (
     Site,
     by_the_engine,
     caller,
+    in_backward,
     recorded_caller,
     same,
     site,
@@ -111,14 +112,13 @@ class Sites:
         They come in one call or in several, which is not for the user to count.
         """
         calls = self.case.ledger.calls(rank).values()
-        frames = next((call.frames for call in calls if site(call) == place), ())
-        return any(frame.function == "_engine_run_backward" for frame in frames)
+        return any(in_backward(call) for call in calls if site(call) == place)
 
     def synchronised(self, rank: int, group: str, steps: set[int]) -> set[int]:
         """Those of `steps` in which a backward of `rank` issued collectives in `group`, as far as recorded."""
         found: set[int] = set()
         for call in self.case.ledger.calls(rank).values():
-            if call.group == group and any(frame.function == "_engine_run_backward" for frame in call.frames):
+            if call.group == group and in_backward(call):
                 step = self.case.ledger.step_of(rank, call)
                 if step in steps:
                     found.add(step)

@@ -106,8 +106,8 @@ def _of_parting(case: Case, found: Parting) -> Disagreement | None:
 
 
 def _different(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
-    """The ways past `place`, without conditions that are the same on all ranks."""
-    return tuple(way for way in ways_past(case, place, times) if way.asks != "alike" and way.inner)
+    """The ways past `place` within the innermost loop around it."""
+    return tuple(way for way in ways_past(case, place, times) if way.inner)
 
 
 def _record(case: Case, rank: int, place: Site) -> Collective | None:

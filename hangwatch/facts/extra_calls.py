@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_site import BACKWARD, caller, path, recorded_caller
+from hangwatch.facts.call_site import caller, in_backward, path, recorded_caller
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
@@ -37,14 +37,15 @@ class ExtraCalls:
     fits: bool  # the two are of one kind and size: only their lines differ
 
     def made_before(self, case: Case, ranks: tuple[int, ...]) -> bool:
-        """One of `ranks` has made one of the extra calls before."""
-        return any(
-            call.group == self.paired.group
-            and call.seq < self.paired.seq
-            and any(alike(call, each) for each in self.calls)
-            for rank in ranks
-            for call in case.ledger.calls(rank).values()
-        )
+        """One of `ranks` has made one of the extra calls before, or its record has lost some that may have been."""
+        return any(self._made_before(case, rank) for rank in ranks)
+
+    def _made_before(self, case: Case, rank: int) -> bool:
+        name, until = self.paired.group, self.paired.seq
+        before = [call for (group, seq), call in case.ledger.calls(rank).items() if group == name and seq < until]
+        lost = bool(before) and until - min(call.seq for call in before) > len(before)  # those of C++ code, on a board
+        gradients = any(in_backward(call) for call in self.calls)
+        return (lost and gradients) or any(alike(call, each) for call in before for each in self.calls)
 
 
 def alike(one: Collective, other: Collective) -> bool:
@@ -192,4 +193,4 @@ def groups(calls: tuple[Collective, ...]) -> Iterator[tuple[str, int]]:
 def _text(call: Collective) -> str:
     function = caller(call.frames)
     where = user_frame(call.frames) or (Frame(function[0], function[2], function[1]) if function is not None else None)
-    return f"{call.op} of backward" if recorded_caller(call) == BACKWARD else f"{call.op}{words.at(where)}"
+    return f"{call.op} of backward" if where is None and in_backward(call) else f"{call.op}{words.at(where)}"

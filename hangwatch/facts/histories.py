@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller, Path, Site, framework, site_of
+from hangwatch.facts.call_site import Caller, Path, Site, framework, in_backward, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepEntry, StepName
 from hangwatch.ranks.divergence import StepKey, step_key
@@ -108,11 +108,10 @@ def _made(case: Case, rank: int, calls: list[Collective]) -> list[Made]:
 
 def _one(call: Collective, *, is_open: bool) -> Made:
     site = site_of(call.op, call.frames)
-    backward = any(frame.function == "_engine_run_backward" for frame in call.frames)
     lines = tuple(Frame(file, line, "") for file, line in site.lines)
     where, via = (lines[0], lines[1:]) if lines else (None, ())
-    token = Token(call.group, site._replace(kind="gradients" if backward else site.kind or call.op))
-    op = "gradients" if backward else call.op
+    token = Token(call.group, site._replace(kind="gradients" if in_backward(call) else site.kind or call.op))
+    op = "gradients" if in_backward(call) else call.op
     return Made(token, DiffCall(op, call.group, where, via, open=is_open, caller=framework(site)))
 
 

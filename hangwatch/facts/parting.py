@@ -296,16 +296,22 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
     call, ways = "", tuple[Bypass, ...]()
-    if len(surplus) == 1 and mine is not None and (mine[0] or not divergence.counts[short]):
-        (place, times), *_ = surplus.items()
-        call = sites.named(long, place, times)
-        ways = ways_past(case, place, 1 if sites.in_backward(long, place) else times)
+    if mine is not None and (mine[0] or not divergence.counts[short]):
+        ways = _common_ways(case, long, surplus)
+        call = sites.named(long, *next(iter(surplus.items()))) if len(surplus) == 1 else ""
     if mine is not None and any(mine[0][place] and place not in known for place in surplus):
         return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
     added = [_never_as_many(sites, place, known, theirs[0][place], divergence, long) for place in surplus]
     if added and not any(added):
         return Left.SKIPPED, call, ways
     return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
+
+
+def _common_ways(case: Case, rank: int, surplus: Counter[Site]) -> tuple[Bypass, ...]:
+    """The ways past all of the calls at once: they were left out together."""
+    backward = sites_of(case).in_backward
+    each = {ways_past(case, place, 1 if backward(rank, place) else times) for place, times in surplus.items()}
+    return each.pop() if len(each) == 1 else ()
 
 
 def _surplus(case: Case, divergence: Divergence, short: int, long: int) -> Counter[Site]:

@@ -17,8 +17,11 @@ def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
 
 
 def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
-    """How a turn of the loop can go on without the calls, so many in a step, that come from `place`."""
-    return tuple(way for way in _known(case).get(place.lines, ()) if way.inner or times > 1)
+    """How one rank's turn of the loop can go on without the calls, so many in a step, that come from `place`.
+
+    A condition that is the same on every rank is no such way: the others answered it likewise, and made the calls.
+    """
+    return tuple(way for way in _known(case).get(place.lines, ()) if (way.inner or times > 1) and way.asks != "alike")
 
 
 def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
@@ -41,7 +44,7 @@ def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
     if not ways:
         return ()
     if the_only(ways) is not None:
-        return ("the source shows no other way past that call in a turn of the loop",)
+        return ("the source shows no other way for one rank to pass that call in a turn of the loop",)
     shown = words.either(_way(way) for way in ways[: words.SHOWN])
     return (f"a turn of the loop can go on without that call at {shown}",)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hangwatch.facts.call_site import site
+from hangwatch.facts.call_site import in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import frames_at_end
@@ -200,4 +200,4 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
     usual = sites_of(case).synchronised(view.rank, group, steps)
     habit = bool(usual) or (case.ledger.usual(view.rank, group) or 0) > len(made)
-    return recorded and habit and not any(frame.function == _BACKWARD for call in made for frame in call.frames)
+    return recorded and habit and not any(in_backward(call) for call in made)

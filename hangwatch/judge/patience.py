@@ -14,7 +14,7 @@ from hangwatch.facts.child import CHILD_IDLE_CPU_S
 from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
-from hangwatch.ranks.view import RankView
+from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 
 FACTS_S = 60.0  # the most patience where a fact stands
@@ -50,6 +50,27 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     together = (snapshot.job.world_size or len(living)) > 1
     found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
     return {rank: fact for rank, fact in found.items() if fact}
+
+
+def resting(snapshot: Snapshot) -> frozenset[int]:
+    """Ranks that sleep again and again in their own code, where no rank of the job does anything else but wait.
+
+    They may poll for what comes late, so that is no fact. But none of them compiles, warms a cache or evaluates: the
+    longer patience with those stages is not meant for them.
+    """
+    views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
+    waiting = [view for view in views if view.now.doing in COLLECTIVE_WAITS]
+    asleep = [view for view in views if view not in waiting and _sleeps(view)]
+    complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
+    return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
+
+
+def _sleeps(view: RankView) -> bool:
+    process, now = view.evidence.process, view.now.doing
+    in_call = process is not None and "sleep" in (process.system_call or "")
+    workers_rest = not any(computes(worker.facts) for worker in view.evidence.workers)
+    rests = view.steady and workers_rest and not (view.over or view.works)
+    return rests and (now is Doing.SLEEP or (now is Doing.CODE and in_call))
 
 
 def _all_wait_for(view: RankView, living: Iterable[RankView]) -> bool:

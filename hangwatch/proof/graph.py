@@ -31,7 +31,8 @@ What must be true for a proof, and how it is ensured:
 
 6. *A wrong partner never becomes the right one.* A member that has issued another kind of operation under the number
    waited for can never issue the right one under it. On gloo the two are never paired: its messages carry the number
-   and the kind; so there such a member is held to arrive never, whatever it does. Elsewhere no proof rests on this.
+   and the kind; so there such a member is held to arrive never, whatever it does. Nor does a root ever send that has
+   issued the call as a receiver, where all members have. Elsewhere no proof rests on this.
 
 Asynchronous work (NCCL) does not break this: a process that has queued collectives and runs on is not blocked, so it is
 able to move, whatever its queue looks like; it takes part in a proof only once its thread blocks. A proof says that the

@@ -59,7 +59,8 @@ class Needs:
         if key not in self._known:
             absent, never = tuple(sorted(group.behind(seq))), self._wrong_partners(group, seq, kind)
             if root is not None:
-                absent, never = _only(root, absent), _only(root, never)
+                absent = _only(root, absent)
+                never = _only(root, never) or self._no_root(group, seq, kind, root)
             self._known[key] = Need(absent, True, never, group.name, group.members, seq, op)
         return self._known[key]
 
@@ -69,6 +70,17 @@ class Needs:
             return ()
         kinds = ((rank, self._kind_at(rank, group, seq)) for issued, rank in group.order if issued >= seq)
         return tuple(sorted(rank for rank, other in kinds if other and other != kind))
+
+    def _no_root(self, group: Group, seq: int, kind: str, root: int) -> tuple[int, ...]:
+        """`root`, where all members have issued that call, each as a receiver: then none of them is the root."""
+        if not all(head.backend == "gloo" for head in group.heads.values()):
+            return ()
+        calls = {rank: self._ledger.call(rank, group.name, seq) for rank in group.members}
+        receive = all(
+            call is not None and family(call.op) == kind and call.peer is not None and call.peer != rank
+            for rank, call in calls.items()
+        )
+        return (root,) if receive else ()
 
     def _kind_at(self, rank: int, group: Group, seq: int) -> str:
         """The kind of operation that `rank` issued as number `seq` of `group`; "" where that is not known."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -79,7 +79,24 @@ def comparable(ledgers: Mapping[int, Reading]) -> dict[GroupKey, list[int]]:
             if names.count(head.name) == 1:
                 known[place].append(rank)
     members = {key: frozenset(key[1]) for key in found}
+    for rank, key in _destroyed(ledgers, members):
+        found[key].append(rank)
     return {key: mine for key, ranks in found.items() if len(mine := [r for r in ranks if r in members[key]]) > 1}
+
+
+def _destroyed(
+    ledgers: Mapping[int, Reading], members: Mapping[GroupKey, frozenset[int]]
+) -> Iterator[tuple[int, GroupKey]]:
+    """Ranks that have destroyed a group, and the group: their steps still tell what they had issued there.
+
+    The name is all that is left of it on their side; the other members say which group it was.
+    """
+    for rank, reading in ledgers.items():
+        alive = {head.name for head in reading.heads}
+        for name in reading.steps[-1].issued.keys() - alive:
+            keys = [key for key, ranks in members.items() if key[0] == name and rank in ranks]
+            if len(keys) == 1:
+                yield rank, keys[0]
 
 
 def aligned(readings: Mapping[int, Reading]) -> dict[int, dict[StepKey, int]]:

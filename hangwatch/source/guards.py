@@ -95,14 +95,39 @@ def _keys(node: ast.Subscript | ast.Call) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _derived(tree: ast.Module) -> frozenset[str]:
-    """Names that some assignment of the module makes from a comparison with the rank."""
-    found: set[str] = set()
-    conditions = (ast.Compare, ast.BoolOp, ast.UnaryOp)
+    """Names that some assignment of the module makes from a comparison with the rank, or for some ranks only."""
+    return frozenset(_compared(tree)) | (set(_made_by_some(tree)) & set(_absent(tree)))
+
+
+def _compared(tree: ast.Module) -> Iterator[str]:
+    """`main = rank == 0`, `writer = Writer() if rank == 0 else None`."""
     for node in ast.walk(tree):
-        made = isinstance(node, ast.Assign) and isinstance(node.value, conditions)
-        if isinstance(node, ast.Assign) and made and any(_RANK.search(name) for name in _names(node.value)):
-            found |= {name for target in node.targets for name in _names(target)} - {"self"}
-    return frozenset(found)
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(value, ast.IfExp):
+            value = value.test
+        elif not isinstance(value, ast.Compare | ast.BoolOp | ast.UnaryOp):
+            continue
+        if isinstance(node, ast.Assign) and any(_RANK.search(name) for name in _names(value)):
+            yield from _targets(node)
+
+
+def _made_by_some(tree: ast.Module) -> Iterator[str]:
+    """What is assigned below `if rank == 0:`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and any(_RANK.search(name) for name in _names(node.test)):
+            for each in (part for statement in node.body for part in ast.walk(statement)):
+                yield from _targets(each) if isinstance(each, ast.Assign) else ()
+
+
+def _absent(tree: ast.Module) -> Iterator[str]:
+    """What is None somewhere, to be made later."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is None:
+            yield from _targets(node)
+
+
+def _targets(node: ast.Assign) -> set[str]:
+    return {name for target in node.targets for name in _names(target)} - {"self"}
 
 
 def _decorated(scope: ast.AST) -> bool:

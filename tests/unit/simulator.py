@@ -124,6 +124,7 @@ class _Rank:
     waiting: Call | Peer | None = None
     worked: int = 0
     calls: list[Collective] = field(default_factory=list)
+    to_peers: int = 0
     steps: list[StepEntry] = field(default_factory=list)
     epoch: int = -1
     drawn: int = 0
@@ -208,12 +209,13 @@ class World:
         members = self.members(rank, call.group)
         here = self.arrived[call.group, members, me.issued[call.group]]
         if call.op in ROOTED and call.root is not None:
-            return call.root == rank or (call.root in here and _fits(here[call.root], call))
+            return call.root == rank or any(_fits(other, call) and other.root == at for at, other in here.items())
         return len(here) == len(members) and all(_fits(other, call) for other in here.values())
 
     def _peer(self, rank: int, me: _Rank, action: Peer) -> bool:
         if me.waiting is None:
             me.waiting = action
+            self._record_peer(me, action)
             return True
         peer = self.ranks[action.peer]
         other = peer.waiting
@@ -237,6 +239,23 @@ class World:
                 thread_name="MainThread",
                 step=me.steps[-1].step if me.steps else -1,
                 peer=call.root,
+                at=self.clock,
+            )
+        )
+
+    def _record_peer(self, me: _Rank, action: Peer) -> None:
+        me.to_peers += 1
+        frames = (Frame(SCRIPT, action.line, "main"),)
+        step = me.steps[-1].step if me.steps else -1
+        me.calls.append(
+            Collective(
+                action.group,
+                me.to_peers,
+                action.op,
+                peer=action.peer,
+                thread_name="MainThread",
+                frames=frames,
+                step=step,
                 at=self.clock,
             )
         )
@@ -306,12 +325,6 @@ class World:
         me = self.ranks[rank]
         if me.waiting is None or (isinstance(me.waiting, Call) and me.waiting.via != "python"):
             return ()
-        if isinstance(me.waiting, Peer):
-            action = me.waiting
-            frame = Frame(SCRIPT, action.line, "main")
-            return (
-                Collective(action.group, 0, action.op, peer=action.peer, thread_name="MainThread", frames=(frame,)),
-            )
         return (me.calls[-1],)
 
     def _reading(self, rank: int, heads: tuple[GroupHead, ...], steps_kept: int) -> Reading:

@@ -5,7 +5,8 @@ Patience learns: a job whose slowest recent step took 40 s is given 240 s. Stage
 incident that ended by itself doubles what follows.
 
 All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`),
-patience is a minute at most, in every stage.
+patience is a minute at most, in every stage. Where the ranks only sleep and wait for each other, no stage is a reason
+for more than `stall_after`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hangwatch.judge.patience import FACTS_S, held, in_first_step, shortened
+from hangwatch.judge.patience import FACTS_S, held, in_first_step, resting, shortened
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.phases import EXITING, STARTING
@@ -65,28 +66,31 @@ class Holds:
 
     def noted(self, snapshot: Snapshot, rank_states: Iterable[RankState], growth: float = 1.0) -> Snapshot:
         """The snapshot with the facts of each rank and the patience that follows from them, which are remembered."""
-        facts, by_pid = held(snapshot), {each.pid: each for each in rank_states}
+        facts, asleep = held(snapshot), resting(snapshot)
+        by_pid = {each.pid: each for each in rank_states}
         known = self._known
         self._known = {}
         ranks = []
         for rank in snapshot.ranks:
             rank_state, fact = by_pid.get(rank.pid or -1), facts.get(rank.rank, "")
-            if rank_state is not None and fact:
-                hold = self._hold(rank, rank_state, known.get(rank_state.pid), growth)
+            if rank_state is not None and (fact or rank.rank in asleep):
+                most_s = min(self._settings.stall_after, FACTS_S) if fact else self._settings.stall_after
+                hold = self._hold(rank, rank_state, known.get(rank_state.pid), most_s, growth)
                 self._known[rank_state.pid] = hold
                 rank = replace(rank, held=fact, patience_s=hold.patience_s)
             ranks.append(rank)
         return replace(snapshot, ranks=tuple(ranks))
 
-    def _hold(self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, growth: float) -> _Hold:
+    def _hold(
+        self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, most_s: float, growth: float
+    ) -> _Hold:
         place = _place(rank)
         same = known is not None and (known.moved_at, known.place) == (rank_state.moved_at, place)
         seen_after_s = known.seen_after_s if same and known is not None else rank.still_s
         longest = patience(rank_state.reading, self._settings, growth)
         if rank_state.reading.phase is Phase.START:
             longest *= BEFORE_INIT
-        short = min(self._settings.stall_after, FACTS_S) * growth
-        return _Hold(rank_state.moved_at, place, seen_after_s, shortened(longest, short, seen_after_s))
+        return _Hold(rank_state.moved_at, place, seen_after_s, shortened(longest, most_s * growth, seen_after_s))
 
     def applied(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:
         """The ranks' states, with the patience that is known for those that have not moved since."""

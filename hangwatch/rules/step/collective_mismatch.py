@@ -13,6 +13,8 @@ from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.rules.finding import Finding
 
+FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
+
 
 def collective_mismatch(case: Case) -> Finding | None:
     """Members of a group issued one sequence number with different operations, types or sizes."""
@@ -68,7 +70,7 @@ def _witnesses(
     heard = []
     if outvoted:
         usual = [rank for ranks in sides.values() for rank in ranks if rank not in outvoted]
-        heard.append(Witness(Kind.MAJORITY, f"most members call the same: {case.name(usual)}"))
+        heard.append(Witness(Kind.MAJORITY, f"most of the members that have called agree: {case.name(usual)}"))
     if unlike:
         says = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
         heard.append(Witness(Kind.HABIT, says, agrees=not outvoted or set(unlike) == set(outvoted)))
@@ -96,11 +98,10 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
 
 
 def _odd_ones(sides: dict[Shape, list[int]], members: int) -> list[int]:
-    """The ranks that differ from more than half of the group's members; none where there is no such half."""
+    """The ranks that differ from more than half of the group's members, or are few among those that have called."""
     largest = max(sides.values(), key=len)
-    if 2 * len(largest) <= members:
-        return []
-    return sorted(rank for ranks in sides.values() if ranks is not largest for rank in ranks)
+    odd = sorted(rank for ranks in sides.values() if ranks is not largest for rank in ranks)
+    return odd if 2 * len(largest) > members or FEW * len(odd) <= len(largest) else []
 
 
 def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:

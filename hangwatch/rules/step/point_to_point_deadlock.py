@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.rounds import LeftHabit, left_habit
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Bypass
 from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
 
 
 def point_to_point_deadlock(case: Case) -> Finding | None:
@@ -13,4 +19,56 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
     entries = [case.blocked[rank] for rank in circle]
     if not any(entry.to_a_peer for entry in entries):
         return None
-    return circular(case, "point-to-point-deadlock", entries)
+    found = left_habit(case)
+    return _of_habit(case, found) if found is not None else circular(case, "point-to-point-deadlock", entries)
+
+
+def _of_habit(case: Case, found: LeftHabit) -> Finding:
+    """One rank made more or fewer sends or receives than in every round before; its peer kept to their number."""
+    ways = () if found.too_many else _ways_past(case, found)
+    witnesses = (Witness(Kind.HABIT, _habit(found)),)
+    where = the_only(ways) or user_frame(found.call.frames)
+    return Finding(
+        "point-to-point-deadlock",
+        case.weigh(witnesses),
+        f"{words.ranks([found.rank], capital=True)} {_did(found)}{skip_path(ways)}.",
+        fix="compute the number of messages from the same values on both sides, or send the number first",
+        culprits=(case.ranks[found.rank].culprit(where),),
+        victims=tuple(sorted(case.deadlocked - {found.rank})),
+        step=case.ranks[found.rank].step,
+        evidence=evidence_of(ways),
+        witnesses=witnesses,
+        awaited=(found.rank,),
+    )
+
+
+def _ways_past(case: Case, found: LeftHabit) -> tuple[Bypass, ...]:
+    """How a turn goes on without the call; a condition on the rank is answered as in all rounds before."""
+    return tuple(way for way in ways_to(case, found.call) if way.inner and way.asks not in ("alike", "rank"))
+
+
+def _did(found: LeftHabit) -> str:
+    at = words.at(user_frame(found.call.frames))
+    if found.too_many:
+        return (
+            f"made {words.plural(found.made - found.usual, _kind(found))} {_direction(found)} more than in the rounds"
+            f" before{at}; rank {found.peer} made its part of them as often as usual"
+        )
+    fewer = words.plural(found.usual - found.made, _kind(found))
+    return f"left out {fewer} {_direction(found)}{at}, which it had made in every round before"
+
+
+def _habit(found: LeftHabit) -> str:
+    usual = words.plural(found.usual, _kind(found))
+    return (
+        f"rank {found.rank} made {usual} {_direction(found)} in each of the {words.plural(found.rounds, 'round')}"
+        f" before, and {found.made} in this one"
+    )
+
+
+def _kind(found: LeftHabit) -> str:
+    return "send" if "send" in found.call.op else "receive"
+
+
+def _direction(found: LeftHabit) -> str:
+    return f"{'to' if 'send' in found.call.op else 'from'} rank {found.peer}"

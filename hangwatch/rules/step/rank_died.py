@@ -31,7 +31,7 @@ def rank_died(case: Case) -> Finding | None:
     first = _first(dead)
     if first is None or (ended_for(first) is EndedFor.PEER and any(view.finished for view in case)):
         return None  # no rank died by itself: they failed because a peer had ended
-    if all_asked_to_end(case):
+    if all_asked_to_end(case) or _may_have_followed(first, dead):
         return None
     after = [view.rank for view in dead if view is not first]
     survivors = [view for view in case if not view.dead and not _failing(view)]
@@ -101,12 +101,22 @@ def _first(dead: list[RankView]) -> RankView | None:
     failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
     # A rank that lived on when another had failed because it lost a peer was ended after it, and was not that peer.
     own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
-    return min(own, key=lambda view: (ended_for(view), death_time(view), view.rank), default=None)
+    return min(own, key=lambda view: (ended_for(view), not _is_told(view), death_time(view), view.rank), default=None)
 
 
 def _failed_at(view: RankView) -> float:
     error = view.exception
     return error.at if error is not None and error.at else float("inf")
+
+
+def _may_have_followed(first: RankView, dead: list[RankView]) -> bool:
+    """Nothing but its exit code is known of it, and other ranks have ended, of which any may be the reason."""
+    return len(dead) > 1 and not _is_told(first)
+
+
+def _is_told(view: RankView) -> bool:
+    """More than an exit code is known of its end."""
+    return view.exception is not None or view.reading is not None or (view.exit_code or 0) <= 0
 
 
 def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.device_queues import named, queue_stall
@@ -16,11 +18,13 @@ from hangwatch.facts.process_end import (
     ended_for,
 )
 from hangwatch.facts.rank_end import Why, told, words_of
-from hangwatch.model import Certainty, Status, StepName
+from hangwatch.model import Certainty, ExceptionFacts, Status, StepName
 from hangwatch.ranks.last_words import Kind, LastWord
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin
+
+_BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own source
 
 
 def never_enqueued(case: Case) -> Finding | None:
@@ -68,8 +72,10 @@ def _absent(case: Case, view: RankView, word: LastWord) -> list[int]:
 def reason_not_known(case: Case) -> Finding | None:
     """A backend ended ranks, or connections broke, and nothing that is recorded says why: no rank is blamed."""
     ends = endings_of(case)
-    if case.absent or not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
+    if not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
         return None
+    if case.absent and not any(end.why is Why.BACKEND for end in ends.values()):
+        return None  # the rank of which nothing is known may be the one that ended first
     first = min(ends, key=lambda rank: (ends[rank].why is not Why.BACKEND, ends[rank].why is not Why.PEER, rank))
     view = case.ranks[first]
     last = last_call(case, view)
@@ -99,11 +105,14 @@ def _ended_from_outside(case: Case) -> bool:
 
 
 def _all_lost_peers(dead: list[RankView]) -> bool:
-    """Each failed in an operation of torch because a connection broke, and none of them broke it."""
+    """Each failed because a connection of torch or its backend broke, and none of them broke it."""
     errors = [view.exception if ended_for(view) is EndedFor.PEER else None for view in dead]
-    return bool(errors) and all(
-        error is not None and error.frames and origin(error.frames[0].file) == "torch" for error in errors
-    )
+    return bool(errors) and all(error is not None and _of_torch(error) for error in errors)
+
+
+def _of_torch(error: ExceptionFacts) -> bool:
+    inside = bool(error.frames) and origin(error.frames[0].file) == "torch"
+    return inside or _BY_GLOO.search(error.message) is not None
 
 
 def lost_peers(case: Case) -> Finding | None:

@@ -94,3 +94,18 @@ def test_calls_of_two_threads_are_in_no_order_of_the_program() -> None:
     one, other = (LOSS, GRADIENTS, beat, END), (LOSS, GRADIENTS, END, beat)
     assert extra_calls(Case(job(one, other))) is None
     assert diagnose(job(one, other)).verdict.cause == "concurrent-collectives"
+
+
+def test_a_rank_whose_record_has_lost_its_gradients_calls_may_have_made_them() -> None:
+    # GIVEN rank 1 one call behind since an earlier step, of which only the calls of Python code are on record
+    full = job((LOSS, GRADIENTS, LOSS, GRADIENTS, LOSS, END), (LOSS, GRADIENTS, LOSS, LOSS, END), completed=2)
+    dead = full.ranks[1]
+    left = tuple(call for call in dead.collectives.recent if call.thread_name == "MainThread")
+    lost = replace(dead, collectives=replace(dead.collectives, recent=left))
+    partial = replace(full, ranks=(full.ranks[0], lost))
+    for case in (Case(full), Case(partial)):
+        extra = extra_calls(case)
+        assert extra is not None
+        assert extra.made_before(case, extra.others)
+    # AND THEN it is not said that it never made them
+    assert "never" not in diagnose(partial).verdict.summary

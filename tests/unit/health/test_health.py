@@ -100,7 +100,19 @@ def test_the_step_counts_from_the_start_of_the_job() -> None:
     assert "at epoch 1, batch 60 (step 110)" in warnings(ranks)[0].summary
 
 
-JOIN = Collective("0", 3, "all_reduce", ((1,),), frames=(Frame("/venv/torch/nn/modules/module.py", 9, "_call_impl"),))
+JOIN = Collective(  # as a board has it, with the whole path
+    "0",
+    3,
+    "all_reduce",
+    ((1,),),
+    frames=(
+        Frame("/venv/torch/distributed/distributed_c10d.py", 3245, "all_reduce"),
+        Frame("/venv/torch/distributed/c10d_logger.py", 83, "wrapper"),
+        Frame("/venv/torch/distributed/algorithms/join.py", 330, "notify_join_context"),
+        Frame("/venv/torch/nn/modules/module.py", 1780, "_call_impl"),
+        Frame("train.py", 9, "main"),
+    ),
+)
 
 
 @pytest.mark.parametrize(

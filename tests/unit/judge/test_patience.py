@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.judge.patience import held, shortened
+from hangwatch.judge.patience import held, resting, shortened
 from hangwatch.model import OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
 from tests.unit.job import (
     FETCHING,
@@ -128,6 +128,37 @@ def test_workers_that_sleep_or_compute_hold_no_rank() -> None:
     assert fact(fed(worker(0, FETCHING, cpu_delta_s=0.9))) == ""
     one_works = (worker(0, FETCHING, state="D"), worker(1, FETCHING, cpu_delta_s=0.9))
     assert fact(fed(*one_works)) != ""  # the batch of worker 0 is awaited, in order
+
+
+# ------------------------------------------------------------------------------------------ nothing but sleep
+
+
+def polls(number: int, **facts: Any) -> RankEvidence:
+    return rank(number, IN_CODE, issued=10, completed=10, facts={"system_call": "clock_nanosleep", **facts})
+
+
+def test_ranks_that_poll_for_each_other_are_at_no_work_that_a_first_step_takes() -> None:
+    assert resting(snapshot(polls(0), WAITING)) == {0}
+    assert resting(snapshot(polls(0), WAITING, polls(2), world_size=3)) == {0, 2}
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (polls(0), polls(1)),  # for something from outside of the job
+        (polls(0), rank(1, IN_CODE, issued=10, completed=10)),  # in a call of its own
+        (polls(0, cpu_delta_s=0.4), WAITING),
+        (polls(0, io_delta_bytes=5 << 20), WAITING),
+        (rank(0, IN_SAVE, facts={"system_call": "clock_nanosleep"}), WAITING),
+    ],
+)
+def test_a_job_in_which_a_rank_may_work_is_given_its_time(ranks: tuple[RankEvidence, ...]) -> None:
+    assert resting(snapshot(*ranks)) == frozenset()
+
+
+def test_ranks_that_are_not_seen_may_work() -> None:
+    assert resting(snapshot(polls(0), WAITING, world_size=4)) == frozenset()
+    assert resting(snapshot(polls(0), WAITING, sampled_twice=False)) == frozenset()
 
 
 # ------------------------------------------------------------------------------------------ what follows

@@ -244,7 +244,7 @@ def test_a_send_that_an_earlier_receive_has_taken_releases_no_rank() -> None:
     # GIVEN one send that was received before, and a second receive for which nothing was ever sent
     snapshot = World([[Peer("recv", 1)], [Peer("recv", 0)]]).run().snapshot()
     one = Collective("0", 1, "send", peer=0, thread_name="MainThread")
-    first = Collective("0", 1, "recv", peer=1, thread_name="MainThread")
+    first = Collective("0", 0, "recv", peer=1, thread_name="MainThread")
     snapshot = sent(sent(snapshot, 1, one), 0, first)
     assert diagnose(snapshot).verdict.hang == "proven"
 

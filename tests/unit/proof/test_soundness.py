@@ -13,7 +13,7 @@ from hangwatch.judge import Case, diagnose
 from hangwatch.model import GroupHead, RankEvidence, Snapshot, Status
 from tests.unit.simulator import Action, Call, Die, Leave, Stall, Stop, Work, World
 
-FAULTS = ("none", "work", "skip", "extra", "swap", "die", "stop", "stall", "leave", "other op")
+FAULTS = ("none", "work", "skip", "extra", "swap", "die", "stop", "stall", "leave", "other op", "other root")
 OPS = ("all_reduce", "all_gather", "barrier", "broadcast")
 
 Programs = list[list[Action]]
@@ -64,6 +64,8 @@ def _with_fault(program: list[Action], fault: str, dice: random.Random) -> list[
         return [*before, after[1], after[0], *after[2:]]
     if fault == "other op" and after and isinstance(after[0], Call):
         return [*before, replace(after[0], op="reduce_scatter", line=78, root=None), *after[1:]]
+    if fault == "other root" and after and isinstance(after[0], Call) and after[0].root is not None:
+        return [*before, replace(after[0], root=dice.randrange(2)), *after[1:]]
     return before + new.get(fault, []) + after
 
 

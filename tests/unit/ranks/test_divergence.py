@@ -174,3 +174,19 @@ def test_calls_that_differ_under_one_number_are_no_doubt() -> None:
     watch = DivergenceWatch()
     watch.update([replace(board, steps=board.steps[:2]) for board in boards], 1.0)
     assert [found.doubtful for found in watch.update(boards, 2.0)] == [True]
+
+
+def test_a_rank_that_has_destroyed_its_group_is_compared_by_what_its_steps_tell() -> None:
+    # GIVEN a rank that skipped the collectives of one step, went on to the end, and destroyed its group
+    done = replace(reading(1, [9] * 8 + [0] + [9] * 6), heads=())
+    (found,) = first_divergence([reading(0, [9] * 15), done, reading(2, [9] * 15)])
+    assert (found.step, found.short, found.counts) == (8, (1,), {0: 9, 1: 0, 2: 9})
+
+
+def test_a_destroyed_group_of_which_only_the_name_is_left_may_be_either_of_two() -> None:
+    pairs = [(0, 1), (1, 2), (1, 2)]
+    boards = [
+        replace(reading(rank, [rank + 1] * 20), heads=(GroupHead("0", pair, issued=9),) if rank != 1 else ())
+        for rank, pair in enumerate(pairs)
+    ]
+    assert first_divergence(boards) == ()

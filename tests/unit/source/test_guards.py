@@ -78,3 +78,21 @@ def test_a_guard_of_a_caller_counts_beyond_the_loop() -> None:
 def test_an_argument_that_differs_by_rank_does_not_guard_the_call(call: str) -> None:
     tree = ast.parse(f"def main():\n    {call}\n")
     assert guard_around([(Frame("/home/ann/train.py", 2, "main"), tree)]) == "none"
+
+
+@pytest.mark.parametrize(
+    ("made", "condition", "expected"),
+    [
+        ("writer = Writer() if rank == 0 else None", "writer", "rank"),
+        ("writer = Writer() if rank == 0 else None", "writer is not None", "rank"),
+        ("self.log = None\n    if self.is_main:\n        self.log = Log()", "self.log", "rank"),
+        ("writer = Writer() if verbose else None", "writer", "other"),
+        ("writer = None\n    if verbose:\n        writer = Writer()", "writer", "other"),
+        ("if rank == 0:\n        path = make()\n    path = find()", "path", "other"),
+        ("rank = get_rank() if dist.is_initialized() else 0\n    world = size()", "world > 1", "other"),
+    ],
+)
+def test_what_only_some_ranks_have_asks_for_the_rank(made: str, condition: str, expected: str) -> None:
+    source = f"def main():\n    {made}\n    if {condition}:\n        step()\n"
+    line = source.count("\n")
+    assert guard_around([(Frame("/home/ann/train.py", line, "main"), ast.parse(source))]) == expected

@@ -41,9 +41,10 @@ def _alone_now(case: Case) -> RankView | None:
         rank
         for rank in ranks
         if crowd[case.blocked[rank].where] == 1
+        and case.blocked[rank].activity.in_collective  # a line in which it waits for its device made no call
         and not case.blocked[rank].to_a_peer
         and rank not in short
-        and not sites.regular(rank)
+        and sites.regular(rank) is False
         and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:

@@ -66,8 +66,10 @@ def _in_conflict(case: Case, lasts: dict[int, Last]) -> bool:
 
 def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     known = _known_sites(case, (last.call for last in lasts.values()))
-    new = [rank for rank, last in lasts.items() if not _of_every_step(case.ranks[rank]) and _is_new(case, last, known)]
-    if len(new) != 1 or _may_follow(case, new[0]):
+    asked = {rank: last for rank, last in lasts.items() if not _of_every_step(case.ranks[rank])}
+    passed = [rank for rank, last in asked.items() if not known and _passed_by(case, rank, last)]
+    new = passed or [rank for rank, last in asked.items() if _is_new(case, last, known)]
+    if len(new) != 1 or (not passed and _may_follow(case, new[0])):
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
     caller = _first_unlike(last, known)
@@ -80,7 +82,29 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         f"{words.ranks([view.rank], capital=True)} called {_called(last, caller)}{when}; no rank had ever called a"
         " collective from there, and the call was paired with another one of the other ranks.",
         f"no rank has an earlier collective from {line} on its board",
+        *_ahead(case, passed),
     )
+
+
+def _passed_by(case: Case, rank: int, last: Last) -> bool:
+    """All the others were in later steps at the end, and none of them had made that call on their way there.
+
+    Two ranks that differ are one against one: then only the source says which of them is right.
+    """
+    view, others = case.ranks[rank], [other for other in case if other.rank != rank]
+    at, steps = view.step.step, [other.step.step for other in others]
+    later = at is not None and all(step is not None and step > at for step in steps)
+    return later and last.call is not None and (len(others) > 1 or view.guarded)
+
+
+def _ahead(case: Case, passed: list[int]) -> tuple[str, ...]:
+    """A sentence on the steps of the ranks that went on without the call."""
+    if not passed:
+        return ()
+    others = [rank for rank in case.ranks if rank not in passed]
+    at = words.step(case.furthest_step(others))
+    verb = words.verb(len(others), "was", "were")
+    return (f"{case.name(others)} {verb} in {at} already, and had gone by without that call",)
 
 
 def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
@@ -149,7 +173,7 @@ def _repeats(view: RankView) -> bool:
     return present[:done] == usual[:done] and present[done] in usual[:done] and present[done] not in usual[done:]
 
 
-def _found(case: Case, view: RankView, where: Frame | None, summary: str, why: str, fix: str = "") -> Finding:
+def _found(case: Case, view: RankView, where: Frame | None, summary: str, *why: str, fix: str = "") -> Finding:
     others = tuple(rank for rank in case.ranks if rank != view.rank)
     return Finding(
         "rank-zero-only-collective",
@@ -159,7 +183,7 @@ def _found(case: Case, view: RankView, where: Frame | None, summary: str, why: s
         culprits=(view.culprit(where),),
         victims=others,
         step=view.step,
-        evidence=(why, *end_sentences(case)),
+        evidence=(*why, *end_sentences(case)),
         details=_came_of_it(case),
         status=Status.FAILED,
     )

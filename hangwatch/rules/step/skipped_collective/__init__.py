@@ -10,6 +10,7 @@ from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.skipped_collective.by_order import skipped_by_order, skipped_by_site
+from hangwatch.rules.step.skipped_collective.by_place import earlier_than_ever
 from hangwatch.rules.step.skipped_collective.in_long_step import left_out_with_its_step
 
 
@@ -17,7 +18,8 @@ def skipped_collective(case: Case) -> Finding | None:
     """In one step a rank issued fewer collectives than its peers."""
     found = parting(case)
     if found is None:
-        return left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
+        by_sites = left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
+        return by_sites or earlier_than_ever(case)
     if not case.blocked and not case.any_rank_failed:
         return None
     if found.how is not Left.SKIPPED or not found.who:

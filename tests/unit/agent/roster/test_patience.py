@@ -102,8 +102,16 @@ def test_a_rank_that_has_moved_since_is_held_no_longer() -> None:
 def test_a_fact_that_a_later_look_does_not_show_is_forgotten() -> None:
     holds, rank_states = Holds(USUAL), first_epoch()
     holds.noted(held_evidence(), rank_states)
-    holds.noted(held_evidence(system_call="clock_nanosleep"), rank_states)
+    holds.noted(held_evidence(system_call="wait4"), rank_states)
     assert holds.applied(rank_states)[1].held_patience_s is None
+
+
+def test_a_rank_that_only_sleeps_while_the_others_wait_is_given_no_more_for_the_first_step() -> None:
+    holds, rank_states = Holds(USUAL), first_epoch()
+    seen = holds.noted(held_evidence(system_call="clock_nanosleep"), rank_states)
+    rank = next(rank for rank in seen.ranks if rank.rank == 1)
+    assert (rank.held, rank.patience_s) == ("", 120.0)
+    assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [600.0, 120.0]
 
 
 def test_a_rank_that_has_not_come_is_given_a_minute_where_a_fact_holds_it() -> None:

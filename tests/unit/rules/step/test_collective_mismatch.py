@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, ProcessFacts, Status
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import Certainty, Judgement, ProcessFacts, Status
 from tests.unit.rules.step.worlds import STEP, Program, changed, world
 from tests.unit.simulator import Call, Draw, blamed_ranks
 
@@ -38,3 +38,21 @@ def test_a_mismatch_that_aborts_a_rank_is_no_mere_death() -> None:
     assert judgement.verdict.cause == "collective-mismatch"
     assert judgement.status is Status.FAILED
     assert blamed_ranks(judgement) == [1]
+
+
+def _rooted(*roots: int) -> Judgement:
+    """Each rank takes another one for the root of a broadcast in its fifth step."""
+    return diagnose(world(*([*STEP * 4, Draw(), Call("broadcast", line=14, root=root), *STEP] for root in roots)))
+
+
+@pytest.mark.parametrize("roots", [(1, 0), (1, 2, 0), (1, 0, 0)])
+def test_a_broadcast_that_all_ranks_receive_can_never_complete(roots: tuple[int, ...]) -> None:
+    judgement = _rooted(*roots)
+    assert (judgement.status, judgement.verdict.hang) == (Status.HUNG, Certainty.PROVEN)
+    assert judgement.verdict.cause == "collective-mismatch"
+    assert "agree on the root" in judgement.verdict.fix
+
+
+def test_where_one_rank_is_the_root_no_receiver_is_proven_to_wait_for_good() -> None:
+    """A backend's tree may bring its data to a receiver that named another rank."""
+    assert not Case(world(*([*STEP * 4, Call("broadcast", line=14, root=root)] for root in (0, 2, 1)))).deadlocked

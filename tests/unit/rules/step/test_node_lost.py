@@ -103,6 +103,17 @@ def test_ranks_that_lost_one_that_cannot_be_seen_from_here_are_not_blamed() -> N
     assert "Nothing is known of ranks 2-3" in judgement.verdict.summary
 
 
+def test_an_error_of_gloos_own_is_enough_where_torch_has_no_frame_of_python() -> None:
+    here = (Frame(SCRIPT, 70, "step"),)
+    judgement = judge(failed(0, frames=here), failed(1, frames=here), world_size=4)
+    assert judgement.verdict.culprits == ()
+    assert "Nothing is known of ranks 2-3" in judgement.verdict.summary
+    # WHEN the connection is the user's own THEN a rank has died of it
+    own = "Connection closed by peer: the data server"
+    judgement = judge(failed(0, frames=here, message=own), failed(1, frames=here, message=own), world_size=4)
+    assert judgement.verdict.cause == "rank-died"
+
+
 def test_while_one_has_failed_the_other_may_still_wait() -> None:
     judgement = judge(failed(0), waiting(1), world_size=4)
     assert told(judgement) == ("undetermined", "undetermined", "failed")

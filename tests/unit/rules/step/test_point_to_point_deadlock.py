@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Status
-from tests.unit.rules.step.worlds import STEP, world
+from hangwatch.model import Certainty, Snapshot, Status
+from tests.unit.rules.step.worlds import STEP, Program, world
 from tests.unit.simulator import Call, Peer, Stall
 
 
@@ -23,3 +23,66 @@ def test_a_receive_whose_sender_still_computes_is_none() -> None:
     judgement = diagnose(world([*STEP, Peer("recv", 1)], [*STEP, Stall(kind="loop"), Peer("send", 0)]))
     assert judgement.verdict.cause == "user-code-blocked"
     assert judgement.status is Status.WAITING
+
+
+ROUND = Call("barrier", line=90)
+
+
+def rounds(call: Peer, *sizes: int) -> Program:
+    """So many of that call in each round."""
+    found: Program = []
+    for size in sizes:
+        found += [call] * size
+        found.append(ROUND)
+    return found
+
+
+def _collecting(*present: Peer) -> Snapshot:
+    """Rank 0 receives from ranks 1 and 2 in each round; `present` is what rank 2 sends in the last one."""
+    collect: Program = [Peer("recv", 1), Peer("recv", 2), Peer("recv", 2), ROUND]
+    two: Program = [Peer("send", 0, line=41), Peer("send", 0, line=42), ROUND]
+    return world(
+        [ROUND, *collect * 4],
+        [ROUND, *rounds(Peer("send", 0), 1, 1, 1, 1)],
+        [ROUND, *two * 3, *present, ROUND],
+    )
+
+
+def test_the_rank_that_left_out_a_send_is_the_culprit_and_not_the_one_that_waits_for_it() -> None:
+    judgement = diagnose(_collecting())
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert judgement.verdict.certainty is Certainty.LIKELY
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]
+    assert "rank 2 made 2 sends to rank 0 in each of the 3 rounds before, and 0 in this one" in (
+        judgement.verdict.evidence
+    )
+    assert set(judgement.verdict.victims) == {0, 1}
+
+
+def test_one_of_several_sends_is_left_out() -> None:
+    judgement = diagnose(_collecting(Peer("send", 0, line=41)))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]
+    assert "left out 1 send to rank 0" in judgement.verdict.summary
+
+
+def test_the_stage_that_expects_one_message_too_many_is_the_culprit() -> None:
+    first: Program = [Peer("send", 1), Peer("send", 1), ROUND]
+    last: Program = [Peer("recv", 0), Peer("recv", 0), ROUND]
+    judgement = diagnose(world([*first * 4, ROUND], [*last * 3, *last[:2], *last[1:]]))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [1]
+    assert "made 1 receive from rank 0 more than in the rounds before" in judgement.verdict.summary
+
+
+def test_rounds_of_different_lengths_are_no_habit() -> None:
+    send, recv = Peer("send", 1), Peer("recv", 0)
+    judgement = diagnose(world(rounds(send, 1, 2, 3, 1), rounds(recv, 1, 2, 3, 2)))
+    assert sorted(culprit.rank or 0 for culprit in judgement.verdict.culprits) == [0, 1]
+
+
+def test_a_peer_that_has_not_ended_its_round_has_left_nothing_out() -> None:
+    """Both send first in the last round, where rank 1 received first before: the send of rank 0 is as usual."""
+    turn: Program = [Peer("send", 1), Peer("recv", 1), ROUND]
+    other: Program = [Peer("recv", 0), Peer("send", 0), ROUND]
+    judgement = diagnose(world([*turn * 4], [*other * 3, Peer("send", 0), Peer("recv", 0), ROUND]))
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert "left out" not in judgement.verdict.summary

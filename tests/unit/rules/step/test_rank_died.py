@@ -93,3 +93,15 @@ def test_ranks_that_fail_because_one_has_ended_are_not_to_blame_for_it() -> None
     assert judgement.verdict.cause == "uneven-steps"
     assert blamed_ranks(judgement) == [1]
     assert judgement.status is Status.FAILED
+
+
+def test_of_a_rank_with_nothing_but_an_exit_code_it_is_not_known_whether_it_died_first() -> None:
+    silent = replace(gone(1, 1, Phase.STEP), reading=None)
+    assert blamed(judge(silent, world_size=2)) == [(1, 101, "rank")]
+    # WHEN another has ended too THEN either may have ended for the other
+    both = judge(silent, replace(gone(0, 1, Phase.STEP), reading=None), world_size=2)
+    assert said(both) == ("undetermined", "undetermined", "failed")
+    assert blamed(both) == []
+    # AND one that was killed is the reason
+    killed = judge(silent, gone(0, -9, Phase.STEP), world_size=2)
+    assert blamed(killed) == [(0, 100, "rank")]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.model import Frame, Progress
+from hangwatch.model import Certainty, Frame, Judgement, Progress
 from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
@@ -122,3 +122,36 @@ def test_a_rank_alone_in_a_collective_is_to_blame_whatever_the_numbers_say(
     judgement = judged(usual, [*epoch(0, 8), *lone, *epoch(1, 8), *END], ranks, culprit)
     assert judgement.verdict.cause == "rank-zero-only-collective"
     assert blamed_ranks(judgement) == [culprit]
+
+
+AUTOGRAD = Frame("/venv/lib/python3.12/site-packages/torch/autograd/graph.py", 829, "_engine_run_backward")
+
+
+def _behind_its_first_epoch(others: int, step: int, guard: str = "") -> Judgement:
+    """Rank 0 was aborted in the first call that Python ever made; the others failed in a backward of `step`."""
+    alone = dead(0, calls(0, (Frame(C10D, 3252, "all_reduce"), *EXTRA)))
+    alone = replace(alone, stacks=tuple(replace(stack, guard=guard) for stack in alone.stacks))
+    went_on = []
+    for number in range(1, others + 1):
+        found = lost(number, calls(0, (AUTOGRAD, *USUAL)))
+        assert found.reading is not None
+        reading = replace(found.reading, calls=(), progress=Progress(step=step, epoch=1, batch=0))
+        went_on.append(replace(found, reading=reading))
+    return judge(alone, *went_on)
+
+
+def test_a_rank_whose_first_call_all_others_have_gone_by_was_alone_in_it() -> None:
+    judgement = _behind_its_first_epoch(others=2, step=6)
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("rank-zero-only-collective", Certainty.LIKELY)
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [0]
+    assert any("had gone by without that call" in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_others_that_are_in_the_same_step_may_have_come_to_that_call_yet() -> None:
+    assert _behind_its_first_epoch(others=2, step=5).verdict.culprits == ()
+
+
+@pytest.mark.parametrize(("guard", "culprits"), [("rank", [0]), ("none", [])])
+def test_of_two_ranks_only_the_source_says_which_one_is_right(guard: str, culprits: list[int]) -> None:
+    judgement = _behind_its_first_epoch(others=1, step=6, guard=guard)
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == culprits
