@@ -18,7 +18,7 @@ from hangwatch.model import Collective
 from hangwatch.proof.waits import Blocked, serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
-HABIT = 2  # earlier rounds that make a habit
+HABITUAL_ROUNDS = 2  # earlier rounds that make a habit
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def _of(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | 
     made = {n: mine[n].serving(call.op, peer, call) for n in (*before, present) if n in mine}
     served = {n: theirs[n].serving(other, entry.rank, call) for n in (*before, present) if n in theirs}
     usual = {count for side in (made, served) for n, count in side.items() if n != present}
-    if len(before) < HABIT or len(usual) != 1 or present not in served:
+    if len(before) < HABITUAL_ROUNDS or len(usual) != 1 or present not in served:
         return None
     count = usual.pop()
     if made[present] > count == served[present]:
