@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hangwatch.version import __version__
+
 if TYPE_CHECKING:
     from types import ModuleType
 
     from hangwatch.session import Session
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "attach", "batch", "detach", "stage", "tick"]
 
 _FRAMEWORKS = ("lightning", "ray", "transformers")

@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-import hangwatch
+from hangwatch.version import __version__
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.guard import Gate, Guard, refusal
@@ -86,7 +86,7 @@ def create_app(
 
     app = Application(
         title="hangwatch",
-        version=hangwatch.__version__,
+        version=__version__,
         lifespan=life,
         openapi_url="/api/v1/openapi.json",
         docs_url=None,  # they load scripts from elsewhere

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-import hangwatch
 from hangwatch.model import Incident, Judgement, NodeCapture, Snapshot
 from hangwatch.report.incident import incident
+from hangwatch.version import __version__
 from hangwatch.wire import codec
 from hangwatch.wire.compact import expanded
 from hangwatch_dashboard.bodies import Reader
@@ -62,7 +62,7 @@ def judge(case: Case, diagnose: Diagnose | None = None) -> Judged:
     rest = codec.loads(NodeCapture, case.rest)
     snapshot = merged(parts, interner.snapshot(expanded(rest.snapshot, rest.groups)))
     judgement = (diagnose or default_diagnose())(snapshot)
-    found = incident(judgement, snapshot, id=case.id, opened_at=case.opened_at, hangwatch_version=hangwatch.__version__)
+    found = incident(judgement, snapshot, id=case.id, opened_at=case.opened_at, hangwatch_version=__version__)
     return Judged(judgement, head_of(found), packed(thinned(found)))
 
 

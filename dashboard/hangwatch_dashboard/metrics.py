@@ -20,8 +20,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-import hangwatch
 from hangwatch.model import JobHealth, RankBeat, Status
+from hangwatch.version import __version__
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.live_node import LiveNode
 
@@ -69,7 +69,7 @@ class Meters:
         for outcome in ("413", "422", "429", "503"):
             self._ingest.labels(outcome)
         build = Info("hangwatch_build", "The version that runs, and the kind of its database", registry=own)
-        build.info({"version": hangwatch.__version__, "store": store})
+        build.info({"version": __version__, "store": store})
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 

@@ -10,7 +10,7 @@ UNDETERMINED = (
         None,
         "The cause is not known",
         "Nothing moves, and the evidence fits no known cause, or more than one.",
-        "read the stacks below; if you find out, please report it, so that the next one is told",
+        "read the stacks in the report; if you find the cause, please report it, so that hangwatch names the next one",
         (),
     ),
 )

@@ -7,13 +7,16 @@ import ast
 import contextlib
 import http.client
 import importlib.util
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO
 
@@ -23,14 +26,15 @@ from hangwatch.gallery import CASES, HERE, Case, cases, command
 
 HELP = "run a training job that hangs, and see what hangwatch says of it"
 PATIENCE = 4.0  # --stall-after, so that causes without proof are told soon as well
+NAME_WIDTH = max(len(case.name) for case in CASES)
 LONGEST = 180.0  # seconds until the demo gives up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "cause", nargs="?", default="uneven-steps", help="a cause or a case of the gallery (uneven-steps)"
+        "cause", nargs="?", default="uneven-steps", help="a cause, or a job's name in --list (uneven-steps)"
     )
-    parser.add_argument("--list", action="store_true", help="list the causes and their scripts")
+    parser.add_argument("--list", action="store_true", help="list the causes, and the jobs that show them")
     parser.add_argument("--ranks", type=int, metavar="N", help="world size")
     parser.add_argument("--culprit", type=int, metavar="RANK", help="which rank to make hang")
     parser.add_argument("--healthy", action="store_true", help="run the look-alike that does not hang")
@@ -57,13 +61,26 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    from hangwatch.report.titles import title
+    from hangwatch.catalogue import CATALOGUE
 
-    for cause in dict.fromkeys(case.cause for case in CASES):
-        print(f"{cause}: {title(cause)}" if title(cause) != cause else cause)
-        said = (f"    {sentence(case)} ({case.script}, {case.ranks} ranks, {case.launcher})" for case in cases(cause))
-        print("\n".join(dict.fromkeys(said)))
+    print("hangwatch demo CAUSE runs the first job of a cause, hangwatch demo JOB that one.\n")
+    for cause in CATALOGUE:
+        found = cases(cause.id)
+        if found:
+            warned = " (a warning: the job goes on)" if all(case.status == "warned" for case in found) else ""
+            print(f"{cause.id}: {cause.title}{warned}")
+        print("".join(map(_line, found)), end="")
     return 0
+
+
+def _line(case: Case) -> str:
+    """One job of the list: on a terminal with its sentence in a column, else on one line, for grep."""
+    script = " ".join((case.script, *case.args))
+    text = f"    {case.name:<{NAME_WIDTH}} {sentence(case)} ({script}, {case.ranks} ranks, {case.launcher})"
+    if not sys.stdout.isatty():
+        return f"{text}\n"
+    width = max(shutil.get_terminal_size().columns, 80)
+    return textwrap.fill(text, width, subsequent_indent=" " * (NAME_WIDTH + 5), break_on_hyphens=False) + "\n"
 
 
 def sentence(case: Case) -> str:
@@ -76,8 +93,10 @@ def sentence(case: Case) -> str:
 def _chosen(cause: str) -> Case:
     found = cases(cause) or tuple(case for case in CASES if case.name == cause)
     if not found:
-        known = ", ".join(sorted({case.cause for case in CASES}))
-        raise HangwatchError(f"no script for {cause!r}; there are: {known}")
+        known = {name for case in CASES for name in (case.cause, case.name)}
+        near = get_close_matches(cause, sorted(known), 3)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        raise HangwatchError(f"no job shows {cause!r}; {meant}`hangwatch demo --list` names all")
     return found[0]
 
 

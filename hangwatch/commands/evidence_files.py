@@ -16,7 +16,7 @@ from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
 from hangwatch.model import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot
 from hangwatch.queues import Assessment, Queues, snapshot
-from hangwatch.report import files, snapshot_of, words
+from hangwatch.report import files, snapshot_of, summary, words
 
 BOARD_MAGIC = b"HANGWTCH"
 LARGEST = 512 << 20
@@ -102,13 +102,20 @@ def _put(pile: Pile, path: Path) -> None:
     elif content.startswith(b"<"):
         raise _UnknownError("a page to look at; the .json of the same name is what to give")
     elif b'"hangwatch.incident/' in content:
-        pile.incidents.append((path, files.parse(content, "it")))
+        pile.incidents.append((path, _report(content)))
     elif recorder.is_pickle(content) or any(key in content for key in (b'"entries"', b'"pg_config"', b'"pg_status"')):
         _put_dump(pile, path, content)
     elif path.suffix == ".json" and not content.rstrip().endswith(b"}"):
         raise files.ReportError("cut off before anything of use")
     elif not logs.read(path, pile.logs):
         raise _UnknownError("neither an incident report, nor a board, a flight-recorder dump or a log of use")
+
+
+def _report(content: bytes) -> Incident:
+    incident = files.parse(content, "it")
+    if summary.is_summary(incident):
+        raise files.ReportError("a summary, without the ranks' evidence; `hangwatch report FILE` prints its verdict")
+    return incident
 
 
 def _board(path: Path) -> Reading:

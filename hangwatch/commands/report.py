@@ -13,20 +13,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="an incident-*.json (default: the newest one)")
     parser.add_argument("--report-dir", metavar="DIR", help="where to look for the newest one (hangwatch-reports)")
     parser.add_argument("--verbose", action="store_true", help="print the whole argument and all evidence")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--html", metavar="OUT", help="write it as one HTML file; - is standard output")
-    form.add_argument("--json", metavar="OUT", help="write it as JSON; - is standard output")
+    forms = parser.add_argument_group("in another form", "OUT is a file to write; - is standard output")
+    form = forms.add_mutually_exclusive_group()
     form.add_argument("--diff", action="store_true", help="print how the ranks' recorded calls differ, side by side")
-    form.add_argument("--summary", metavar="OUT", help="write it as JSON without the evidence of each rank; - as above")
+    form.add_argument("--html", metavar="OUT", help="all of it as one HTML file")
+    form.add_argument("--json", metavar="OUT", help="all of it as JSON")
+    form.add_argument("--summary", metavar="OUT", help="as JSON without the ranks' stacks, calls and processes")
     form.add_argument(
-        "--markdown", metavar="OUT", nargs="?", const="-", help="write the verdict as Markdown for an issue or a chat"
+        "--markdown", metavar="OUT", nargs="?", const="-", help="the verdict as Markdown for an issue or a chat (-)"
     )
-    form.add_argument("--speedscope", metavar="OUT", help="write the merged stacks for speedscope.app")
+    form.add_argument("--speedscope", metavar="OUT", help="the merged stacks for speedscope.app")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from hangwatch.report import files, terminal
 
+    _markdown_of_a_report(arguments)
     path = Path(arguments.file) if arguments.file else _newest(arguments.report_dir)
     incident = files.read(path)
     if arguments.html:
@@ -58,6 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
         beside = path.with_suffix(".html")
         terminal.show(incident, sys.stdout, report=str(beside if beside.exists() else path), verbose=arguments.verbose)
     return 0
+
+
+def _markdown_of_a_report(arguments: argparse.Namespace) -> None:
+    """`--markdown incident-1.json` means the report: the Markdown would replace it, and be that of another one."""
+    if arguments.file is None and (arguments.markdown or "").endswith((".json", ".html")):
+        arguments.file, arguments.markdown = arguments.markdown, "-"
 
 
 def _newest(report_dir: str | None) -> Path:

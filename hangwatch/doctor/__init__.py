@@ -62,6 +62,6 @@ def run(
 
 
 def _version() -> str:
-    from hangwatch import __version__
+    from hangwatch.version import __version__
 
     return __version__

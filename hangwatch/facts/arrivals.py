@@ -15,14 +15,14 @@ from hangwatch.stacks.frames import name_of
 
 # What a rank can have been in without ever having been a member; it goes on to its end from there.
 OUTSIDE = frozenset({Phase.START, Phase.INIT, Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
-LATE = 10.0  # times the patience of the start: how long a process that lives may take before it comes
+LATE = 10.0  # times the patience of the start: how long a living process may take to arrive
 _MEETING = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP})
 _JOINS = frozenset({Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The start of a job, seen at once."""
+    """The start of a job at the moment of the snapshot."""
 
     case: Case
 
@@ -42,12 +42,12 @@ class Arrivals:
 
     @cached_property
     def unborn(self) -> tuple[Launched, ...]:
-        """Living processes that were started as ranks and have never said a word."""
+        """Living processes that were started as ranks and have no board yet."""
         return tuple(each for each in self.case.snapshot.launched if each.ended_at is None and not self._known(each))
 
     @cached_property
     def stillborn(self) -> tuple[Launched, ...]:
-        """Those of them that have ended and were not replaced by another process."""
+        """Processes that were started as ranks, ended without a board, and were not replaced by another process."""
         launched = self.case.snapshot.launched
         alive = {each.rank for each in launched if each.ended_at is None}
         alive |= {view.rank for view in self.case if not view.dead}
@@ -79,7 +79,7 @@ class Arrivals:
 
     @cached_property
     def launchers(self) -> tuple[ProcessEvidence, ...]:
-        """Launchers that could be looked at."""
+        """Launchers whose stack was captured."""
         return tuple(each for each in self.case.snapshot.launchers if main_stack(each.stacks) is not None)
 
     @property
@@ -98,12 +98,12 @@ class Arrivals:
         return bool(addresses) and all(each.startswith("127.") or each in ("localhost", "::1") for each in addresses)
 
     def age(self, view: RankView) -> float:
-        """Since when its process lives, in seconds."""
+        """For how long the rank's process has lived, in seconds."""
         reading = view.reading
         return self.case.snapshot.taken_at - reading.identity.started_at if reading is not None else 0.0
 
     def waited(self, view: RankView) -> float:
-        """For how long it has waited for the other ranks, in seconds: what came before was its own start."""
+        """For how long the rank has waited for the others, in seconds, without the time of its own start."""
         reading = view.reading
         if reading is None or reading.phase is not Phase.INIT or not reading.phase_at:
             return self.age(view)
@@ -181,7 +181,7 @@ def settings_of(view: RankView) -> Mapping[str, str]:
 
 
 def address(view: RankView) -> tuple[str, str]:
-    """MASTER_ADDR and MASTER_PORT as it believes them."""
+    """MASTER_ADDR and MASTER_PORT in the rank's own settings."""
     found = settings_of(view)
     return found.get("MASTER_ADDR", ""), found.get("MASTER_PORT", "")
 

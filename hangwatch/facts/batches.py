@@ -124,7 +124,7 @@ def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
 
 
 def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
-    """Ranks of several sides stand in one and the same call behind their loops, and wait for a rank at work.
+    """Ranks of different sides wait in the same call behind their loops, for a rank that works.
 
     What one side has left out or done too often is made up for. `Join` does so: a rank without data makes the calls of
     the others, all of them in its last step. Within a loop it means nothing: there steps may be mispaired.
@@ -180,7 +180,7 @@ def has_left_loop(case: Case, view: RankView) -> bool:
 
 
 def has_left_inner_loop(case: Case, view: RankView) -> bool:
-    """`has_left_loop`, or it stands in the loop around the one of the others, where every rank comes."""
+    """`has_left_loop`, or it is in the loop around the others' loop, at a line that every rank reaches."""
     if has_left_loop(case, view):
         return True
     mine = view.now.loop

@@ -1,4 +1,4 @@
-"""A call site: the whole way to a call, as the user's lines and the function that makes it. A hint, never proof."""
+"""A call site: the path to a call, as the user's lines and the function that makes the call. A hint, never proof."""
 
 from __future__ import annotations
 

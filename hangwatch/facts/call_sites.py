@@ -1,8 +1,8 @@
 """Which call sites a rank has used before, and which it shares with others.
 
-Numbers cannot say which of two ranks left the common path, call sites often can: the rank that stands where it
-has stood in every step is on the path, one that stands at a new place has left it. Sites are hints and
-never proof.
+Sequence numbers cannot say which of two ranks deviated from the others, call sites often can: a rank that waits where
+it has waited in every step does what the program usually does, a rank that waits at a new place does not. Sites are
+hints and never proof.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Sites:
         return present != whole[0][: len(present)]
 
     def jumped(self, rank: int) -> tuple[Site, Site] | None:
-        """(the site left out, the one where it stands): it came here from where no rank ever came here before.
+        """(the site left out, the site of its call now): no rank has called here before right after its previous call.
 
         All its earlier calls from here, and those of the others, came right after the same other call.
         """
@@ -180,7 +180,7 @@ class Sites:
         return (usual.pop(), here) if own and len(usual) == 1 and order[-2] not in usual else None
 
     def _before_each(self) -> dict[Site, set[Site]]:
-        """For each site those from where ranks came to it, the calls in which they stand now left out."""
+        """For each site, the sites of the calls made right before it; calls that ranks are in now are left out."""
         if self._came_from is None:
             self._came_from = {}
             ranks = list(self.case.blocked)
@@ -227,7 +227,7 @@ def caller_of(case: Case, rank: int, call: Collective) -> Caller | None:
     if by_the_engine(call):
         return BACKWARD
     view, entry = case.ranks.get(rank), case.blocked.get(rank)
-    inside = view is not None and entry is not None and entry.seq == call.seq  # then the stack says most
+    inside = view is not None and entry is not None and entry.seq == call.seq  # then the stack shows most
     return (caller(view.evidence.main_stack) if view is not None and inside else None) or recorded_caller(call)
 
 

@@ -19,7 +19,7 @@ from hangwatch.ranks.ledger import Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT
 
-MOST_RANKS = 1 << 17  # a WORLD_SIZE beyond it is a slip of the keyboard
+MOST_RANKS = 1 << 17  # a larger WORLD_SIZE is taken for a typing error
 Answer = TypeVar("Answer")
 
 
@@ -115,7 +115,7 @@ class Case:
     def weigh(self, witnesses: Iterable[Witness]) -> Certainty:
         """How certain a cause is that the ledgers show.
 
-        Of a job that may still go on nothing is proven: a difference between ledgers need not be why it stands.
+        Of a job that may still go on nothing is proven: a difference between ledgers need not be why no rank moves.
         """
         found = weigh(witnesses)
         settled = self.proven or self.any_rank_failed
@@ -136,7 +136,7 @@ class Case:
                 for rank in group.heads
                 if (reading := self.ranks[rank].reading) is not None and reading.steps
             }
-            # The last word of a rank that died is a second old: what it had issued when its step began is certain.
+            # What a dead rank wrote last may be a second old: what it had issued when its step began is certain.
             begun = {rank: reading.steps[-1].issued.get(group.name, 0) for rank, reading in readings.items()}
             issued = {rank: max(group.issued(rank) or 0, count) for rank, count in begun.items()}
             found = unfinished(readings, group.key, issued)
@@ -147,7 +147,7 @@ class Case:
 
     @cached_property
     def training_over(self) -> bool:
-        """Every rank that still lives has ended its training, and no one waits in a collective."""
+        """Every rank that still lives has ended its training, and no rank waits in a collective."""
         living = [view for view in self if not view.dead]
         return bool(living) and all(view.over for view in living) and not self.blocked
 

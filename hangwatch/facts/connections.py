@@ -1,4 +1,4 @@
-"""Whether a rank is connected to the place where the ranks meet, or was refused that place."""
+"""Whether a rank is connected to its MASTER_PORT, or failed to listen there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def was_refused(view: RankView) -> bool:
 
 
 def is_lost(view: RankView) -> bool:
-    """Known to have no connection to the port where it is to meet the others."""
+    """Known to have no connection to its MASTER_PORT."""
     process, port = view.evidence.process, address(view)[1]
     if process is None or not port or any(reason.startswith("sockets") for reason in process.unreadable):
         return False

@@ -1,7 +1,7 @@
-"""Where ranks parted at a condition: some made a call in a step, others did not, and the source shows what decides.
+"""Where ranks diverged at a condition: some made a call in a step, others did not; the source shows what decides.
 
-The records show that they parted, the source of the call site shows at what. Both are needed: neither alone tells a
-decision from a call that was skipped.
+The records show that the ranks diverged, the source of the call site shows at which condition. Both are needed: neither
+alone distinguishes a decision from a call that was skipped.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MODULE = "torch/nn/modules/module.py"
 
 @dataclass(frozen=True)
 class Disagreement:
-    """In `step` the ranks `made` called from `place` and those `without` did not; `found` is where ledgers part.
+    """In `step` the ranks `made` called from `place` and those `without` did not.
 
-    `call` is a record of the call, `name` says it in words. `ways` are the ways past it in a turn of the loop, those
-    left out that are the same for all ranks.
+    `found` is the first difference between the ledgers. `call` is a record of the call, `name` says it in words. `ways`
+    are the ways past it in a turn of the loop, those left out that are the same for all ranks.
     """
 
     place: Site
@@ -172,7 +172,7 @@ def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement 
 
 
 def _gone_by(mine: _Standing, other: _Standing) -> bool:
-    """`other` is in a later step, or in the same one behind the place of `mine`, by the order of the source."""
+    """`other` is in a later step, or in the same one after the place of `mine`, by the order of the source."""
     here, there = mine.view.step.step, other.view.step.step
     if here is None or there is None or here > there:
         return False
@@ -184,7 +184,7 @@ def _gone_by(mine: _Standing, other: _Standing) -> bool:
 
 
 def _of_mispaired(case: Case) -> Disagreement | None:
-    """As many calls, but others: within a module's forward, some ranks made more of one kind in the present step."""
+    """Equally many calls, but different ones: in a module's forward, some ranks made more of one kind in this step."""
     met, sites = first_mismatch(case), sites_of(case)
     steps = {case.ranks[rank].step for rank in met.calls if rank in case.ranks} if met is not None else set()
     step = next(iter(steps)).step if len(steps) == 1 else None

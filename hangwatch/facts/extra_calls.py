@@ -1,11 +1,11 @@
-"""Calls that were paired under one number though they stand at different points of the program.
+"""Calls that were paired under one number, although they come from different points of the program.
 
 Such a pair is no disagreement about one call: before it, one side has issued calls that the other has not. The records
 show which side that is: it has issued the other side's call since, under a later number.
 
 The pair shows at once where the two calls differ in kind or size. Else a barrier is paired with another barrier, both
-sides go on, and the job comes to a stand at an innocent pair further on: from there the call paths lead back to the
-first pair of different lines. Two lines of one kind may also be two branches of one call, so such a pair says less.
+sides go on, and the job hangs later, at a pair that is not at fault: from there the call paths lead back to the first
+pair of different lines. Two lines of one kind may also be two branches of one call, so such a pair says less.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _first_differing(case: Case, group: Group, asked: list[int]) -> int | None:
 def _first_apart(case: Case, group: Group, asked: list[int], seq: int) -> int:
     """The first number, without a gap before `seq`, under which calls come from different lines.
 
-    `seq` itself where no common call is on record before it: then it cannot be said where the ranks parted.
+    `seq` itself where no common call is on record before it: then it is not known where the ranks diverged.
     """
     ranks = list(_calls(case, group, asked, seq))
     for first in range(seq, 0, -1):

@@ -23,7 +23,7 @@ def endings_of(case: Case) -> dict[int, Ending]:
 
 
 def brought_down(case: Case) -> bool:
-    """No rank ended by a fault of its own, and the backend ended one, or each lost another."""
+    """No rank ended by a fault of its own: the backend ended a rank, or a rank lost its connection to another one."""
     ends = endings_of(case)
     inside = all(end.why is not Why.ITSELF or failed_in_torch(case.ranks[rank]) for rank, end in ends.items())
     return inside and any(end.why in (Why.BACKEND, Why.PEER) for end in ends.values())

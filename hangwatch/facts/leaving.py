@@ -56,7 +56,7 @@ def stands(view: RankView) -> bool:
 
 
 def works(view: RankView) -> bool:
-    """Whatever is on its way out makes progress: the rank, or a child that it waits for."""
+    """The rank that is about to exit makes progress, or a child that it waits for."""
     children = (*view.evidence.children, *view.evidence.workers)
     moved = any((each.facts.io_delta_bytes or 0) > CHILD_QUIET_IO for each in children)
     return view.works or moved or any(computed(each.facts) for each in children)

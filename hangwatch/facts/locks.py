@@ -1,4 +1,4 @@
-"""Locks that ranks and their processes wait for while another living process holds them: who waits, who holds."""
+"""Locks that ranks and their processes wait for while another living process holds them: its waiters, its holder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What NCCL's RAS threads say of ranks: they run in each rank without Python, and answer while its host waits.
 
-A rank that does not answer them is dead, stopped, or cannot be reached: which of these, they cannot tell. So it is a
-witness beside what hangwatch sees itself, and never the only one against a process that is seen to live.
+A rank that does not answer them is dead, stopped, or cannot be reached: which of these, they cannot tell. So this
+supports what hangwatch sees itself, and is never the only evidence against a process that is seen to live.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def given_up(case: Case) -> tuple[int, ...]:
 
 
 def answer(case: Case, ranks: Iterable[int]) -> bool:
-    """NCCL tells of a communicator that has all of these ranks as members, and all of them answered there."""
+    """NCCL reports a communicator that has all of these ranks as members, and all of them answered there."""
     wanted = set(ranks)
     return any(
         wanted <= set(found.members) and wanted.isdisjoint(_ranks(found, found.missing))

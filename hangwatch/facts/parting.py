@@ -1,7 +1,7 @@
 """The first step in which the ranks' ledgers differ: which ranks left the common path there, and how.
 
 Numbers alone cannot tell a rank that skipped a call from one that made a call too many: both leave one with fewer and
-one with more. Three witnesses tell them apart: what most ranks did in that step, what the ranks in question did in
+one with more. Three witnesses distinguish the two: what most ranks did in that step, what the ranks in question did in
 their own earlier steps, and whether the call sites in question had ever been used before. Each speaks for the one or
 for the other; where they disagree, the verdict says so, and where they balance, no rank is blamed.
 """
@@ -63,7 +63,7 @@ class Parting:
 
 @once
 def parting(case: Case) -> Parting | None:
-    """Where the ledgers part for the first time, unless the end of a loop explains it."""
+    """The first difference between the ledgers, unless the end of a loop explains it."""
     uneven = first_uneven(case)
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
@@ -286,7 +286,7 @@ def _by_line(places: Counter[Site]) -> Counter[Site]:
 def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str, tuple[Bypass, ...]]:
     """What the call sites of that step say: did one leave out what was always called, or one call what never was?
 
-    Then the calls in question, and the ways past them.
+    Then the calls in question, and the ways past them in the source.
     """
     sites = sites_of(case)
     theirs = sites.inside(long, divergence.group, divergence.step)

@@ -16,7 +16,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, StepEntry
 from hangwatch.ranks.view import RankView
 
-HABIT = 3  # earlier steps in a row with the call at one place
+HABITUAL_STEPS = 3  # earlier steps in a row with the call at one place
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ def _early(case: Case, view: RankView) -> Early | None:
 
 def _against_habit(rank: int, made: list[tuple[StepEntry, Collective, int]], now: StepEntry) -> Early | None:
     """The newest of the calls from one site, if it is of the last step, and each of those before had another place."""
-    made = sorted(made, key=lambda each: each[1].seq)[-HABIT - 1 :]
+    made = sorted(made, key=lambda each: each[1].seq)[-HABITUAL_STEPS - 1 :]
     (step, call, place), before = made[-1], made[:-1]
     in_a_row = all(later[0].step - earlier[0].step == 1 for earlier, later in pairwise(made))
     usual = {each[2] for each in before}
-    if step is not now or len(before) < HABIT or not in_a_row or len(usual) != 1 or not 0 < place < min(usual):
+    if step is not now or len(before) < HABITUAL_STEPS or not in_a_row or len(usual) != 1 or not 0 < place < min(usual):
         return None
     return Early(rank, call, step, place, usual.pop(), len(before))

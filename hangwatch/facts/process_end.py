@@ -1,4 +1,4 @@
-"""How a process ended, in words, and for which reason: by itself, for want of a peer, or by its launcher."""
+"""How a process ended, in words, and why: by itself, because it lost a peer, or by its launcher."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EndedFor(IntEnum):
 
     ITSELF = 0
     LAUNCHER = 1  # which ended it
-    PEER = 2  # for want of which it failed
+    PEER = 2  # whose loss made it fail
 
 
 def ended_for(view: RankView) -> EndedFor:
@@ -55,7 +55,7 @@ def last_place(view: RankView) -> Frame | None:
 
 
 def death_time(view: RankView) -> float:
-    """When the rank was last known to live: its ticker's last word."""
+    """When the rank was last known to live: its ticker's last update."""
     return 0.0 if view.reading is None else max(view.reading.ticker_at, view.reading.progress.at)
 
 

@@ -1,4 +1,4 @@
-"""Why did a rank end? By a fault of its own, by its backend, for want of a peer, or by its launcher.
+"""Why a rank ended: by a fault of its own, by its backend, because it lost a peer, or by its launcher.
 
 Only the first can be a cause. A backend ends a rank because of what members of a group called (gloo aborts the one that
 gets a message of the wrong size; torch's NCCL watchdog aborts those that wait): such a rank is a victim, whatever
@@ -67,7 +67,7 @@ def _without_exception(view: RankView) -> Ending:
 
 
 def words_of(view: RankView) -> tuple[LastWord, ...]:
-    """The last lines of a rank that tell of an end. Lines in a shared log that name another rank are not its own."""
+    """The lines of a rank's last output that report an end, without those in a shared log that name another rank."""
     return tuple(word for word in last_words(view.evidence.last_output) if word.rank in (None, view.rank))
 
 

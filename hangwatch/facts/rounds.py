@@ -18,7 +18,7 @@ from hangwatch.model import Collective, StepName
 from hangwatch.proof.waits import Blocked, serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
-HABIT = 2  # earlier rounds that make a habit
+HABITUAL_ROUNDS = 2  # earlier rounds that make a habit
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def _in_round(
     made = {n: mine[n].serving(call.op, peer, call) for n in alike}
     served = {n: theirs[n].serving(other, entry.rank, call) for n in alike}
     usual = {count for n in before for count in (made[n], served[n])}
-    if len(before) < HABIT or len(usual) != 1:
+    if len(before) < HABITUAL_ROUNDS or len(usual) != 1:
         return None
     count = usual.pop()
     if made[now] > count == served[now]:

@@ -1,11 +1,11 @@
 """Every host waits for its device, and the devices' queues show why none of them goes on.
 
-gloo tells calls that do not fit apart, and a wait for a wrong partner is a proof there (`hangwatch.proof.graph`,
-condition 6). NCCL does not: where all members have enqueued calls that differ, some complete, with wrong numbers. That
-happens as soon as the devices come to them. And where two groups were used in opposite orders, the devices wait for
-each other only if each of them runs its calls in the order in which they were enqueued. So where every host waits and
-nothing has moved for a little while, the job is most likely dead: no proof, since a long kernel may still be in front
-of the calls, and no case for a long patience either.
+gloo detects calls that do not fit, and a wait for a wrong partner is a proof there (`hangwatch.proof.graph`, condition
+6). NCCL does not: where all members have enqueued calls that differ, some complete, with wrong numbers. That happens as
+soon as the devices reach them. And where two groups were used in opposite orders, the devices wait for each other only
+if each of them runs its calls in the order in which they were enqueued. So where every host waits and nothing has moved
+for a little while, the job is most likely dead: no proof, since a long kernel may still be in front of the calls, and
+no case for a long patience either.
 """
 
 from __future__ import annotations

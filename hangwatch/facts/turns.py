@@ -1,7 +1,7 @@
 """Ranks that are past a loop, or past a call, in which the others still are, where no DataLoader says why.
 
-The counts say which rank, not why. What the source of the loop shows (in `hangwatch.source.loops`) tells the likely
-ways apart.
+The counts say which rank, not why. What the source of the loop shows (in `hangwatch.source.loops`) distinguishes the
+likely causes.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PassedCallSite:
-    """Ranks that wait where every rank comes, behind the place where the others wait: a call of theirs is missing."""
+    """Ranks that wait at a call that every rank reaches, past the place where the others wait: they left out a call."""
 
     past: tuple[int, ...]
     behind: tuple[int, ...]
@@ -159,7 +159,7 @@ class PassedCallSite:
 
 @once
 def passed_call_site(case: Case) -> PassedCallSite | None:
-    """Some wait where every rank comes, without a condition and outside of the loop or call in which the others wait.
+    """Some ranks wait at a call that no condition guards, outside of the loop or call in which the others wait.
 
     Their collectives have one number, but not one call site: the ranks diverged before, where nothing was counted.
     """

@@ -59,15 +59,15 @@ def _said_by_torch(case: Case) -> Unreduced | None:
     error = view.exception
     assert error is not None
     left_out = _LEFT_OUT.search(error.message)
-    step = _parted_before(case, view) or _before(view, error.at)
+    step = _own_divergence(case, view) or _before(view, error.at)
     if step is None:
         return None
     where = _backward_line(case, view) or user_frame(error.frames)
     return Unreduced((view.rank,), step, where, left_out[1].strip() if left_out else "", said=True)
 
 
-def _parted_before(case: Case, view: RankView) -> StepName | None:
-    """The step in which the ledgers parted over this rank: torch refuses each of its forwards from then on."""
+def _own_divergence(case: Case, view: RankView) -> StepName | None:
+    """The step in which this rank issued too few collectives: torch refuses each of its forwards from then on."""
     found = parting(case)
     return found.step if found is not None and found.how is Left.SKIPPED and view.rank in found.who else None
 
@@ -104,7 +104,7 @@ def _of_user(frames: tuple[Frame, ...]) -> Frame | None:
 
 
 def _by_ledger(case: Case) -> Unreduced | None:
-    """The ledgers part at gradients, which no way past backward explains, for the rank went on to its optimizer."""
+    """The ledgers differ in gradients, which no way past backward explains: the rank went on to its optimizer."""
     found, sites = parting(case), sites_of(case)
     if found is None or found.how is not Left.SKIPPED or not found.places or not found.who:
         return None
@@ -175,7 +175,7 @@ def _in_backward(case: Case, view: RankView) -> Frame | None:
 
 
 def _at_the_end(view: RankView) -> tuple[Frame, ...]:
-    """Where it stood when its backend or a peer ended it: by its last stack, else by the error that it met there."""
+    """Where it stood when its backend or a peer ended it: by its last stack, else by the stack of its error."""
     error = view.exception if ending(view).why is not Why.ITSELF else None
     return frames_at_end(view)[0] or (error.frames if error is not None else ())
 

@@ -15,7 +15,7 @@ from hangwatch.model import Certainty
 
 
 class Kind(StrEnum):
-    """Where a witness has it from."""
+    """The source of what a witness says."""
 
     FACT = "fact"  # the system, or torch's own object, says so: a dead process, an exhausted loader
     MAJORITY = "majority"  # what most ranks did in the same iteration
@@ -37,7 +37,7 @@ class Witness:
 
 
 def weigh(witnesses: Iterable[Witness]) -> Certainty:
-    """The certainty of a cause for which these witnesses were heard."""
+    """The certainty of a cause, given these witnesses."""
     heard = list(witnesses)
     agree = {witness.kind for witness in heard if witness.agrees}
     against = {witness.kind for witness in heard if not witness.agrees}

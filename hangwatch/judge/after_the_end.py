@@ -36,7 +36,7 @@ OF_HISTORIES: tuple[Rule, ...] = (
 
 
 def ended_mispaired(case: Case) -> Finding | None:
-    """Ranks were aborted or failed in collectives after the ledgers had parted: that is the cause, not the end."""
+    """Ranks were aborted or failed in collectives after a difference of the ledgers, which is the cause."""
     ended = [view for view in case if (view.dead and not view.finished) or view.raised]
     if not ended or not all(_ended_in_collectives(view) for view in ended):
         return None

@@ -13,7 +13,7 @@ from hangwatch.facts.standstill import standstill
 from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 
-MOST_WAITS = 6  # waits that are told; others are counted
+MOST_WAITS = 6  # waits that are named; others are counted
 
 
 def is_dead(case: Case, status: Status, finding: Finding) -> tuple[Certainty | None, tuple[str, ...]]:
@@ -28,7 +28,7 @@ def is_dead(case: Case, status: Status, finding: Finding) -> tuple[Certainty | N
 
 
 def argument(case: Case) -> tuple[str, ...]:
-    """The proof: who waits for whom, and what was checked."""
+    """The proof: which rank waits for which, and what was checked."""
     shared: dict[int, list[int]] = {}
     for rank in sorted(case.deadlocked):
         shared.setdefault(id(case.blocked[rank].need), []).append(rank)

@@ -1,9 +1,9 @@
 """Patience that follows the evidence: short where a fact shows that a rank cannot go on by itself, long for guesses.
 
-A rank that computes, sleeps for a time, compiles or writes a checkpoint may be slow, and nothing tells that from a hang
-but waiting. A rank in uninterruptible sleep, in a read from a pipe where nothing comes, or behind a lock is different:
-it does not work now, and will not before something else happens. `held` says which of these facts the evidence shows,
-and `shortened` what patience follows. Both are pure functions.
+A rank that computes, sleeps for a time, compiles or writes a checkpoint may be slow, and only waiting distinguishes
+that from a hang. A rank in uninterruptible sleep, in a read from a pipe where nothing comes, or behind a lock is
+different: it does not work now, and will not before something else happens. `held` says which of these facts the
+evidence shows, and `shortened` what patience follows. Both are pure functions.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _blocked(process: ProcessFacts, now: Activity | None, awaited: bool) -> str:
 
 
 def _slow_stage(now: Activity) -> bool:
-    """Where a call that returns late is no news: slow storage looks stuck between two writes."""
+    """A stage in which calls usually return late: slow storage looks stuck between two writes."""
     return now.doing in (Doing.CHECKPOINT, Doing.COMPILE) or not _SLOW_STAGES.isdisjoint(now.within)
 
 

@@ -41,7 +41,7 @@ def judged(case: Case, finding: Finding) -> Judgement:
         evidence=(*finding.evidence, *sentences(finding.witnesses), *ras.of_nodes(case.snapshot.nodes)),
         alternatives=alternatives(case, finding),
         waits=chain(case, blamed, victims) if finding.waits is None else finding.waits,
-        details=(*finding.details, *hints(case, finding), *who_waits(case, victims)),
+        details=(*finding.details, *hints(case, finding), *places_of_victims(case, victims)),
         hang=hang,
         argument=argument,
     )
@@ -59,11 +59,12 @@ def quoted(culprits: Sequence[Culprit], excerpts: Sequence[Excerpt]) -> tuple[Cu
     for excerpt in excerpts:
         known.setdefault((excerpt.file, excerpt.line), {})[excerpt.lines] = excerpt
 
-    def quote(who: Culprit) -> Culprit:
-        found = known.get((who.where.file, who.where.line), {}) if who.where is not None else {}
-        return replace(who, excerpt=next(iter(found.values()))) if len(found) == 1 else who
+    def quote(culprit: Culprit) -> Culprit:
+        where = culprit.where
+        found = known.get((where.file, where.line), {}) if where is not None else {}
+        return replace(culprit, excerpt=next(iter(found.values()))) if len(found) == 1 else culprit
 
-    return tuple(quote(who) for who in culprits)
+    return tuple(quote(culprit) for culprit in culprits)
 
 
 def status(case: Case, finding: Finding) -> Status:
@@ -116,7 +117,7 @@ def _awaits(entry: Blocked, culprits: list[int]) -> bool:
 
 
 def _merged(case: Case, victims: list[int], culprits: list[int]) -> tuple[Wait, ...]:
-    """One wait for each collective that holds victims, told by its first victim."""
+    """One wait for each collective that holds victims, that of its first victim."""
     seen: dict[int, Wait] = {}
     for rank in victims:
         need = case.blocked[rank].need
@@ -125,8 +126,8 @@ def _merged(case: Case, victims: list[int], culprits: list[int]) -> tuple[Wait, 
     return tuple(seen.values())
 
 
-def who_waits(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
-    """Sentences: which victims stand where."""
+def places_of_victims(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
+    """Sentences: which victims wait where."""
     places: dict[tuple[str, str], list[int]] = {}
     for rank in victims:
         entry = case.blocked.get(rank)
@@ -167,8 +168,12 @@ def _what_is_seen(case: Case) -> str:
     places: dict[tuple[str, str], list[int]] = {}
     for view in case:
         places.setdefault((str(view.now.doing), words.place(view.where)), []).append(view.rank)
-    parts = [
-        f"{case.name(ranks)} {words.verb(len(ranks), 'is', 'are')} at {place or doing}"
-        for (doing, place), ranks in sorted(places.items(), key=lambda item: -len(item[1]))[:3]
-    ]
-    return words.listed(parts) or "no rank could be looked at"
+    most = sorted(places.items(), key=lambda item: -len(item[1]))[:3]
+    return words.listed(_seen(case, ranks, *at) for at, ranks in most) or "no rank could be looked at"
+
+
+def _seen(case: Case, ranks: list[int], doing: str, place: str) -> str:
+    if not place and doing == Doing.NOTHING:
+        named = "any rank" if len(ranks) == case.size else case.name(ranks)
+        return f"no stack was captured for {named}"
+    return f"{case.name(ranks)} {words.verb(len(ranks), 'is', 'are')} at {place or doing.replace('-', ' ')}"

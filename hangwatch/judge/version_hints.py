@@ -1,7 +1,7 @@
 """Versions and devices that are known to hang, as hints beside a verdict: never a cause.
 
-A hint is told only where all that it is about is known of this job, where the verdict leaves room for it, and where the
-known way out is not taken already. Each entry is dated: what a later version has put right falls out by its number.
+A hint is shown only where all that it is about is known of this job, where the verdict leaves room for it, and where
+the known way out is not taken already. Each entry is dated: what a later version has put right falls out by its number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GEFORCE = re.compile(r"GeForce RTX [45]0\d\d")
 
 @dataclass(frozen=True)
 class Known:
-    """One entry: `applies` asks the evidence, `about` are the causes beside which it is told."""
+    """One entry: `applies` asks the evidence, `about` are the causes beside which it is shown."""
 
     since: str  # year and month in which it became known
     sentence: str

@@ -54,7 +54,8 @@ class NextCheck:
     """What to check first next time: a command or a setting, and why it fits what happened.
 
     `check` is the name of what it leads to: a family of `hangwatch doctor` ("links"), one of `hangwatch doctor loader`
-    ("loader lengths"), a forecast ("uneven-forecast"), or a setting of hangwatch ("on-forecast").
+    ("loader lengths"), a forecast ("uneven-forecast"), a setting of hangwatch ("report-dir") or of Python
+    ("PYTHONWARNINGS").
     """
 
     command: str

@@ -29,7 +29,7 @@ def on_device(group: Group, rank: int) -> bool:
 
 
 def python_frames(view: RankView) -> Path:
-    """The Python frames of the main thread, by which ranks that stand alike are told."""
+    """The Python frames of the main thread, which are equal on ranks that wait at the same place."""
     return tuple(frame for frame in view.evidence.main_stack if not frame.native)
 
 

@@ -41,12 +41,12 @@ class _Watched:
     base: dict[int, int] = field(default_factory=dict)  # issued by each member at the first step that all share
     last: StepKey | None = None  # the last step that was compared
     suspicion: _Suspicion | None = None
-    doubted: bool = False  # a doubtful difference has been told
+    doubted: bool = False  # a doubtful difference has been reported
     done: bool = False
 
 
 class DivergenceWatch:
-    """Compares the ranks' step ledgers again and again; each group's first divergence is told once."""
+    """Compares the ranks' step ledgers again and again; each group's first divergence is reported once."""
 
     def __init__(self) -> None:
         self._groups: dict[GroupKey, _Watched] = {}
@@ -274,7 +274,7 @@ def usual(steps: Sequence[StepEntry], name: str) -> int | None:
 
 
 def sides(counts: Mapping[int, int], norms: Mapping[int, int | None]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(ranks that issued fewer than they should, ranks that issued more); both empty where it cannot be told.
+    """(ranks that issued fewer than they should, ranks that issued more); both empty where that is not clear.
 
     The measure is what most ranks did in this step; where no majority exists, what the ranks usually do.
     """

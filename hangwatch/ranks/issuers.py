@@ -52,7 +52,7 @@ def in_background(ledger: Ledger, rank: int, group: str) -> Iterator[Collective]
 def even_without_background(ledger: Ledger, divergence: Divergence) -> bool:
     """Without the calls of background threads all ranks issued the same number in that step.
 
-    Then the ranks do not part in it: a thread of its own reaches a step earlier on one rank than on another.
+    Then the ranks do not diverge in it: a background thread reaches a step earlier on one rank than on another.
     """
     sides: dict[int, list[int]] = {}
     for rank, count in divergence.counts.items():

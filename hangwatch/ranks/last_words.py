@@ -23,7 +23,7 @@ class Kind(StrEnum):
     CONNECTION = "connection"  # closed, reset or refused by the other end
     TIMEOUT = "timeout"  # a call waited for longer than its group's timeout
     WATCHDOG = "watchdog"  # torch's NCCL watchdog ends the rank for a collective that did not complete
-    NCCL_STATE = "nccl-state"  # the numbers of the last enqueued and completed work, as the watchdog tells them
+    NCCL_STATE = "nccl-state"  # the numbers of the last enqueued and completed work, as the watchdog prints them
     TERMINATED = "terminated"  # C++ ended the process: terminate called
     OUT_OF_MEMORY = "out-of-memory"  # the kernel killed a process for want of memory
     DEVICE = "device"  # CUDA: out of memory, illegal access, assertion, ECC, Xid

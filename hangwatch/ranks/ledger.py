@@ -1,7 +1,7 @@
 """Collectives lined up across ranks: per process group and number, and per step.
 
 Two ranks mean the same group where its name and its members agree; a name alone means nothing (sub-groups of different
-ranks often share one). What a rank says about a group that it is no member of, or says twice, is not used.
+ranks often share one). What a rank reports about a group that it is no member of, or reports twice, is not used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 GroupKey = tuple[str, tuple[int, ...]]
-CALLS_TOLD = 128  # the latest calls of a group that a rank tells of: rules look no further back
+CALLS_TOLD = 128  # the latest calls of a group that a rank reports: rules look no further back
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass
 class Group:
-    """One process group with every member's side of it; `heads` lacks members that said nothing."""
+    """One process group with every member's side of it; `heads` lacks members that reported nothing."""
 
     name: str
     members: tuple[int, ...]
@@ -59,13 +59,13 @@ class Group:
         return (self.name, self.members)
 
     def issued(self, rank: int) -> int | None:
-        """How many collectives `rank` has issued here; None where it has not said."""
+        """How many collectives `rank` has issued here; None where it has not reported that."""
         head = self.heads.get(rank)
         return None if head is None else max(head.issued, 0)
 
     @cached_property
     def order(self) -> list[tuple[int, int]]:
-        """(issued, rank) of every member that has spoken, the furthest behind first."""
+        """(issued, rank) of every member that reported it, the furthest behind first."""
         return sorted((max(head.issued, 0), rank) for rank, head in self.heads.items())
 
     @cached_property
@@ -74,7 +74,7 @@ class Group:
 
     @cached_property
     def silent(self) -> tuple[int, ...]:
-        """Members that have not said anything about this group."""
+        """Members that have reported nothing about this group."""
         return tuple(rank for rank in self.members if rank not in self.heads)
 
     def behind(self, seq: int) -> list[int]:

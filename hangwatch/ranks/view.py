@@ -124,9 +124,9 @@ class RankView:
 
     @property
     def guarded(self) -> bool:
-        """It stands where only some ranks come: behind a rank check, or in what people do on one rank.
+        """It is at a place that only some ranks reach: behind a rank check, or in what programs do on one rank.
 
-        Evaluations and checkpoints count only where the source does not show that every rank comes to them.
+        Evaluations and checkpoints count only where the source does not show that every rank reaches them.
         """
         if self.now.guard in ("rank", "none"):
             return self.now.guard == "rank"

@@ -13,6 +13,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.own_code import how_stuck
 from hangwatch.judge.patience import in_first_step
+from hangwatch.launchers import TORCH_PROGRAMS
 from hangwatch.model import Phase, Snapshot
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing, Within
@@ -90,7 +91,7 @@ def _without_ranks(case: Case) -> str:
 
 
 def _launcher(command: str) -> str:
-    return "torchrun" if "torchrun" in command or "torch.distributed.run" in command else "the launcher"
+    return "torchrun" if any(name in command for name in TORCH_PROGRAMS) else "the launcher"
 
 
 def _free(case: Case) -> list[RankView]:

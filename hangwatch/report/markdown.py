@@ -9,14 +9,17 @@ from hangwatch.model import Excerpt, Incident, NextCheck, Verdict
 from hangwatch.report import titles, words
 
 MOST = 10
-_MARKUP = re.compile(r"[\\*<>\[\]|#]")
+MOST_DETAILS = 3
+_MARKUP = re.compile(r"[\\*<>\[\]|#`]")
+_BACKTICKS = re.compile("`+")
 
 
 def render(incident: Incident, report: str = "") -> str:
     """The text, ending in a line break. `report` is the file that holds the rest, "" for none."""
     verdict = incident.verdict
     name = _code(incident.job.name or incident.job.id)
-    parts = [f"**{_plain(words.headline(incident))}** in `{name}`", f"> {_plain(verdict.summary or words.NO_VERDICT)}"]
+    said = " ".join((verdict.summary or words.NO_VERDICT, *verdict.details[:MOST_DETAILS]))
+    parts = [f"**{_plain(words.headline(incident))}** in `{name}`", f"> {_plain(said)}"]
     parts += ["\n".join(_rows(verdict)), *_excerpts(verdict), *_list("Evidence", verdict.evidence)]
     parts += _ruled_out(verdict)
     parts += _list("Next time, check first", [_check(each) for each in incident.check_next], ready=True)
@@ -68,9 +71,30 @@ def _ruled_out(verdict: Verdict) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A sentence on one line without markup and without mentions, except `code`."""
+    """A sentence on one line without markup and without mentions, except `code`, where a backslash would be shown."""
     line = " ".join(words.clean(text).split())
-    return _MARKUP.sub(lambda sign: f"\\{sign[0]}", line).replace("@", "@\u200b")
+    spans = [(part, index % 2 == 1) for index, part in enumerate(_split_code(line))]
+    return "".join(part if code else _escaped(part) for part, code in spans).replace("@", "@\u200b")
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(lambda sign: f"\\{sign[0]}", text)
+
+
+def _split_code(line: str) -> list[str]:
+    """Text and `code` in turns, as CommonMark pairs backticks: code ends at the next run of as many of them."""
+    parts, start = [""], 0
+    runs = list(_BACKTICKS.finditer(line))
+    for number, run in enumerate(runs):
+        if run.start() < start:
+            continue  # inside of a code span
+        end = next((other.end() for other in runs[number + 1 :] if len(other[0]) == len(run[0])), None)
+        if end is not None:
+            parts[-1] += line[start : run.start()]
+            parts += [line[run.start() : end], ""]
+            start = end
+    parts[-1] += line[start:]
+    return parts
 
 
 def _code(text: str) -> str:

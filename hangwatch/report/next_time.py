@@ -10,11 +10,11 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from hangwatch import words
+from hangwatch.launchers import PROGRAMS
 from hangwatch.model import Incident, LoaderFacts, NextCheck
 from hangwatch.report.words import clean
 
 MOST = 4
-LAUNCHERS = ("torchrun", "srun", "mpirun", "mpiexec", "accelerate", "deepspeed")
 HIDDEN = "***"  # in a redacted command
 LONGEST = 200  # characters of a command that is told again
 
@@ -50,7 +50,7 @@ def _launch(incident: Incident) -> str:
     except ValueError:
         command = []
     told = clean(shlex.join(command))
-    if command and command[0].rpartition("/")[2] in LAUNCHERS and HIDDEN not in told and len(told) <= LONGEST:
+    if command and command[0].rpartition("/")[2] in PROGRAMS and HIDDEN not in told and len(told) <= LONGEST:
         return f"-- {told}"
     hosts = list(dict.fromkeys(rank.host for rank in incident.ranks if rank.host))
     size = incident.job.world_size or max(len(incident.ranks), 2)
@@ -127,6 +127,40 @@ def _killed(incident: Incident) -> Found:
         yield from _loader(incident, "memory", "a process was killed for memory: it shows what grows with each epoch")
 
 
+def _launch_numbers(incident: Incident) -> Found:
+    """Where ranks were started, their numbers can be compared; where launchers wait for each other, none is."""
+    if incident.ranks:
+        yield _doctor(incident, "ranks", "it starts the same launch, and compares RANK and WORLD_SIZE of what comes")
+    else:
+        yield _doctor(incident, "launch", "it starts the same launch, and says that the launcher starts no rank")
+
+
+def _lock(incident: Incident) -> Found:
+    """A walk takes only those locks that the dataset takes."""
+    if any(worker.lock_files for rank in incident.ranks for worker in rank.workers):
+        yield from _loader(incident, "stalls", "it loads as all ranks at once, and shows a batch that waits for long")
+
+
+def _fork(incident: Incident) -> Found:
+    """Python itself warns of it, by a warning that it does not show unless it is asked to."""
+    versions = {rank.reading.identity.python_version for rank in incident.ranks if rank.reading is not None}
+    if any(_warns_of_forks(version) for version in versions):
+        command = "PYTHONWARNINGS=default::DeprecationWarning COMMAND"
+        yield NextCheck(command, "PYTHONWARNINGS", "Python then warns when a process that has threads is forked")
+
+
+def _warns_of_forks(version: str) -> bool:
+    major, _, rest = version.partition(".")
+    minor = rest.partition(".")[0]
+    return major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= (3, 12)
+
+
+def _frozen_worker(incident: Incident) -> Found:
+    """In state D the kernel waits for storage; a worker that was stopped says nothing of the data."""
+    if any(worker.facts.state == "D" for rank in incident.ranks for worker in rank.workers):
+        yield from _loader(incident, "stalls", "it walks the loader, and shows a batch for which storage takes long")
+
+
 def _one(family: str, why: str) -> Rule:
     """A rule that points to one family of the doctor."""
     return lambda incident: iter((_doctor(incident, family, why),))
@@ -163,6 +197,7 @@ def _master(incident: Incident) -> Found:
 
 
 BY_CAUSE: dict[str, Rule] = {
+    "launch-mismatch": _launch_numbers,
     "rendezvous-missing-ranks": _one("ranks", "it starts the same launch and names ranks that do not come"),
     "rendezvous-unreachable-master": _master,
     "rendezvous-port-conflict": _one("master", "it says which process has the port"),
@@ -171,17 +206,22 @@ BY_CAUSE: dict[str, Rule] = {
     "new-group-mismatch": _groups,
     "uneven-steps": _uneven,
     "gradient-sync-mismatch": _plans,
+    "collective-mismatch": _plans,
+    "data-dependent-graph": _plans,
     "exception-on-one-rank": _exception,
     "rank-died-before-init": _exception,
     "rank-died": _killed,
     "node-lost": _between_hosts,
     "network-partition": _between_hosts,
+    "lock-held-by-process": _lock,
+    "fork-deadlock": _fork,
     "interconnect-stall": _between_hosts,
     "device-stall": _gpu,
     "gpu-fault": _gpu,
     "duplicate-gpu": _one("gpus", "it says which ranks share a GPU"),
     "loader-worker-blocked": _of_loader("stalls", "it walks the loader with and without workers, and names the sample"),
     "loader-fork-deadlock": _of_loader("spawn", "it says whether the workers can be started with spawn instead"),
+    "loader-worker-frozen": _frozen_worker,
     "loader-worker-died": _of_loader("memory", "it shows what each worker's memory grows to"),
     "file-descriptors-exhausted": _descriptors,
     "shared-memory-exhausted": _shared_memory,

@@ -1,6 +1,6 @@
 """A report without the evidence of each rank: verdict, progress and waits of all ranks in some kilobytes.
 
-It is an incident of the same format, so whatever reads reports reads it too.
+It is an incident of the same format, so it can be shown wherever reports are shown; it cannot be judged again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ def of(incident: Incident) -> Incident:
         excerpts=(),
         capture=(*incident.capture, NOTE),
     )
+
+
+def is_summary(incident: Incident) -> bool:
+    """It was made by `of`: its verdict cannot be judged again."""
+    return NOTE in incident.capture
 
 
 def _outline(rank: RankReport) -> RankReport:

@@ -73,7 +73,7 @@ def worker_error(view: RankView) -> str:
 
 
 def certainty_of(view: RankView) -> Certainty:
-    """An error that a program has handled is not known to be why it stands now."""
+    """An error that a program has handled is not known to be why it does not move now."""
     return Certainty.PROVEN if view.raised or view.dead else Certainty.LIKELY
 
 

@@ -12,6 +12,11 @@ from hangwatch.model import Frame, OpenFile
 from .places import SITE_PACKAGES, STDLIB, TORCH
 
 THREADING = f"{STDLIB}/threading.py"
+BACKWARD = (
+    Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward"),
+    Frame(f"{TORCH}/autograd/__init__.py", 354, "backward"),
+    Frame(f"{TORCH}/_tensor.py", 630, "Tensor.backward"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +73,13 @@ LOOKS: dict[str, Look] = {
         (Frame(f"{TORCH}/_inductor/codecache.py", 3100, "compile"),), cpu=1.0, state="R", cause="compile-skew"
     ),
     "backward-compute": Look(
-        (
-            Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward"),
-            Frame(f"{TORCH}/autograd/__init__.py", 354, "backward"),
-            Frame(f"{TORCH}/_tensor.py", 630, "Tensor.backward"),
-        ),
+        BACKWARD,
         cpu=0.98,
         state="R",
     ),
     # Tensors that were put on a disk are read again in backward: no processor time, and no frame that says so.
     "backward-read": Look(
-        (
-            Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward"),
-            Frame(f"{TORCH}/autograd/__init__.py", 354, "backward"),
-            Frame(f"{TORCH}/_tensor.py", 630, "Tensor.backward"),
-        ),
+        BACKWARD,
         cpu=0.02,
         call="pread64",
     ),

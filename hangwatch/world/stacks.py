@@ -9,7 +9,7 @@ from hangwatch.model import Frame, Phase, ThreadStack
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Monitored, Peer, Wait
 from .camera import Camera
-from .looks import LOOKS, THREADING
+from .looks import BACKWARD, LOOKS, THREADING
 from .machine import Machine
 from .places import AGENT, SCRIPT, TORCH, Site
 from .ranks import Rank, Thread
@@ -17,11 +17,6 @@ from .ranks import Rank, Thread
 C10D = f"{TORCH}/distributed/distributed_c10d.py"
 LOGGER = Frame(f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper")
 HOOKED_WAIT = Frame(f"{AGENT}/hooks/collectives.py", 145, "wait")
-BACKWARD = (
-    Frame(f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward"),
-    Frame(f"{TORCH}/autograd/__init__.py", 354, "backward"),
-    Frame(f"{TORCH}/_tensor.py", 630, "Tensor.backward"),
-)
 DDP = f"{TORCH}/nn/parallel/distributed.py"
 BUFFERS = tuple(
     Frame(DDP, line, f"DistributedDataParallel.{name}")

@@ -41,7 +41,7 @@ def test_one_line_and_no_incident(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", SOME)
-def test_the_look_alike_hears_nothing(case: Case, tmp_path: Path) -> None:
+def test_the_look_alike_gets_no_warning(case: Case, tmp_path: Path) -> None:
     played = play(case, tmp_path, healthy=True, stall_after=PATIENT)
     assert (played.incident, played.exit_code, lines(played.output)) == (None, 0, [])
 

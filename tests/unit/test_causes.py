@@ -50,7 +50,7 @@ NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence
     ),
     "node-lost": NoScript(
         "a second machine that goes with its watchdog (tests/integration/dashboard/test_hosts.py has namespaces)",
-        ("unit/rules/step/test_node_lost.py", "test_everybody_waits_for_the_ranks_of_a_silent_node"),
+        ("unit/rules/step/test_node_lost.py", "test_all_ranks_wait_for_those_of_a_silent_node"),
         ("unit/rules/step/test_node_lost.py", "test_a_watchdog_that_went_long_before_explains_nothing"),
     ),
     "gpu-memory-imbalance": NoScript(

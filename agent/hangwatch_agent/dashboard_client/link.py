@@ -20,7 +20,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hangwatch
 from hangwatch.model import (
     Divergence,
     HealthWarning,
@@ -35,6 +34,7 @@ from hangwatch.model import (
     Snapshot,
 )
 from hangwatch.settings import Settings
+from hangwatch.version import __version__
 from hangwatch.wire import codec
 from hangwatch.wire.compact import compacted
 from hangwatch_agent.dashboard_client import messages
@@ -204,7 +204,7 @@ class Link:
         self._job = replace(self._job, id=shared_identity(self._job.id, identities))
         if self._job.id.startswith(LOCAL) and not rank_states and now - self._started_at < UNNAMED_S and not changes:
             return  # the ranks will know what the nodes of the job call it
-        greeting = messages.hello(self._job, self.node, self._started_at, rank_states, hangwatch.__version__)
+        greeting = messages.hello(self._job, self.node, self._started_at, rank_states, __version__)
         if self._hello is None or _changed(greeting, self._hello):
             self._hello, self._send_hello = greeting, True
         self._sequence += 1

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import hangwatch
 from hangwatch import words
 from hangwatch.judge import comparison as certainty
 from hangwatch.judge import diagnose
@@ -33,6 +32,7 @@ from hangwatch.model import (
 )
 from hangwatch.report import files
 from hangwatch.report.incident import incident, new_id, snapshot_of
+from hangwatch.version import __version__
 from hangwatch_agent.peers.shared_folder import Outcome, Question, SharedFolder
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
@@ -230,7 +230,7 @@ class Peers:
     def _report(self, judgement: Judgement, snapshot: Snapshot, job: Job) -> Incident:
         """This node's evidence as it travels: a report like any other, but for the tree, which is made anew."""
         known = replace(snapshot, job=replace(snapshot.job, id=job.id))
-        made = incident(judgement, known, id=new_id(), opened_at=self._clock(), hangwatch_version=hangwatch.__version__)
+        made = incident(judgement, known, id=new_id(), opened_at=self._clock(), hangwatch_version=__version__)
         return replace(made, stack_tree=())
 
     # ------------------------------------------------------------ what others have judged

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hangwatch.launchers import TORCH_PROGRAMS
+
 if TYPE_CHECKING:
     from hangwatch.model import Identity
 
@@ -90,7 +92,7 @@ def _of_command(command: Sequence[str]) -> dict[str, str]:
 def _options(command: Sequence[str]) -> dict[str, str]:
     """The options before the script, "--name value" and "--name=value" alike."""
     found: dict[str, str] = {}
-    if not any(PurePath(word).name in ("torchrun", "torch.distributed.run") for word in command[:4]):
+    if not any(PurePath(word).name in TORCH_PROGRAMS for word in command[:4]):
         return found
     for word, following in zip(command, [*command[1:], ""], strict=True):
         if word.endswith(".py"):

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from hangwatch_agent.shared.launchers import TORCH_MODULES, TORCH_PROGRAMS
+from hangwatch.launchers import TORCH_MODULES, TORCH_PROGRAMS
 
 MARK = "HANGWATCH_RANK_PID"  # set in a rank: a process that inherits it with the same RANK is the rank's helper
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"

@@ -2,9 +2,9 @@
 
 Only after the report is safe, only processes of the job, and the ranks before their launcher: a launcher that is killed
 first leaves orphans. What the ranks have started goes with them, for a loader worker that spins outlives its rank and
-holds its memory. Stopped processes are continued, for a stopped process does not hear SIGTERM. What has not gone after
-the grace is killed. A launcher that restarts failed ranks is ended with them by `abort`, and may restart them after
-`abort-attempt`.
+holds its memory. Stopped processes are continued, for a stopped process does not handle SIGTERM. Processes that are
+left after the grace are killed. A launcher that restarts failed ranks is ended with them by `abort`, and may restart
+them after `abort-attempt`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def end_job(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[int]:
-    """SIGTERM for the ranks and what they have started as `end_ranks` does, then at once for what has started them.
+    """SIGTERM for the ranks and what they have started as `end_ranks` does, then at once for what started them.
 
     That is the command `root` with all below it that is of its session or above a rank; without `root`, the launchers
     above the ranks. Ranks that are started meanwhile are killed at the end. Returns the pids that had to be killed.
@@ -81,7 +81,7 @@ def end_job(
 
 
 def _above(root: int | None, known: set[int], ranks: Sequence[_Process]) -> Iterator[_Process]:
-    """What has started the ranks, from the ranks up, without us: a rank's launcher hears of it before its own."""
+    """What has started the ranks, from the ranks up, without us: a rank's launcher before that launcher's own."""
     table = Table.read()
     above = {pid for rank in ranks for pid in table.ancestors(rank.pid)}
     if root is None:

@@ -67,7 +67,7 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
 
 
 def _link(settings: Settings, job: Job, incidents: Incidents) -> Link | None:
-    """The way to the dashboard, if there is to be one. An address that is none is named, and the watch goes on."""
+    """The way to the dashboard, if there is to be one. A bad address is named, and the watch goes on."""
     if not settings.dashboard:
         return None
     from hangwatch_agent.dashboard_client import connection, link  # imported only where there is a dashboard

@@ -1,4 +1,4 @@
-"""The watchdog's side of the dashboard: what it tells of the ranks, at rest and while evidence is taken."""
+"""The watchdog's side of the dashboard: what it sends about the ranks, between two looks and during one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hangwatch.model import Divergence, HealthWarning, Incident, NodeFacts, Snap
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
 
-OFFER_EVERY = 0.95  # seconds between what the dashboard hears of the ranks
+OFFER_EVERY = 0.95  # seconds between two messages about the ranks
 
 
 class Link(Protocol):
-    """What the watchdog tells a dashboard, and what it is asked (see `hangwatch_agent.dashboard_client.link`)."""
+    """What the watchdog sends to a dashboard, and is asked for (see `hangwatch_agent.dashboard_client.link`)."""
 
     def offer(self, rank_states: Sequence[RankState], now: float) -> None: ...
     def incident(self, incident: Incident) -> None: ...
@@ -29,7 +29,7 @@ class Link(Protocol):
 
 
 class DashboardExchange:
-    """One watchdog's talk with a dashboard. `clock` gives seconds since 1970."""
+    """One watchdog's messages to a dashboard, and its requests. `clock` gives seconds since 1970."""
 
     def __init__(self, link: Link, clock: Callable[[], float] = steady_clock.time) -> None:
         self.link = link
@@ -37,16 +37,16 @@ class DashboardExchange:
         self._offered_at = 0.0
 
     def offer(self, rank_states: Sequence[RankState], now: float) -> None:
-        """How the ranks stand, unless the dashboard has just heard."""
+        """Send the state of the ranks, unless it was sent a moment ago."""
         if now - self._offered_at >= OFFER_EVERY:
             self._offered_at = now
             self.link.offer(rank_states, now)
 
     @contextlib.contextmanager
     def still_heard(self, reread: Callable[[float], Sequence[RankState]]) -> Iterator[None]:
-        """While evidence is taken, which is long on a busy machine, the dashboard goes on hearing of the ranks.
+        """Keep sending the state of the ranks while evidence is taken, which takes long on a busy machine.
 
-        A node that says nothing for some seconds counts as silent there, and no proof holds without its words.
+        The dashboard takes a node that sends nothing for some seconds for silent, and proves nothing without it.
         `reread` reads the boards anew, in a thread of its own until this ends.
         """
         done = threading.Event()

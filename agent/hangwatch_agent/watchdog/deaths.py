@@ -1,7 +1,7 @@
 """The moment each rank's process ends, to the millisecond: which died first is half of the verdict of a failed job.
 
-Polling cannot tell: within one poll a launcher kills all the others. A pid descriptor becomes readable when its process
-ends, so one thread waits on all of them.
+Polling does not show it: within one poll a launcher kills all the others. A pid descriptor becomes readable when its
+process ends, so one thread waits on all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DeathWatch:
     """Waits for processes to end in a daemon thread.
 
     `ended` maps a process (pid and start) to the time (since 1970) of its end, `codes` to its exit code (negative for
-    a signal) where the kernel tells it to others than the parent.
+    a signal) where the kernel shows it to other processes than the parent.
     """
 
     def __init__(self, wake: Callable[[], None], clock: Callable[[], float] = steady_clock.time) -> None:

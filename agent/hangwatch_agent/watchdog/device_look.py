@@ -15,7 +15,7 @@ EVERY_S = 30.0  # between two looks: memory on a wrong GPU stays there, and NVML
 
 @dataclass
 class DeviceLook:
-    """Tells what the GPUs' memory shows, once. A driver that does not answer costs 2 seconds, and only the first time.
+    """Reports each finding on GPU memory once. A driver that does not answer costs 2 seconds, the first time only.
 
     Args:
         gpus: NVML, started once for all looks and captures.

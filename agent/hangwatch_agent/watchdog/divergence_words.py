@@ -7,7 +7,7 @@ from hangwatch.model import Divergence, StepName
 
 
 def divergence_sentence(divergence: Divergence) -> str:
-    """The step, and who issued how many."""
+    """The step, and how many collectives each rank issued."""
     step = words.step(StepName(divergence.epoch, divergence.batch, divergence.step))
     issued = {count: [] for count in divergence.counts.values()}  # type: dict[int, list[int]]
     for rank, count in divergence.counts.items():

@@ -1,4 +1,4 @@
-"""When the terminal says a first word of a job that stands still: after about ten seconds, then at growing intervals.
+"""When the terminal shows a first line on a job that does not move: after about ten seconds, then at growing intervals.
 
 What counts as standing still is measured against the job itself: its slowest recent step, and the pauses after which it
 has gone on before. What is said is `hangwatch.report.first_words`.
@@ -28,7 +28,7 @@ FRESH_S = 3.0  # evidence that is not older need not be taken again
 
 
 def _moved_since(evidence: Snapshot, last: float) -> bool:
-    """The job went on between our look at the boards and the evidence: there is no standstill to speak of."""
+    """The job went on between our look at the boards and the evidence: it does not stand still."""
     readings = (rank.reading for rank in evidence.ranks if rank.reading is not None)
     return any(rank.moved for rank in evidence.ranks) or any(
         max(reading.progress.at, reading.phase_at) > last for reading in readings
@@ -44,7 +44,7 @@ def last_progress(rank_states: Sequence[RankState], no_rank_since: float | None 
 
 
 class FirstWords:
-    """The lines about one job. `say` prints one; `judge` tells when the standstill will be reported."""
+    """The lines about one job. `say` prints one; `judge` says when the standstill will be reported."""
 
     def __init__(self, say: Callable[[str], None], judge: Callable[[Snapshot], Judgement]) -> None:
         self._say, self._judge = say, judge
@@ -57,7 +57,7 @@ class FirstWords:
         self._seen_at = 0.0
 
     def note(self, rank_states: Sequence[RankState], no_rank_since: float | None = None, *, told: bool = False) -> None:
-        """How the job stands now. With `told` an incident is open: it says what there is to say."""
+        """Note the present state of the job. With `told` an incident is open, and its report says everything."""
         last = last_progress(rank_states, no_rank_since)
         before, self._last = self._last, last
         if last != before:
@@ -68,7 +68,7 @@ class FirstWords:
         self._starting = any(each.reading.phase in STARTING for each in rank_states)
         if self._stepping != (stepping := any(each.reading.times.steps > 0 for each in rank_states)):
             self._stepping = stepping
-            self._pauses.clear()  # what lies before the steps says nothing of them
+            self._pauses.clear()  # the time before the steps says nothing about how long they take
 
     def _moved(self, stood_s: float) -> None:
         if stood_s >= FIRST_S and not self._starting:
@@ -81,7 +81,7 @@ class FirstWords:
         self._evidence, self._seen_at = snapshot, now
 
     def due(self, rank_states: Sequence[RankState], now: float) -> Reason | None:
-        """The reason to say something now, which is one for a look as well."""
+        """The reason to print a line now, for which evidence is taken as well."""
         self._next_s = max(self._next_s, self._threshold(rank_states))
         lead_s = 0.0 if self.has_evidence(now) else LEAD_S
         if self._last is None or now - self._last < self._next_s - lead_s:
@@ -97,7 +97,7 @@ class FirstWords:
         return max(FIRST_S, SLOW_STEPS * slowest, min(MOST_LEARNED_S, PAUSES * max(self._pauses, default=0.0)))
 
     def tell(self, now: float, *, elsewhere: bool = False) -> None:
-        """Say what the newest evidence shows, unless the first step may only be slow."""
+        """Print what the newest evidence shows, unless the first step may only be slow."""
         evidence, last = self._evidence, self._last
         if evidence is None or last is None or _moved_since(evidence, last):
             return

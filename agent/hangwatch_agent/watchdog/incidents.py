@@ -1,4 +1,4 @@
-"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and their telling."""
+"""The incidents of one job: opened, sharpened by better evidence, closed when movement resumes; and their reports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TextIO
 
-import hangwatch
 from hangwatch.judge import comparison as certainty
 from hangwatch.model import Certainty, Incident, Judgement, Snapshot, Status, Verdict
 from hangwatch.report import files, terminal, words
 from hangwatch.report.incident import incident, new_id, recovered
+from hangwatch.version import __version__
 from hangwatch_agent.shared import steady_clock
 
 WORTH_AN_INCIDENT = (Status.HUNG, Status.LINGERING, Status.FAILED)
@@ -71,7 +71,7 @@ class Incidents:
         return True
 
     def enrich(self, judgement: Judgement, snapshot: Snapshot) -> None:
-        """Write the open incident again with more evidence for the same judgement. The terminal hears nothing of it."""
+        """Write the open incident again with more evidence for the same judgement. Nothing is printed."""
         if self.open is not None and self.open.id != self._adopted:
             self.open = self._again(self.open, judgement, snapshot)
             self._write(self.open)
@@ -94,7 +94,7 @@ class Incidents:
             self.open = None
 
     def say(self, line: str) -> None:
-        """Print one line on the terminal, which may have gone."""
+        """Print one line on the terminal, which may be closed."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.write(line.rstrip("\n") + "\n")
             self._stream.flush()
@@ -106,9 +106,7 @@ class Incidents:
             self.say(line)
 
     def _open(self, judgement: Judgement, snapshot: Snapshot) -> None:
-        self.open = incident(
-            judgement, snapshot, id=new_id(), opened_at=self._clock(), hangwatch_version=hangwatch.__version__
-        )
+        self.open = incident(judgement, snapshot, id=new_id(), opened_at=self._clock(), hangwatch_version=__version__)
         self._publish(self.open)
 
     def _sharpen(self, known: Incident, judgement: Judgement, snapshot: Snapshot) -> None:
@@ -132,7 +130,7 @@ class Incidents:
 
     def _publish(self, found: Incident) -> None:
         path = self._write(found)
-        with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
+        with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
             terminal.show(found, self._stream, report=path)
 
     def _write(self, found: Incident) -> str:
@@ -168,7 +166,7 @@ def _sharpened(known: Incident, new: Judgement) -> Judgement:
 
 
 def _poorer(snapshot: Snapshot, known: Incident) -> bool:
-    """Whether it tells of fewer ranks than the incident: a node's own look must not replace that of all nodes."""
+    """Whether it covers fewer ranks than the incident: a node's own look must not replace that of all nodes."""
     return len({rank.rank for rank in snapshot.ranks}) < len({rank.rank for rank in known.ranks})
 
 

@@ -1,4 +1,4 @@
-"""Sees to it, from within the ranks that attached, that their watchdog is not missed when it has been killed."""
+"""Starts the watchdog again, from within the ranks that attached, where it has been killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _say(line: str) -> None:
 class Keeper:
     """Starts the watchdog process of `folder` again where it was killed. `look` is for a rank's ticker.
 
-    Whether it lives is told by its lock file, which the kernel unlocks at its end: a few microseconds for each look.
+    Whether it lives is shown by its lock file, which the kernel unlocks at its end: a few microseconds for each look.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 absence only.
 
 A process is a rank by its environment when it has a RANK that its parent has not given it as a rank itself. Ranks of
-mp.spawn have none: their boards and their launcher's stack tell of them.
+mp.spawn have none: their boards and their launcher's stack show them.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Watchdog:
             self._pause(self.settings.poll)
 
     def poll(self) -> None:
-        """One round: read the boards, tell and hear the other machines, and examine the job where that is due."""
+        """One round: read the boards, exchange messages with other nodes, and examine the job where that is due."""
         now = self.clock()
         self._read_ranks(now)
         self._count_launches(now)
@@ -171,7 +171,7 @@ class Watchdog:
         self._first_words.tell(self.clock(), elsewhere=self._here.is_part)
 
     def _guarded(self, part: str, act: Callable[[], object]) -> None:
-        """A fault of our own costs one part of one look, and neither the watch nor the job."""
+        """An error of hangwatch costs one part of one look, and ends neither the watch nor the job."""
         try:
             act()
         except Exception as error:
@@ -297,7 +297,7 @@ class Watchdog:
         self.dismissed = True
 
     def close(self, exit_code: int | None = None) -> None:
-        """The job is over: judge one last time if it failed and nothing has been said of it yet."""
+        """The job is over: judge one last time if it failed and that has not been reported yet."""
         self.rank_states = self.ending.remaining(self.roster.update(self.clock()))
         self.halt()
         with self._looking:

@@ -16,8 +16,8 @@ from hangwatch_agent.watchdog import abort
 class OnHang:
     """Ends the job (`--on-hang abort`) or the ranks of this attempt (`abort-attempt`) in a thread of its own.
 
-    `happened` says that it has begun. What we have ended is history from then on: how those ranks go down says nothing
-    about the hang.
+    `happened` says that it has begun. Ranks that we have ended are not judged any more: how they end says nothing about
+    the hang.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class OnHang:
             self._thread.join(self._settings.abort_grace + slack_s)
 
     def was_aborted(self, exit_code: int) -> bool:
-        """Whether the command, which ended with this code, has come to nothing because of us."""
+        """Whether the command, which ended with this code, did so because we ended its ranks."""
         return self.happened and not (exit_code == 0 and self._later_attempt)
 
     def _end(self, rank_states: Sequence[RankState], culprits: Sequence[int]) -> None:

@@ -42,7 +42,7 @@ class Here:
 
 
 class PeerExchange:
-    """Judges with the other nodes, so that a hang of all is said once."""
+    """Judges with the other nodes, so that a hang of all is reported once."""
 
     def __init__(self, peers: Peers, response: Response, clock: Callable[[], float] = steady_clock.time) -> None:
         self._peers, self._response, self._clock = peers, response, clock
@@ -92,7 +92,7 @@ class PeerExchange:
         return found.judgement
 
     def leave(self) -> None:
-        """Nothing more comes from this node."""
+        """Say to the other nodes that this one is done."""
         incidents = self._response.incidents
         self._peers.leave(tidy=incidents.open is None and not incidents.closed)
 

@@ -72,7 +72,7 @@ class Response:
             return
         living = {each.pid for each in rank_states if each.alive}
         if living and living.isdisjoint(then):
-            self.incidents.file_away()  # a launcher has restarted the job: what comes now is another story
+            self.incidents.file_away()  # a launcher has restarted the job: what comes now is a new attempt
         if opened.status not in (Status.HUNG, Status.LINGERING):
             return
         moved = [each for each in rank_states if each.moved_at > then.get(each.pid, each.moved_at)]

@@ -50,7 +50,7 @@ SLACK_S = 5.0  # beyond its grace, for an abort to come to its end
 
 
 class Child:
-    """The watched command. Signals are blocked in this process from its start to its end; `wait` deals them out."""
+    """The watched command. Signals are blocked in this process from its start to its end; `wait` passes them on."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         become_subreaper()
@@ -60,7 +60,7 @@ class Child:
             self.process = subprocess.Popen(
                 command,
                 env=dict(environment),
-                # The mask is inherited, and the command must not start deaf.
+                # The mask is inherited, and the command must not start with signals blocked.
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
             )
         except OSError as error:
@@ -218,7 +218,7 @@ def _close(watchdog: Watchdog, thread: threading.Thread, code: int) -> bool:
 
 
 def _guarded(act: Callable[[], T]) -> T | None:
-    """A fault of our own costs the watch, and never the job: it is said, and the command goes on."""
+    """An error of hangwatch ends the watch, and never the job: it is printed, and the command goes on."""
     try:
         return act()
     except Exception as error:
@@ -228,7 +228,7 @@ def _guarded(act: Callable[[], T]) -> T | None:
 
 
 def _say(line: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
         sys.stderr.write(line + "\n")
         sys.stderr.flush()
 

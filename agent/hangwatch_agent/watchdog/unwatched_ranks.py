@@ -22,7 +22,7 @@ IGNORING = {"I": "-I", "E": "-E", "S": "-S"}  # Python's options by which PYTHON
 
 @dataclass(frozen=True)
 class Unwatched:
-    """One living rank without a board, and the reason as far as its process tells it."""
+    """One living rank without a board, and the reason as far as its process shows it."""
 
     rank: int
     pid: int

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import StringConstraints
 from starlette.responses import StreamingResponse
 
-import hangwatch
+from hangwatch.version import __version__
 from hangwatch_dashboard import views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
@@ -46,7 +46,7 @@ async def events(request: Request, service: TheService, job: Jobs = ()) -> Respo
 def first_events(service: Service, wanted: list[LiveJob]) -> Iterator[tuple[str, Any, str]]:
     """The whole state, so that a reader that comes back needs no replay: event, data, key of the job or ""."""
     now = service.clock()
-    hello = {"server_time": now, "version": hangwatch.__version__, "stale_after_s": STALE_AFTER_S}
+    hello = {"server_time": now, "version": __version__, "stale_after_s": STALE_AFTER_S}
     yield "hello", hello, ""
     yield "jobs", {"jobs": [views.job_summary(each, now) for each in service.registry.jobs.values()]}, ""
     for job in wanted:

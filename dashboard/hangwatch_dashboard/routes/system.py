@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
-import hangwatch
+from hangwatch.version import __version__
 from hangwatch_dashboard.answers import About, Health, Session
 from hangwatch_dashboard.auth import COOKIE, SESSION_S, Role, new_session, role_of_token
 from hangwatch_dashboard.bodies import BodyError, read_body
@@ -28,7 +28,7 @@ async def about(service: TheService) -> dict[str, Any]:
     """What is running here."""
     jobs = service.registry.jobs.values()
     return {
-        "version": hangwatch.__version__,
+        "version": __version__,
         "server_time": service.clock(),
         "store": "postgresql" if service.store.is_postgresql else "sqlite",
         "nodes": sum(len(job.nodes) for job in jobs),

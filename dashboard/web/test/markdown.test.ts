@@ -19,7 +19,12 @@ test("a verdict as Markdown says what the page says", () => {
   }
 });
 
-test("a hostile sentence is no markup and calls nobody", () => {
+test("code in a sentence is shown as it is, and a lone backtick is text", () => {
+  const text = markdown({ ...verdict, summary: "wrap it in `with Join([model]):`, not ` <b> ``", details: ["Rank 0 waits [x]."] }, "HUNG", { name: "x", id: "1" }, "");
+  expect(text).toContain("> wrap it in `with Join([model]):`, not \\` \\<b\\> \\`\\` Rank 0 waits \\[x\\].");
+});
+
+test("a hostile sentence is no markup and mentions no user", () => {
   const evil = { ...verdict, summary: "<img src=x> [a](http://evil) @everyone\n# title **b**" };
   const text = markdown(evil, "HUNG", { name: "`x`", id: "1" }, "");
   expect(text).toContain("> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# title \\*\\*b\\*\\*");

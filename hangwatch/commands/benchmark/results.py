@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import hangwatch
 from hangwatch.errors import HangwatchError
 from hangwatch.report import versions
+from hangwatch.version import __version__
 
 SCHEMA = "hangwatch.benchmark/1"
 
@@ -35,7 +35,7 @@ class Machine:
     def here(cls) -> Machine:
         return cls(
             date=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            hangwatch=hangwatch.__version__,
+            hangwatch=__version__,
             torch=_version("torch"),
             python=platform.python_version(),
             system=f"{platform.system()} {platform.release()} {platform.machine()}",

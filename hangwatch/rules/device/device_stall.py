@@ -43,8 +43,8 @@ def device_stall(case: Case) -> Finding | None:
 def awaited_device(case: Case) -> Finding | None:
     """The ranks that are awaited wait for their devices, where no collective is outstanding.
 
-    A kernel of their own may run there, or what no record tells of: calls of a captured graph, whose partner may not
-    have come, or a send or receive. So no rank is blamed.
+    A kernel of their own may run there, or calls that no record shows: those of a captured graph, whose partner may not
+    have arrived, a send or receive. So no rank is blamed.
     """
     awaited = awaited_views(case)
     if not awaited or any(view.over or not case.waits.shows_device_wait(view) for view in awaited):
@@ -63,9 +63,7 @@ def awaited_device(case: Case) -> Finding | None:
         victims=victims,
         step=first.step,
         evidence=(f"a native frame of {case.name(ranks)} shows the wait for the device",),
-        details=(
-            "A kernel runs there, or calls that no record tells of: those of a captured graph, a send or receive.",
-        ),
+        details=("A kernel runs there, or calls that no record shows: those of a captured graph, a send or receive.",),
         status=status_of(case, awaited),
         awaited=tuple(ranks),
     )

@@ -69,5 +69,5 @@ def _gone(faulty: list[tuple[NodeFacts, GpuFacts]]) -> bool:
 
 
 def _waits_unseen(view: RankView) -> bool:
-    """It stands where `.item()` leaves a rank, and no native frame could be taken that would tell a wait from work."""
+    """It stands where `.item()` leaves a rank, and no native frame could be taken to distinguish a wait from work."""
     return may_wait_on_device(view) and view.steady

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
-from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status, ThreadStack
+from hangwatch.facts.launchers import place_of
+from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import user_frame
 
 _WRITES = ("write", "writev")
 _OUTPUTS = {1: "standard output", 2: "standard error"}
@@ -59,7 +59,7 @@ def _writers(view: RankView) -> list[_Writer]:
     found = []
     if view.evidence.process is not None and not view.dead and (view.steady or not view.evidence.stacks):
         found.append((view.evidence.process, view.where))
-    found += [(worker.facts, _place(worker.stacks)) for worker in view.evidence.workers]
+    found += [(worker.facts, place_of(worker)) for worker in view.evidence.workers]
     return [
         _Writer(view, facts, facts.blocked_on, where)
         for facts, where in found
@@ -95,9 +95,7 @@ def _waits_for(case: Case, reader: ProcessEvidence, ranks: list[int]) -> bool:
 def _reader_now(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
     if reader is None:
         return f"pid {pids[0]}, which should read it, does not" if pids else "no process reads it"
-    stack = main_stack(reader.stacks)
-    where = user_frame(stack.frames) if stack is not None else None
-    return f"the {reader.role} (pid {reader.facts.pid}) does not read it{words.at(where)}"
+    return f"the {reader.role} (pid {reader.facts.pid}) does not read it{words.at(place_of(reader))}"
 
 
 def _culprits(
@@ -112,11 +110,6 @@ def _culprits(
     return tuple(
         Culprit(rank, pid, writer.view.evidence.host, process, writer.where) for rank, writer in sorted(first.items())
     )
-
-
-def _place(stacks: tuple[ThreadStack, ...]) -> Frame | None:
-    stack = main_stack(stacks)
-    return user_frame(stack.frames) if stack is not None else None
 
 
 def _evidence(case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]) -> list[str]:

@@ -26,7 +26,7 @@ def rank_died_before_init(case: Case) -> Finding | None:
     alive = waiting or [view.rank for view in arrivals.late] or [each.rank for each in arrivals.unborn]
     own = [each for each in ended if not each.follows and (waiting or each.code != 0)]
     if not own or (len(case.ranks) > len(arrivals.dead) + len(arrivals.waiting) + len(arrivals.late)):
-        return None  # some have been members: that is another story
+        return None  # some ranks had registered: other rules judge that
     own.sort(key=lambda each: (each.at, each.rank))
     first = own[0]
     culprits = sorted({each.rank for each in own})

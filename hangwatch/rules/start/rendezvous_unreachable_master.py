@@ -1,4 +1,4 @@
-"""No process listens at MASTER_ADDR and MASTER_PORT, or some ranks go elsewhere."""
+"""No process listens at MASTER_ADDR and MASTER_PORT, or some ranks connect elsewhere."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def unreachable_master(case: Case) -> Finding | None:
 def _astray(arrivals: Arrivals, lost: list[RankView]) -> list[RankView]:
     """The ranks whose address is another one than that of most ranks; of two halves, those that differ from rank 0.
 
-    The rendezvous is at rank 0's address, whatever was meant: with two ranks, rank 1 is the one that goes elsewhere.
+    The rendezvous is at rank 0's address, whatever was meant: with two ranks, rank 1 is the one that connects
+    elsewhere.
     """
     known = {view.rank: address(view) for view in (*arrivals.waiting, *arrivals.late)}
     if len(set(known.values())) < 2:

@@ -80,7 +80,7 @@ def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
 
 
 def mispaired_with_the_main_thread(case: Case) -> Finding | None:
-    """Calls of a background thread took other numbers on one rank than on another, and the main thread is even.
+    """A background thread's calls took other numbers on one rank than on another; the main threads' counts are equal.
 
     DDP's own collectives are not recorded one by one: a number without a record is one of them.
     """
@@ -187,7 +187,7 @@ def mispaired_threads(case: Case) -> Finding | None:
 
 
 def aborted_with_mispaired_threads(case: Case) -> Finding | None:
-    """The same, where ranks ended of it."""
+    """The same, where ranks ended because of it."""
     if not case.any_rank_failed:
         return None
     found = mispaired_threads(case)

@@ -29,7 +29,7 @@ def data_dependent_graph(case: Case) -> Finding | None:
 
 
 def ended_without_gradients(case: Case) -> Finding | None:
-    """The same, where torch has said so, or ranks ended of it in a call that met another one."""
+    """The same, where torch has said so, or ranks ended because their call was paired with a different one."""
     short = unreduced(case)
     said = short is not None and short.said
     return data_dependent_graph(case) if said or case.any_rank_failed else None

@@ -22,7 +22,7 @@ def exception_on_one_rank(case: Case) -> Finding | None:
     """A rank raised an error of its own, and no longer takes part."""
     raised = [(view, found) for view in case if (found := own_error(view)) is not None]
     if not any(error.fatal for _, error in raised) and 2 * len(raised) > len(case.ranks):
-        raised = []  # what most ranks handle at the same time is a way of the program, e.g. main() below an except
+        raised = []  # what most ranks handle at the same time is how the program works, e.g. main() below an except
     if raised and (case.blocked or any(error.fatal for _, error in raised)):
         view, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
         return _recorded(case, view, error, [other.rank for other, _ in raised if other is not view])

@@ -8,7 +8,7 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-MISSED_S = 3.0  # seconds: fifteen ticks in a row did not come while the main thread was seen to own the lock
+MISSED_S = 3.0  # seconds: fifteen ticks in a row were missed while the main thread was seen to own the lock
 
 
 def gil_held(case: Case) -> Finding | None:

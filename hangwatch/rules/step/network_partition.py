@@ -11,7 +11,7 @@ MUCH = 1  # bytes: on a healthy link nothing stays unacknowledged from one sampl
 
 
 def network_partition(case: Case) -> Finding | None:
-    """All ranks have come, and bytes between two hosts stay unacknowledged."""
+    """All ranks have arrived, and bytes between two hosts stay unacknowledged."""
     if not case.blocked or case.awaited() or not _all_arrived(case):
         return None
     stuck = [

@@ -1,4 +1,4 @@
-"""A node of which nothing is heard any more while the others need its ranks: it has crashed, or hangs as a whole."""
+"""A node that sends nothing any more while the others need its ranks: it has crashed, or hangs as a whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def node_lost(case: Case) -> Finding | None:
     if not lost or not seen or not all(view.rank in case.blocked or view.rank in failed for view in seen):
         return None
     if _went_on(case, silent, seen) or answer(case, lost):
-        return None  # only its watchdog has gone, or its way to us
+        return None  # only its watchdog has ended, or its connection to us is lost
     waiting = [view.rank for view in seen if view.rank not in failed]
     silent_s = max(node.silent_s for node in silent)
     hosts = words.listed(sorted({node.host for node in silent}))

@@ -19,7 +19,7 @@ from hangwatch.model import Certainty, Culprit, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-UNANSWERED_S = 10.0  # of standstill, after which a rank that does not answer NCCL is taken for dead
+UNANSWERED_S = 10.0  # seconds without progress, after which a rank that does not answer NCCL is taken for dead
 
 
 def rank_died(case: Case) -> Finding | None:
@@ -99,7 +99,7 @@ def _own_error(view: RankView) -> bool:
 def _first(dead: list[RankView]) -> RankView | None:
     """The one that died first: not by the launcher's SIGTERM, nor by an error that another's death explains."""
     failed_at = min((_failed_at(view) for view in dead if ended_for(view) is EndedFor.PEER), default=float("inf"))
-    # A rank that lived on when another had failed for want of a peer was ended after it, and was not that peer.
+    # A rank that lived on when another had failed because it lost a peer was ended after it, and was not that peer.
     own = [view for view in dead if ended_for(view) is not EndedFor.LAUNCHER or death_time(view) <= failed_at]
     return min(own, key=lambda view: (ended_for(view), not _is_told(view), death_time(view), view.rank), default=None)
 
@@ -120,7 +120,7 @@ def _is_told(view: RankView) -> bool:
 
 
 def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
-    """It alone has ended, or why it did is known, and the ends of all others follow from another's.
+    """It alone has ended; or why it ended is known, and the ends of all others follow from another's.
 
     Of an exit code alone, without a board to say what was raised, it is not known whether it was an error of its own.
     """

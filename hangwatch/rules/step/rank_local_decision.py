@@ -15,7 +15,7 @@ from hangwatch.rules.finding import Finding
 
 
 def rank_local_decision(case: Case) -> Finding | None:
-    """Ranks parted at a condition that asks neither for the rank nor for what is the same on all of them."""
+    """Ranks diverged at a condition that depends neither on the rank nor on what is the same on all of them."""
     found = disagreement(case)
     if found is None or not (case.blocked or case.any_rank_failed) or not _decides(found):
         return None
@@ -32,7 +32,7 @@ def decided_and_ended(case: Case) -> Finding | None:
 
 
 def _decides(found: Disagreement) -> bool:
-    """All ways past the call are conditions on a value, and stand around that call and not around the turn's rest."""
+    """All ways past the call are conditions on a value, and guard that call and not the rest of the loop's turn."""
     own = all(way.asks == "value" and not way.of_turn for way in found.ways)
     return bool(found.ways) and own and not found.in_module
 

@@ -48,7 +48,7 @@ def uneven_steps(case: Case) -> Finding | None:
 
 
 def _in_join(view: RankView) -> bool:
-    """It has left the loop, and does in `Join` what DDP would do."""
+    """It has left the loop, and `Join` makes DDP's calls for it."""
     return any(frame.file.endswith(_JOIN) for stack in view.evidence.stacks if stack.main for frame in stack.frames)
 
 

@@ -28,7 +28,7 @@ _BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own
 
 
 def never_enqueued(case: Case) -> Finding | None:
-    """torch's NCCL watchdog ended ranks that waited: awaited were those that had never enqueued the collective.
+    """torch's NCCL watchdog ended ranks that waited: they waited for the ranks that had never enqueued the collective.
 
     Which ranks kept the others waiting is likely then, though why they did is not known.
     """

@@ -79,7 +79,7 @@ def test_ranks_that_obey_are_not_killed(start: Start) -> None:
     assert [each.wait(20) for each in ranks] == [-signal.SIGTERM] * 2
 
 
-def test_a_stopped_rank_is_continued_so_that_it_hears(start: Start) -> None:
+def test_a_stopped_rank_is_continued_so_that_it_handles_the_signal(start: Start) -> None:
     rank, _ = start(OBEYS)
     rank.send_signal(signal.SIGSTOP)
     assert end_ranks([rank_of(rank)], [rank.pid], 20.0) == []
@@ -109,7 +109,7 @@ def test_a_child_with_a_session_of_its_own_is_left_alone(start: Start) -> None:
     assert is_there(child)
 
 
-def test_a_stranger_who_was_given_the_pid_is_left_alone(start: Start) -> None:
+def test_a_stranger_that_was_given_the_pid_is_left_alone(start: Start) -> None:
     stranger, child = start(PARENT.format(session=False), OBEYS)
     assert end_ranks([rank_of(stranger, ticks=1)], [], 0.3) == []
     assert stranger.poll() is None

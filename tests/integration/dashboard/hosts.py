@@ -60,11 +60,11 @@ class Lab:
     def _add_namespace(self, name: str) -> None:
         sh(f"ip netns add {self._namespace(name)}")
         self._closing.callback(sh, f"ip netns del {self._namespace(name)}")
-        self._closing.callback(self._end_whoever_is_left, name)
+        self._closing.callback(self._end_what_is_left, name)
         self._in(name, "ip link set lo up")
 
-    def _end_whoever_is_left(self, name: str) -> None:
-        """Ranks are in sessions of their own: where their watchdog was killed nobody ends them."""
+    def _end_what_is_left(self, name: str) -> None:
+        """Ranks are in sessions of their own: where their watchdog was killed, nothing else ends them."""
         self.signal_all(name, signal.SIGKILL)
 
     def signal_all(self, name: str, sent: signal.Signals) -> None:
@@ -77,7 +77,7 @@ class Lab:
                 os.kill(pid, sent)
 
     def power_off(self, host: str) -> None:
-        """Nobody is told, and no kernel is left to say that the connections are closed."""
+        """A loss of power: no process is told to end, and no kernel is left to close the connections."""
         for kind in ("train", "manage"):
             self.pull(host, kind)
         self.signal_all(host, signal.SIGKILL)
@@ -108,7 +108,7 @@ class Lab:
         return f"{kind[:5]}-{host[-6:]}"
 
     def pull(self, host: str, kind: str = "train") -> None:
-        """Pulls a cable out of the switch. Nobody is told."""
+        """Pulls a cable out of the switch. The hosts keep their own end up."""
         self._in("switch", f"ip link set {self._port(host, kind)} nomaster")
 
     def start_dashboard(self) -> subprocess.Popen[str]:
@@ -208,7 +208,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def end_all(process: subprocess.Popen[bytes]) -> None:
-    """Ends a host's job, whatever is left of it: hung ranks do not listen to kind words."""
+    """Ends a host's job, whatever is left of it: hung ranks do not react to SIGTERM."""
     for sent in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sent)

@@ -52,7 +52,7 @@ def test_one_rank_and_its_groups(dashboard: Dashboard) -> None:
     assert dashboard.client.get(f"/api/v1/jobs/{dashboard.job['key']}/ranks/2").status_code == 404
 
 
-def test_collectives_say_who_is_behind(dashboard: Dashboard) -> None:
+def test_collectives_say_which_rank_is_behind(dashboard: Dashboard) -> None:
     dashboard.send(FakeNode())
     dashboard.send(FakeNode("node-b", (2, 3), step=8))
     (group,) = dashboard.get(f"/jobs/{dashboard.job['key']}/collectives")["groups"]

@@ -64,7 +64,7 @@ def ended(node: FakeNode) -> None:
     node.phase, node.closing, node.exit_code = Phase.DESTROYED, True, 0
 
 
-def test_nobody_waits_in_a_job_that_is_over(dashboard: Dashboard, judge: Judge) -> None:
+def test_no_rank_waits_in_a_job_that_is_over(dashboard: Dashboard, judge: Judge) -> None:
     judge.says = WAITING
     node = FakeNode(ranks=(0, 1, 2, 3), still_s=3.0, blocked=True)
     dashboard.send(node)

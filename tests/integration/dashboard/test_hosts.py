@@ -51,7 +51,7 @@ def test_uneven_steps_across_two_hosts(closing: ExitStack, tmp_path: Path) -> No
     assert all(rank["stacks"] for rank in whole["ranks"])
 
 
-def test_a_healthy_job_on_three_hosts_ends_without_a_word(closing: ExitStack, tmp_path: Path) -> None:
+def test_a_healthy_job_on_three_hosts_ends_without_an_incident(closing: ExitStack, tmp_path: Path) -> None:
     lab = lab_of(closing, tmp_path, 3)
     for host in lab.hosts:
         lab.train(host, "uneven_steps.py", "--healthy", "--steps", "40", per_node=1)
@@ -61,7 +61,7 @@ def test_a_healthy_job_on_three_hosts_ends_without_a_word(closing: ExitStack, tm
     assert lab.get("/incidents")["incidents"] == []
 
 
-def test_a_host_that_is_cut_off_is_nobodys_fault(closing: ExitStack, tmp_path: Path) -> None:
+def test_a_host_that_is_cut_off_is_the_fault_of_no_rank(closing: ExitStack, tmp_path: Path) -> None:
     lab = lab_of(closing, tmp_path, 2)
     for host in lab.hosts:
         lab.train(host, "uneven_steps.py", "--healthy", "--steps", "300", "--epochs", "100000", stall_after="20")
@@ -100,8 +100,8 @@ def running(closing: ExitStack, folder: Path) -> Lab:
     return lab
 
 
-def test_a_host_that_goes_without_a_word_is_named(closing: ExitStack, tmp_path: Path) -> None:
-    """GIVEN a job on two hosts WHEN one loses its power THEN the other hangs, and hears why from the dashboard."""
+def test_a_host_that_loses_its_power_is_named(closing: ExitStack, tmp_path: Path) -> None:
+    """GIVEN a job on two hosts WHEN one loses its power THEN the other hangs, and the dashboard says why."""
     lab = running(closing, tmp_path)
     lab.power_off("node-b")
     incident = lab.until(lambda: (found := lab.get("/incidents")["incidents"]) and found[0], 60)
@@ -127,11 +127,11 @@ def test_a_host_that_is_killed_is_blamed_for_the_errors_of_the_others(closing: E
     assert lab.job["state"] == "failed"
     known = lab.job["capture"]
     time.sleep(5.0)
-    assert lab.job["capture"] == known, "nobody is left to be asked"
+    assert lab.job["capture"] == known, "no node is left to be asked"
 
 
 def test_a_host_that_stops_for_some_seconds_is_not_lost(closing: ExitStack, tmp_path: Path) -> None:
-    """GIVEN a job on two hosts WHEN one stands still for 7 s, as when it is moved, THEN nobody says that it hangs."""
+    """GIVEN a job on two hosts WHEN one is stopped for 7 s, as when it is moved, THEN no hang is reported."""
     lab = running(closing, tmp_path)
     lab.signal_all("node-b", signal.SIGSTOP)
     judgement = lab.until(lambda: lab.job["judgement"], 7)

@@ -268,7 +268,9 @@ def test_a_node_that_looks_by_itself_makes_all_look(dashboard: Dashboard, pair: 
     assert [rank.rank for rank in judge.seen[0].ranks] == [0, 1, 2, 3]
 
 
-def test_a_node_that_looks_by_itself_at_a_proven_hang_makes_nobody_look(dashboard: Dashboard, pair: Pair) -> None:
+def test_a_node_that_looks_by_itself_at_a_proven_hang_makes_no_other_node_look(
+    dashboard: Dashboard, pair: Pair
+) -> None:
     open_incident(dashboard, pair)
     known = dashboard.until(lambda: (one := dashboard.job["capture"])["state"] == "done" and one)
     assert dashboard.post("capture", pair[1].capture(part_of(pair[1]), "")).status_code == 200
@@ -372,7 +374,7 @@ def test_the_live_stream_tells_everything(dashboard: Dashboard, pair: Pair) -> N
     assert (last["state"], last["judgement"]["status"]) == ("hung", "hung")
 
 
-def test_a_stream_is_told_when_a_silent_node_is_heard_of_again(dashboard: Dashboard, pair: Pair, clock: Clock) -> None:
+def test_a_stream_reports_a_silent_node_that_sends_again(dashboard: Dashboard, pair: Pair, clock: Clock) -> None:
     for node in pair:
         dashboard.send(node)
     clock.ahead_s = 2 * SILENT_S
@@ -407,7 +409,7 @@ def test_silence_is_a_state(dashboard: Dashboard, pair: Pair, monkeypatch: pytes
     assert dashboard.until(lambda: dashboard.job["state"] == "silent")
 
 
-def test_nobody_overwrites_another_nodes_incident(dashboard: Dashboard) -> None:
+def test_no_node_overwrites_another_nodes_incident(dashboard: Dashboard) -> None:
     owner = FakeNode(ranks=(0, 1, 2, 3))
     dashboard.send(owner)
     assert dashboard.post("incident", owner.incident(uneven_steps())).status_code == 200

@@ -109,7 +109,7 @@ def test_a_message_that_never_goes_out_is_given_up(
     assert telling.until(lambda: "giving up" in caplog.text)
 
 
-def test_hostile_sentences_call_nobody() -> None:
+def test_hostile_sentences_mention_no_user() -> None:
     evil = "@everyone <!channel>\n\x1b[31m" + "x" * 5000
     incident = uneven_steps()
     incident = replace(incident, verdict=replace(incident.verdict, summary=evil, fix="", culprits=()))

@@ -84,7 +84,7 @@ def test_the_html_file_stands_for_the_report_beside_it(tmp_path: Path) -> None:
     assert kinds(sort_out([written.html_path])) == "1 report"
 
 
-def test_boards_tell_of_ranks_that_are_gone(tmp_path: Path) -> None:
+def test_boards_show_ranks_that_are_gone(tmp_path: Path) -> None:
     # GIVEN the boards of two ranks of four, one of which fell silent 20 s before the other
     _board(tmp_path / "rank-1.board", 1)
     _board(tmp_path / "rank-0.board", 0, ticked_at=980.0)
@@ -253,7 +253,7 @@ def test_problems_go_to_stderr_and_do_not_stop_the_rest(
     assert capsys.readouterr().err == f"hangwatch: left out {tmp_path}/none\\x1b: no such file or directory\n"
 
 
-def test_ranks_that_no_file_tells_of_are_named(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
+def test_ranks_that_are_in_no_file_are_named(tmp_path: Path, judged: list[Snapshot], capsys: Capture) -> None:
     files.write(_part("node-a"), tmp_path)
     assert main(["analyze", str(tmp_path)]) == 0
     expected = "hangwatch: none of the files tells of ranks 2-3; if they ran, give the files of their nodes too\n"

@@ -14,6 +14,7 @@ import pytest
 from hangwatch import commands
 from hangwatch.commands import main, parser, report, run
 from hangwatch.errors import HangwatchError
+from hangwatch.gallery import CASES
 from hangwatch.report import files
 from hangwatch.settings import SettingsError
 from hangwatch.wire.codec import WireError
@@ -97,6 +98,16 @@ def test_every_demo_has_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
         assert sentence.endswith("."), line
         assert len(sentence) > 20, line
     assert "uneven-steps: Ranks ran out of data at different batches" in lines
+    assert "straggler: One rank is slow (a warning: the job goes on)" in lines
+    assert [line.split()[0] for line in scripts] == list(dict.fromkeys(line.split()[0] for line in scripts))
+    assert {line.split()[0] for line in scripts} == {case.name for case in CASES}
+
+
+def test_a_demo_that_does_not_exist_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "uneven-step"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("hangwatch: no job shows 'uneven-step'; did you mean uneven-steps")
+    assert error.endswith("`hangwatch demo --list` names all\n")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_the_folder_for_boards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert checks.run_dir(settings).found == f"{tmp_path} is not writable"
 
 
-def test_a_folder_for_boards_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_for_boards_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4242)
     check = checks.run_dir(Settings(run_dir=str(tmp_path)))
     assert check.found == f"{tmp_path} belongs to another user"

@@ -58,6 +58,29 @@ def test_other_forms(report: Path, tmp_path: Path, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)["id"] == "3f2a"
 
 
+def test_markdown_before_the_name_of_a_report_does_not_replace_it(report: Path, capsys: Capture) -> None:
+    before = report.read_bytes()
+    assert main(["report", "--markdown", str(report)]) == 0
+    assert "> Rank 3 ran out of data" in capsys.readouterr().out
+    assert report.read_bytes() == before
+
+
+def test_markdown_of_a_report_goes_to_a_file(report: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "verdict.md"
+    assert main(["report", str(report), "--markdown", str(out)]) == 0
+    assert capsys.readouterr().out == f"hangwatch: wrote {out}\n"
+    assert "> Rank 3 ran out of data" in out.read_text()
+
+
+def test_a_summary_can_be_shown_and_not_judged_again(report: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "summary.json"
+    assert main(["report", str(report), "--summary", str(out)]) == 0
+    assert main(["report", str(out)]) == 0
+    assert "Rank 3 ran out of data" in capsys.readouterr().out
+    assert main(["analyze", str(out)]) == 2
+    assert "a summary, without the ranks' evidence" in capsys.readouterr().err
+
+
 def test_a_spoiled_report_is_named(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "x.json").write_text('{"schema": ')
     assert main(["report", str(tmp_path / "x.json")]) == 2

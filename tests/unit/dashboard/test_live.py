@@ -70,7 +70,7 @@ def test_time_stands_still_after_the_end(job: LiveJob) -> None:
     assert job.steps_per_s(NOW + 2) == 0.0
 
 
-def test_a_node_is_not_silent_for_what_was_missed_while_nobody_listened(job: LiveJob) -> None:
+def test_a_node_is_not_silent_for_messages_sent_while_the_dashboard_was_away(job: LiveJob) -> None:
     heard(job, FakeNode(), made_at=NOW, came_at=NOW)
     (node,) = job.all_nodes
     assert node.is_silent(NOW + 60)

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 import hangwatch_agent
+from hangwatch.launchers import PROGRAMS, TORCH_MODULES
 
 TAKEOVER = Path(hangwatch_agent.__file__).parent / "doctor" / "takeover" / "sitecustomize.py"
 
@@ -56,9 +57,20 @@ def test_what_a_launcher_calls_a_rank(
         (["python", "-m", "torch.distributed.run", "train.py"], True),
         (["python", "-m", "accelerate.commands.launch", "train.py"], True),
         (["python", "/opt/bin/deepspeed", "train.py"], True),
+        (["python", "/opt/bin/horovodrun", "train.py"], True),
         (["python", "train.py", "torchrun-like"], False),
         (["python", "-m", "hangwatch.doctor.ranks_here", "{}"], True),
     ],
 )
 def test_launchers_are_left_alone(takeover: ModuleType, command: list[str], launcher: bool) -> None:
     assert takeover.is_launcher(command) is launcher
+
+
+def test_it_works_alone_on_the_path(takeover: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(takeover, "FOLDERS", [str(tmp_path)])
+    assert not takeover.launchers()
+    assert takeover.is_launcher(["python", "-m", "torch.distributed.run", "train.py"])
+
+
+def test_it_knows_the_launchers_that_hangwatch_knows(takeover: ModuleType) -> None:
+    assert set(takeover.launchers()) == {*PROGRAMS, *TORCH_MODULES}

@@ -22,7 +22,7 @@ def test_calls_that_have_been_made_up_for_are_no_parting() -> None:
 
 
 @pytest.mark.parametrize("after", [[], [Stall(kind="checkpoint", line=55)]], ids=["ends", "saves"])
-def test_steps_that_meet_crosswise_have_not_met_again(after: Program) -> None:
+def test_ranks_whose_steps_are_mispaired_have_not_rejoined(after: Program) -> None:
     """GIVEN 7, 8 and 9 batches an epoch: rank 0 is through with both epochs when ranks 1 and 2 stand in the same line
     of different steps THEN the uneven epochs are what is told."""
     programs = [[*epoch(0, n, log=False), *epoch(1, n, log=False)] for n in (7, 8, 9)]

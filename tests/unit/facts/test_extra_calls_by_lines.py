@@ -41,7 +41,7 @@ def test_a_call_of_one_rank_under_a_rank_guard() -> None:
     assert any("is_global_zero" in sentence for sentence in verdict.evidence)
 
 
-def test_without_a_guard_two_ranks_leave_it_open_who_is_wrong() -> None:
+def test_without_a_guard_two_ranks_leave_it_open_which_is_wrong() -> None:
     snapshot = job([TABLE, *ASKS], ASKS)
     found = extra_calls(Case(snapshot))
     assert found is not None

@@ -34,7 +34,7 @@ def changed(snapshot: Snapshot, change: Callable[[RankEvidence], RankEvidence]) 
     return replace(snapshot, ranks=tuple(change(each) for each in snapshot.ranks))
 
 
-def test_it_says_who_waits_for_whom_where_and_for_how_long_still() -> None:
+def test_it_says_which_rank_waits_for_which_where_and_for_how_long_still() -> None:
     found = timeout_ahead(waiting(22 * 60))
     assert found is not None
     assert found.kind == "timeout-ahead"

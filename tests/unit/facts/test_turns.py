@@ -97,7 +97,7 @@ def unguarded(snapshot: Snapshot) -> Snapshot:
 
 @pytest.mark.parametrize("culprit", [0, 2])
 @pytest.mark.parametrize(("made", "cause"), [(7, "skipped-collective"), (9, "rank-zero-only-collective")])
-def test_without_loops_and_steps_who_is_past_or_behind_the_others_is_named(culprit: int, made: int, cause: str) -> None:
+def test_without_loops_and_steps_a_rank_past_or_behind_others_is_named(culprit: int, made: int, cause: str) -> None:
     programs = [recursion(made if rank == culprit else 8) for rank in range(3)]
     verdict = diagnose(unguarded(World(programs).run().snapshot())).verdict
     assert (verdict.cause, verdict.certainty) == (cause, Certainty.LIKELY)
@@ -114,7 +114,7 @@ def synchronised(*at: int) -> list[Action]:
 
 @pytest.mark.parametrize("culprit", [0, 2])
 @pytest.mark.parametrize("cause", ["skipped-collective", "rank-zero-only-collective"])
-def test_with_as_many_batches_who_made_fewer_or_more_calls_is_named(culprit: int, cause: str) -> None:
+def test_with_as_many_batches_the_rank_with_fewer_or_more_calls_is_named(culprit: int, cause: str) -> None:
     """One synchronises a batch later from batch 7 on, and so once less: the steps even out again and again."""
     regular, slipped = synchronised(3, 7, 11, 15, 19), synchronised(3, 8, 12, 16)
     usual, odd = (regular, slipped) if cause == "skipped-collective" else (slipped, regular)

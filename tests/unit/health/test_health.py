@@ -72,7 +72,7 @@ def kinds(found: tuple[HealthWarning, ...]) -> list[str]:
     return [each.kind for each in found]
 
 
-def test_a_healthy_job_hears_nothing() -> None:
+def test_a_healthy_job_gets_no_warning() -> None:
     assert warnings([reading(rank, distributed(rank)) for rank in range(2)]) == ()
 
 

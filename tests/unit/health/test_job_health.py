@@ -102,7 +102,7 @@ def test_a_lag_that_grows_and_one_that_shrinks() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_jitter_and_a_slow_first_step_blame_nobody(seed: int) -> None:
+def test_jitter_and_a_slow_first_step_blame_no_rank(seed: int) -> None:
     # GIVEN a first step that compiles for 40 s on one rank, 30 % of noise, and single steps of half a second
     noise = random.Random(seed)
 

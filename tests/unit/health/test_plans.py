@@ -62,7 +62,7 @@ def made(*groups: tuple[int, ...]) -> tuple[GroupMade, ...]:
 
 
 @pytest.mark.parametrize(("words", "ranks"), DIFFERENCES, ids=[words[:30] for words, _ in DIFFERENCES])
-def test_a_difference_that_parts_the_ranks(words: str, ranks: Callable[[], tuple[Reading, Reading]]) -> None:
+def test_a_difference_that_makes_the_ranks_diverge(words: str, ranks: Callable[[], tuple[Reading, Reading]]) -> None:
     (summary,) = said(*ranks())
     assert words in summary
 

@@ -15,7 +15,7 @@ from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import Call, Draw, Leave, World, blamed_ranks
 
 
-def test_nothing_at_all_is_judged_without_a_word() -> None:
+def test_an_empty_snapshot_is_judged() -> None:
     assert told(judge()) == ("undetermined", "undetermined", "waiting")
     assert told(judge(replace(starting(0), reading=None, process=None), world_size=2))[2] in ("waiting", "hung")
 
@@ -54,9 +54,9 @@ def test_a_job_whose_ranks_have_all_ended_well_is_not_hung() -> None:
     assert diagnose(replace(snapshot, ranks=ended)).status is Status.WAITING
 
 
-def test_what_cannot_be_told_is_blamed_on_nobody() -> None:
-    # GIVEN two ranks that part in their very first step, so that no past says who is right
+def test_a_difference_in_the_first_step_of_two_ranks_blames_none() -> None:
+    # GIVEN two ranks that differ in their very first step, so that no earlier step says which one is right
     world = World([[Draw(0, 0), Call(line=5), *GRADIENTS], [Draw(0, 0), *GRADIENTS]]).run()
 
-    # THEN the difference is told, and nobody is blamed
+    # THEN no rank is blamed
     assert blamed_ranks(diagnose(world.snapshot())) == []

@@ -24,7 +24,7 @@ def test_no_rule_raises(evidence: Snapshot) -> None:
         assert found is None or judged(case, found).verdict.summary
 
 
-def test_a_world_size_that_nobody_has() -> None:
+def test_a_world_size_that_no_job_has() -> None:
     judgement = judge(starting(0), world_size=10**18)
     assert judgement.verdict.cause == "rendezvous-missing-ranks"
     assert len(judgement.verdict.culprits) <= 64

@@ -123,7 +123,7 @@ def test_one_sample_is_no_fact() -> None:
     assert fact(stands(system_call="read", blocked_on=PIPE), WAITING, sampled_twice=False) == ""
 
 
-def test_workers_that_sleep_or_compute_hold_nobody() -> None:
+def test_workers_that_sleep_or_compute_hold_no_rank() -> None:
     assert fact(fed(worker(0, FETCHING, system_call="clock_nanosleep"))) == ""
     assert fact(fed(worker(0, FETCHING, cpu_delta_s=0.9))) == ""
     one_works = (worker(0, FETCHING, state="D"), worker(1, FETCHING, cpu_delta_s=0.9))

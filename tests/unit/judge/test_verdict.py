@@ -13,6 +13,7 @@ from hangwatch.model import (
     Collective,
     Frame,
     GroupHead,
+    Job,
     Judgement,
     Phase,
     RankEvidence,
@@ -226,7 +227,7 @@ def sent(snapshot: Snapshot, rank: int, *calls: Collective) -> Snapshot:
     return changed(snapshot, replace(entry, reading=replace(entry.reading, calls=calls)))
 
 
-def test_sends_on_their_way_release_who_receives() -> None:
+def test_sends_on_their_way_release_the_receiver() -> None:
     # GIVEN two ranks that have each begun to send to the other, and wait for what is on its way
     snapshot = World([[Peer("recv", 1)], [Peer("recv", 0)]]).run().snapshot()
     assert diagnose(snapshot).verdict.cause == "point-to-point-deadlock"
@@ -239,7 +240,7 @@ def test_sends_on_their_way_release_who_receives() -> None:
     assert judgement.verdict.cause != "point-to-point-deadlock"
 
 
-def test_a_send_that_an_earlier_receive_has_taken_releases_nobody() -> None:
+def test_a_send_that_an_earlier_receive_has_taken_releases_no_rank() -> None:
     # GIVEN one send that was received before, and a second receive for which nothing was ever sent
     snapshot = World([[Peer("recv", 1)], [Peer("recv", 0)]]).run().snapshot()
     one = Collective("0", 1, "send", peer=0, thread_name="MainThread")
@@ -266,3 +267,10 @@ def test_what_inductor_has_written_is_not_the_users_code(file: str) -> None:
 def test_a_rank_that_stalls_in_its_own_code_is_awaited_and_not_called_dead_at_once() -> None:
     judgement = judged([*epoch(0, 4), *END], [*epoch(0, 2)[:-1], Stall(kind="lock")])
     assert (judgement.status, judgement.verdict.hang) == (Status.WAITING, None)
+
+
+def test_ranks_without_a_stack_are_said_to_have_none() -> None:
+    snapshot = Snapshot(Job("j", "j", 2), 1000.0, tuple(RankEvidence(rank, "node-a") for rank in range(2)))
+    assert diagnose(snapshot).verdict.summary == (
+        "Nothing moves, and the cause is not known: no stack was captured for any rank."
+    )

@@ -292,7 +292,7 @@ def test_a_victim_of_the_watchdog_is_never_the_cause(tmp_path: Path) -> None:
     assert blamed(judged(tmp_path, log)) == [3]
 
 
-def test_only_victims_name_nobody(tmp_path: Path) -> None:
+def test_of_victims_alone_no_rank_is_named(tmp_path: Path) -> None:
     found = judged(tmp_path, table(failure(0, -6, ABORTED, root=True)))
     assert blamed(found) == []
     assert found.judgement is not None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hangwatch.proof.graph import Need, WaitGraph
 
 
-def test_who_waits_for_one_that_can_move_can_go_on() -> None:
+def test_a_rank_that_waits_for_one_that_can_move_can_go_on() -> None:
     assert WaitGraph({0: Need((1,)), 1: Need((2,))}).deadlocked() == frozenset()
 
 
-def test_a_circle_and_everybody_behind_it_are_deadlocked() -> None:
+def test_a_circle_and_all_ranks_that_wait_for_it_are_deadlocked() -> None:
     graph = WaitGraph({0: Need((1,)), 1: Need((0,)), 2: Need((1,)), 3: Need((9,))})
     assert graph.deadlocked() == {0, 1, 2}
     assert sorted(graph.cycle(graph.deadlocked())) == [0, 1]

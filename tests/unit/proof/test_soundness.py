@@ -83,7 +83,7 @@ def _place(world: World, rank: int) -> tuple[int, bool, int]:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), moments=st.integers(0, 60))
-def test_whoever_is_called_deadlocked_never_moves_again(seed: int, moments: int) -> None:
+def test_a_rank_that_is_called_deadlocked_never_moves_again(seed: int, moments: int) -> None:
     # GIVEN a world at any moment of its life
     world, _, _ = random_world(seed)
     world.run(rounds=moments, order=lambda size: [world.random.randrange(size)])
@@ -97,7 +97,7 @@ def test_whoever_is_called_deadlocked_never_moves_again(seed: int, moments: int)
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
-def test_at_the_end_nobody_innocent_is_proven_guilty(seed: int) -> None:
+def test_at_the_end_no_innocent_rank_is_proven_guilty(seed: int) -> None:
     # GIVEN a world that has run until nobody can move
     world, culprit, fault = random_world(seed)
     snapshot = world.run().snapshot()

@@ -182,7 +182,7 @@ COLLECTIVES = {
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("state", ["scheduled", "completed"])
-def test_equal_calls_are_never_called_a_mismatch_and_nobody_is_blamed(name: str, state: str) -> None:
+def test_equal_calls_are_never_called_a_mismatch_and_no_rank_is_blamed(name: str, state: str) -> None:
     call = _entry(name, SQUARE, COLLECTIVES[name], state=state, number=1)
     found = _judged([call], [call])
     assert _blames(found) == []

@@ -59,15 +59,15 @@ def run(
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_skip_is_found_within_a_few_steps_with_who_and_when(named: bool) -> None:
-    # GIVEN a rank that skips one of three collectives in step 7, while all run on crosswise
+def test_a_skip_is_found_within_a_few_steps_with_its_rank_and_step(named: bool) -> None:
+    # GIVEN a rank that skips one of three collectives in step 7, while all go on with mispaired calls
     usual = [3] * 40
     short = [3] * 7 + [2] + [3] * 32
 
     # WHEN the boards are looked at after every step
     (found,) = run([usual, short, usual], named=named)
 
-    # THEN it is told once, soon, and with the right step and rank
+    # THEN it is reported once, soon, and with the right step and rank
     assert (found.step, found.short, found.more) == (7, (1,), ())
     assert found.counts == {0: 3, 1: 2, 2: 3}
     assert found.seen_at <= 7 + 2 + CONFIRM
@@ -107,7 +107,7 @@ def test_between_two_looks_the_rings_may_turn_over_and_only_the_step_is_lost() -
     # GIVEN a skip in step 33, and a look every 25 steps at rings of 16
     (found,) = run([[3] * 100, [3] * 33 + [2] + [3] * 66, [3] * 100], every=25)
 
-    # THEN who is known, and that it happened before a step
+    # THEN the rank is known, and that it happened before a step
     assert not found.exact
     assert found.short == (1,)
     assert found.step > 33
@@ -124,7 +124,7 @@ def test_groups_of_one_and_names_used_twice_are_never_compared() -> None:
 
 
 def test_an_epoch_that_is_a_batch_shorter_on_one_rank_is_a_divergence_at_that_batch() -> None:
-    # GIVEN ranks that draw 5 and 4 batches an epoch, and go on crosswise
+    # GIVEN ranks that draw 5 and 4 batches an epoch, and go on with mispaired calls
     long = [reading(rank, [2] * 12, ranks=3, epochs=[5, 5, 5]) for rank in (0, 2)]
     short = reading(1, [2] * 12, ranks=3, epochs=[4, 4, 4, 4])
 
@@ -135,7 +135,7 @@ def test_an_epoch_that_is_a_batch_shorter_on_one_rank_is_a_divergence_at_that_ba
     assert watch.update([*long, short], 2.0) == ()
 
 
-def test_a_job_that_stands_still_needs_no_confirmation() -> None:
+def test_a_job_that_does_not_move_needs_no_confirmation() -> None:
     boards = [reading(0, [3, 3, 3]), reading(1, [3, 3, 2]), reading(2, [3, 3, 3])]
     (found,) = first_divergence(boards)
     assert (found.step, found.short) == (2, (1,))

@@ -30,7 +30,7 @@ def only(text: str) -> LastWord:
     return found[0]
 
 
-def test_gloo_tells_two_sizes() -> None:
+def test_gloo_prints_two_sizes() -> None:
     word = only(GLOO)
     assert (word.kind, word.received, word.expected, word.rank) == (Kind.SIZE_MISMATCH, 676, 4, None)
 

@@ -40,7 +40,7 @@ def test_a_rank_of_which_nothing_is_seen_and_that_nccl_calls_dead_has_probably_d
 @pytest.mark.parametrize(
     "view", [None, says(launched=DIFFER), says(launched=DIFFER, missing=(3,))], ids=["silent", "counts", "slow"]
 )
-def test_nobody_is_called_dead_without_nccls_word(view: NcclView | None) -> None:
+def test_no_rank_is_called_dead_without_nccls_word(view: NcclView | None) -> None:
     judgement = judged(view, *(waiting(each) for each in (0, 1, 2)))
     assert judgement.verdict.cause != "rank-died"
 

@@ -129,7 +129,7 @@ def test_what_a_state_means(backend: str, state: str, retired: bool, expected: i
     assert queues.timed == (state == "started")
 
 
-def test_members_of_a_sub_group_that_gloo_does_not_name_are_those_who_used_it() -> None:
+def test_members_of_a_sub_group_that_gloo_does_not_name_are_the_ranks_that_used_it() -> None:
     own = _entry(pg_id=1, process_group=("1", "undefined"))
     queues = _read({0: _dump(_entry(), own, ranks="[]"), 2: _dump(_entry(), own, ranks="[]")})
     assert {group.name: group.members for group in queues.communicators} == {"0": (0, 1, 2), "1": (0, 2)}

@@ -119,7 +119,7 @@ def test_ranks_of_other_nodes_are_unknown_here() -> None:
     assert "the job has ranks on other nodes, of which this node knows nothing" in said
 
 
-def test_all_wait_and_nobody_is_named_where_nobody_is_awaited() -> None:
+def test_all_wait_and_no_rank_is_named_where_none_is_awaited() -> None:
     said = line(still(waits(0, world_size=2), waits(1, IN_BARRIER, world_size=2)))
     assert "rank 0 waits in backward (train.py:50) and rank 1 waits in barrier (train.py:50)" in said
 

@@ -34,7 +34,7 @@ def test_an_incident_gives_its_snapshot_back_also_through_json(snapshot: Snapsho
     assert snapshot_of([read]) == snapshot
 
 
-def test_who_waits_for_whom_is_said_in_words() -> None:
+def test_which_rank_waits_for_which_is_a_sentence() -> None:
     made = examples.uneven_steps()
     assert made.ranks[0].waiting_for == "rank 3, in all_reduce 501 of group 0 (train.py:71)"
     assert made.ranks[3].waiting_for == "ranks 0-2, in barrier 501 of group 0 (train.py:88)"

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
 from hangwatch.report import files, markdown, summary, titles
 from hangwatch.wire import codec
 from tests import examples
+
+PLAIN = frozenset(  # what the text consists of, whatever its sentences hold
+    f"{name}{end}"
+    for name in ("paragraph", "blockquote", "bullet_list", "list_item", "strong")
+    for end in ("_open", "_close")
+) | {"inline", "text", "text_special", "code_inline", "fence", "softbreak"}
 
 
 def test_it_says_what_the_terminal_says() -> None:
@@ -14,6 +24,7 @@ def test_it_says_what_the_terminal_says() -> None:
     for part in (
         "**HUNG, proven, 3.1 s after the last step; cause proven** in `",
         "> Rank 3 ran out of data",
+        " Ranks 0-2 wait in loss.backward (train.py:71)",
         "- **Cause:** Ranks ran out of data at different batches (`uneven-steps`), cause proven",
         "- **Who:** rank 3, pid 4711 on node-b at `/home/mia/vision/train.py:88`",
         "- **Fix:** give every rank the same number of batches",
@@ -25,12 +36,31 @@ def test_it_says_what_the_terminal_says() -> None:
         assert part in text, part
 
 
-def test_hostile_sentences_are_no_markup_and_call_nobody() -> None:
+def test_hostile_sentences_are_no_markup_and_mention_no_user() -> None:
     made = examples.uneven_steps()
     evil = replace(made.verdict, summary="<img src=x> [a](http://evil) @everyone\n# b\x1b[31m", cause="`x`")
     text = markdown.render(replace(made, verdict=evil))
     assert "> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# b\\\\x1b\\[31m" in text
     assert "@everyone" not in text
+
+
+def test_code_in_a_sentence_is_shown_as_it_is() -> None:
+    made = examples.uneven_steps()
+    advice = replace(made.verdict, fix="wrap it in `with Join([model]):`, or use `a` ``b`c`` [x]")
+    text = markdown.render(replace(made, verdict=advice))
+    assert "wrap it in `with Join([model]):`, or use `a` ``b`c`` \\[x\\]" in text
+
+
+@given(st.text(alphabet="`\\<b>[](x) *#|", max_size=30))
+def test_whatever_a_sentence_holds_it_is_text_and_code(sentence: str) -> None:
+    # GIVEN a sentence that a rank may have put together, WHEN it stands between other text and code
+    made = examples.uneven_steps()
+    culprit = replace(made.verdict.culprits[0], host=sentence)
+    text = markdown.render(replace(made, verdict=replace(made.verdict, summary=f"x{sentence}", culprits=(culprit,))))
+    # THEN no other markup comes of it
+    tokens = [each for block in MarkdownIt("commonmark").parse(text) for each in (block, *(block.children or ()))]
+    assert {token.type for token in tokens} <= PLAIN
+    assert any(token.content == f"{made.verdict.culprits[0].where.file}:88" for token in tokens)  # type: ignore[union-attr]
 
 
 def test_a_cause_of_a_newer_version_is_called_by_its_id() -> None:

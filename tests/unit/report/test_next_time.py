@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hangwatch import doctor
-from hangwatch.catalogue import BY_ID
+from hangwatch.catalogue import BY_ID, CATALOGUE
 from hangwatch.doctor import families
 from hangwatch.doctor.loader import checks as loader_checks
 from hangwatch.health import FORECASTS
@@ -25,12 +25,44 @@ from hangwatch.model import (
     GpuFacts,
     HealthWarning,
     Incident,
+    LockFile,
     NextCheck,
     NodeFacts,
+    ProcessEvidence,
+    ProcessFacts,
 )
 from hangwatch.report import markdown, next_time, terminal
 from hangwatch.settings import Settings
 from tests import examples
+
+ENDS = "training is over: the doctor runs no code behind init_process_group, and a program ends only there"
+OWN_CALLS = "only the training itself makes these calls; while it runs, hangwatch compares them and warns"
+OWN_CODE = "code of the program, which no check runs"
+NO_CHECK = {  # causes of a hang that nothing would have shown before, and why
+    "stale-file-lock": "which lock files a program will ask for is not known before it does",
+    "early-exit": OWN_CALLS,
+    "skipped-collective": OWN_CALLS,
+    "rank-local-decision": "the value that decides is known only in the step that needs it",
+    "rank-zero-only-collective": OWN_CALLS,
+    "group-order-cycle": OWN_CALLS,
+    "concurrent-collectives": OWN_CALLS,
+    "point-to-point-deadlock": OWN_CALLS,
+    "rank-frozen": "a process is stopped from outside, or by storage that answered until then",
+    "slow-checkpoint": "how long a checkpoint takes shows only where one is written",
+    "compile-skew": "how long a rank compiles shows only where it does",
+    "signal-handler-deadlock": OWN_CODE,
+    "gil-held": OWN_CODE,
+    "user-code-blocked": OWN_CODE,
+    "exit-non-daemon-thread": ENDS,
+    "exit-child-process": ENDS,
+    "exit-queue-feeder": ENDS,
+    "exit-atexit-handler": ENDS,
+    "exit-destructor": ENDS,
+    "exit-orphan-holds-pipe": ENDS,
+    "exit-destroy-asymmetric": ENDS,
+    "exit-launcher-order": ENDS,
+    "output-pipe-full": "a pipe fills only when as much is written as training writes",
+}
 
 
 def incident(cause: str, **changes: Any) -> Incident:
@@ -59,6 +91,7 @@ KILLED = NodeFacts("node-a", oom_kills=1)
 @pytest.mark.parametrize(
     ("cause", "expected"),
     [
+        ("launch-mismatch", ["ranks"]),
         ("rendezvous-missing-ranks", ["ranks"]),
         ("rendezvous-unreachable-master", ["master"]),
         ("rendezvous-port-conflict", ["master"]),
@@ -87,7 +120,7 @@ def test_a_cause_leads_to_the_checks_that_would_have_shown_it(cause: str, expect
 @pytest.mark.parametrize(
     "cause", ["loader-worker-blocked", "loader-fork-deadlock", "loader-worker-died", "uneven-steps"]
 )
-def test_no_loader_is_walked_that_nobody_saw(cause: str) -> None:
+def test_no_loader_is_walked_that_was_not_seen(cause: str) -> None:
     assert next_time.checks(without_loaders(incident(cause))) == ()
 
 
@@ -129,8 +162,45 @@ def test_memory_is_looked_at_where_the_kernel_killed_for_it() -> None:
     assert next_time.checks(incident("rank-died", nodes=(NodeFacts("node-a", oom_kills=0),))) == ()
 
 
-def test_models_that_differ_were_a_forecast() -> None:
-    known = incident("gradient-sync-mismatch")
+def with_worker(known: Incident, state: str = "S", *locks: LockFile) -> Incident:
+    worker = ProcessEvidence("loader-worker", ProcessFacts(99, state), lock_files=locks)
+    return replace(known, ranks=(replace(known.ranks[0], workers=(worker,)), *known.ranks[1:]))
+
+
+def with_python(known: Incident, version: str) -> Incident:
+    reading = known.ranks[0].reading
+    assert reading is not None
+    reading = replace(reading, identity=replace(reading.identity, python_version=version))
+    return replace(known, ranks=tuple(replace(rank, reading=reading) for rank in known.ranks))
+
+
+def test_a_launch_that_started_no_rank_is_checked_as_a_launch() -> None:
+    assert named(next_time.checks(incident("launch-mismatch", ranks=()))) == ["launch"]
+
+
+def test_a_lock_is_looked_for_where_the_dataset_takes_it() -> None:
+    known = incident("lock-held-by-process")
+    lock = LockFile("/data/index.db", 4711, True, 20.0)
+    assert named(next_time.checks(with_worker(known, "S", lock))) == ["loader stalls"]
+    assert next_time.checks(known) == ()  # the rank's own code takes it, and no check runs that
+
+
+def test_storage_is_looked_at_where_it_holds_a_worker() -> None:
+    known = incident("loader-worker-frozen")
+    assert named(next_time.checks(with_worker(known, "D"))) == ["loader stalls"]
+    assert next_time.checks(with_worker(known, "T")) == ()  # it was stopped, by no fault of the data
+
+
+def test_python_warns_of_forks_in_versions_that_do() -> None:
+    known = incident("fork-deadlock")
+    assert named(next_time.checks(with_python(known, "3.12.1"))) == ["PYTHONWARNINGS"]
+    assert next_time.checks(with_python(known, "3.11.7")) == ()
+    assert next_time.checks(with_python(known, "")) == ()
+
+
+@pytest.mark.parametrize("cause", ["gradient-sync-mismatch", "collective-mismatch", "data-dependent-graph"])
+def test_models_that_differ_were_a_forecast(cause: str) -> None:
+    known = incident(cause)
     assert next_time.checks(known) == ()
     reading = known.ranks[0].reading
     assert reading is not None
@@ -189,6 +259,11 @@ def test_the_list_is_short_and_names_each_check_once() -> None:
 
 def test_every_cause_of_the_table_is_in_the_catalogue() -> None:
     assert set(next_time.BY_CAUSE) <= set(BY_ID)
+
+
+@pytest.mark.parametrize("cause", [each.id for each in CATALOGUE if each.stage is not None])
+def test_every_cause_of_a_hang_has_a_check_or_a_reason(cause: str) -> None:
+    assert (cause in next_time.BY_CAUSE) != (cause in NO_CHECK)
 
 
 def test_every_check_that_it_names_exists() -> None:

@@ -42,7 +42,7 @@ def test_the_source_tells_loops_and_blocks(line: int, block: str, in_loop: bool)
     assert (told.block, told.in_loop) == (block, in_loop)
 
 
-def test_of_a_coroutine_that_waits_nobody_knows_its_loop() -> None:
+def test_the_loop_of_a_coroutine_that_waits_is_not_known() -> None:
     event_loop = Frame("/usr/lib/python3.12/asyncio/base_events.py", 1910, "_run_once")
     told = annotated(stack(event_loop, Frame("/home/ann/train.py", 12, "main")), lambda file: SOURCE)
     assert told.in_loop is None

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from hangwatch.launchers import PROGRAMS, TORCH_MODULES
 from hangwatch_agent.shared import procfs
-from hangwatch_agent.shared.launchers import PROGRAMS, TORCH_MODULES
 from hangwatch_agent.shared.procfs import Table
 
 RUN_ID = "HANGWATCH_RUN_ID"  # set by `hangwatch run` for everything below it

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 HERE = __file__.rsplit("/", 1)[0]
 FOLDERS = [HERE.rsplit("/", depth)[0] for depth in (3, 4)]  # an installed hangwatch; a checkout
-LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed")
+# Their modules launch too: python -m accelerate.commands.launch
+LAUNCHING_PACKAGES = ("torch.distributed.", "accelerate.", "deepspeed.")
 # For each: what the launcher calls rank, world size, rank on its host, ranks on its host, host.
 KNOWN = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"),
@@ -26,10 +27,23 @@ KNOWN = (
 )
 
 
+def launchers():
+    # type: () -> Any
+    """The names that hangwatch.launchers reads too; none where hangwatch itself is not found."""
+    for folder in FOLDERS:
+        try:
+            with open(folder + "/hangwatch/launchers.txt") as names:  # noqa: PTH123 - Python 2
+                return names.read().split()
+        except EnvironmentError:  # noqa: UP024 - Python 2
+            pass
+    return []
+
+
 def is_launcher(command):
     # type: (Any) -> bool
+    names = launchers()
     for word in command[:4]:
-        if word.rsplit("/", 1)[-1] in LAUNCHERS or word.startswith(("torch.distributed.", "accelerate.", "deepspeed.")):
+        if word.rsplit("/", 1)[-1] in names or word.startswith(LAUNCHING_PACKAGES):
             return True
     return "hangwatch.doctor.ranks_here" in command[:4]
 

@@ -4,10 +4,12 @@ import type { Job, Verdict } from "../records";
 import { cause, culprit, title } from "../words";
 
 const MOST = 10;
+const MOST_DETAILS = 3;
 
 /** `headline` is "HUNG, proven, 3.1 s after the last step"; `link` where the rest stands, "" for nowhere. */
 export function markdown(verdict: Verdict, headline: string, job: Pick<Job, "name" | "id">, link: string): string {
-  const parts = [`**${plain(headline)}** in \`${code(job.name || job.id)}\``, `> ${plain(verdict.summary)}`, rows(verdict), excerpt(verdict), list("Evidence", verdict.evidence), ruledOut(verdict), link && `More: <${link}>`];
+  const said = [verdict.summary, ...verdict.details.slice(0, MOST_DETAILS)].join(" ");
+  const parts = [`**${plain(headline)}** in \`${code(job.name || job.id)}\``, `> ${plain(said)}`, rows(verdict), excerpt(verdict), list("Evidence", verdict.evidence), ruledOut(verdict), link && `More: <${link}>`];
   return `${parts.filter(Boolean).join("\n\n")}\n`;
 }
 
@@ -39,9 +41,24 @@ function ruledOut(verdict: Verdict): string {
   return others.length ? `**Ruled out**\n\n${others.join("\n")}` : "";
 }
 
-/** A sentence on one line without markup and without mentions, except `code`. */
+/** A sentence on one line without markup and without mentions, except `code`, where a backslash would be shown. */
 function plain(text: string): string {
-  return text.replace(/\s+/g, " ").replace(/[\\*<>[\]|#]/g, (sign) => `\\${sign}`).replaceAll("@", "@\u200b");
+  const line = text.replace(/\s+/g, " ");
+  const runs = [...line.matchAll(/`+/g)];
+  let [made, start] = ["", 0];
+  runs.forEach((run, number) => {
+    if (run.index < start) return; // inside of a code span, which ends at the next run of as many backticks
+    const end = runs.slice(number + 1).find((other) => other[0].length === run[0].length);
+    if (!end) return;
+    const after = end.index + end[0].length;
+    made += escaped(line.slice(start, run.index)) + line.slice(run.index, after);
+    start = after;
+  });
+  return (made + escaped(line.slice(start))).replaceAll("@", "@\u200b");
+}
+
+function escaped(text: string): string {
+  return text.replace(/[\\*<>[\]|#`]/g, (sign) => `\\${sign}`);
 }
 
 function code(text: string): string {

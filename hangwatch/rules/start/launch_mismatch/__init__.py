@@ -51,7 +51,7 @@ def launch_mismatch(case: Case) -> Finding | None:
     return Finding(
         "launch-mismatch",
         Certainty.PROVEN if found.complete else Certainty.LIKELY,
-        f"{found.summary}{_who_waits(case, victims, launchers)}.",
+        f"{found.summary}{_waiting(case, victims, launchers)}.",
         fix=found.fix,
         victims=victims,
         evidence=found.evidence,
@@ -90,7 +90,7 @@ def _age(case: Case, agent: Agent) -> float:
     return case.snapshot.taken_at - (agent.process.facts.started_at or case.snapshot.taken_at)
 
 
-def _who_waits(case: Case, ranks: tuple[int, ...], launchers: list[Agent]) -> str:
+def _waiting(case: Case, ranks: tuple[int, ...], launchers: list[Agent]) -> str:
     if ranks:
         return f"; {case.wait_words(ranks)} in init_process_group{words.at(case.usual_place(ranks))}"
     if launchers:

@@ -32,7 +32,7 @@ _OTHER_STEPS = ("SLURM_PTY", "SLURM_HET_", "SLURM_PACK_")
 
 
 def _direct(case: Case) -> tuple[Scheduler | None, list[Task]]:
-    """The scheduler that has started the ranks itself, and they; None where torchrun or a script did."""
+    """The scheduler that started the ranks itself, with these ranks; None where torchrun or a script started them."""
     found = [each for each in tasks(case) if not each.elastic]
     scheduler = started_by_scheduler(found)
     return scheduler, found if scheduler is not None else []
@@ -88,10 +88,10 @@ def other_world_size(case: Case) -> Contradiction | None:
 
 
 def _is_step(scheduler: Scheduler, count: int, task: Task, started: list[Task]) -> bool:
-    """The tasks that are seen are those of which the scheduler tells the number.
+    """The tasks that are seen are those that the scheduler's number counts.
 
-    The script of sbatch is told of all tasks and is the first one alone; a shell of `srun --pty` starts what its user
-    types; a script may start a step for each node; the parts of a heterogeneous job have numbers of their own.
+    The script of sbatch gets the number of all tasks and is only the first one; a shell of `srun --pty` starts what its
+    user types; a script may start a step for each node; the parts of a heterogeneous job have numbers of their own.
     """
     if any(each.rank != number(each.settings, scheduler.task) for each in started):
         return False

@@ -1,7 +1,7 @@
 """A job that its backend brought down because one rank issued a call that no other did.
 
 The ranks' boards survive them. At the end each rank stood at a call site; the one that stood where no rank had ever
-been, or that had left the order of calls that it kept in every earlier step, has done something else than the others.
+been, or that had left the order of calls that it kept in every earlier step, did something that the others did not.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _of_every_step(view: RankView) -> bool:
 def _may_follow(case: Case, rank: int) -> bool:
     """The others may come to the place of `rank` yet: it has left a loop that they are in, or is steps ahead.
 
-    Where the ledgers part in an earlier step, what each rank does now only follows from that.
+    Where the ledgers differ in an earlier step, what each rank does now only follows from that.
     """
     view, found = case.ranks[rank], parting(case)
     at = view.step.step

@@ -27,7 +27,7 @@ def mispaired_at_a_new_place(case: Case) -> Finding | None:
 
 
 def ended_at_a_new_place(case: Case) -> Finding | None:
-    """The same, where ranks ended of it."""
+    """The same, where ranks ended because of it."""
     found = mispaired_at_a_new_place(case) if case.any_rank_failed else None
     return found if found is not None and found.status is Status.FAILED else None
 

@@ -20,7 +20,7 @@ def made_more_calls(case: Case) -> Finding | None:
 
 
 def _one_too_many(case: Case, odd: list[int], others: tuple[int, ...]) -> Finding:
-    """Most are past the place where a few still wait: rather those made a call too many than all others one too few."""
+    """Most are past the place where a few still wait: rather those made a call too many than all others too few."""
     first = case.ranks[odd[0]]
     return Finding(
         "rank-zero-only-collective",

@@ -60,7 +60,7 @@ def _one_side_differs(case: Case, found: Parting) -> Finding | None:
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"The ranks' collectives part: {counted(case, found)}; which side is wrong cannot be told.",
+        f"The ranks issued different numbers of collectives: {counted(case, found)}; which side is wrong is not known.",
         victims=tuple(case.blocked),
         step=found.step,
         evidence=(counted(case, found),),

@@ -1,4 +1,4 @@
-"""Calls that a few ranks left out before a call that all ranks come to."""
+"""Calls that a few ranks left out before a call that all ranks reach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call left out, told from the order of call sites: where numbers are equal, the way shows it."""
+"""A call left out, found by the order of call sites: where sequence numbers are equal, the call paths show it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def skipped_by_site(case: Case) -> Finding | None:
     if order is None or order[0][1][:1] == order[1][1][:1]:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
-    ahead = _who_could(case, places, skipped, reached)
+    ahead = _may_have_skipped(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped.lines[0], "")), words.place(Frame(*reached.lines[0], ""))
     due = [rank for rank, place in places.items() if place == skipped]
     outvoted = 2 * len(due) > len(places) == len(case.ranks)
@@ -47,7 +47,7 @@ def skipped_by_site(case: Case) -> Finding | None:
     )
 
 
-def _who_could(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
+def _may_have_skipped(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
     """Those ahead for which the ranks at the skipped call wait; the rest may have completed it in another group."""
     ahead = {rank for rank, place in places.items() if place == reached}
     behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
@@ -96,7 +96,7 @@ def _in_order(case: Case, sites: Sites, places: dict[int, Site]) -> tuple[Site, 
 def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
     """In the earlier steps of `rank`, each call at `later` came right after one at `earlier` in the same step.
 
-    Across the end of a step every call follows every other one: a loop comes around.
+    Across the end of a step every call follows every other one: the loop repeats.
     """
     now = case.ranks[rank].step.step
     past = [places for step, places in sites_of(case).by_step(rank).items() if step != now]

@@ -11,7 +11,7 @@ from hangwatch.rules.turns import left_after_fewer_turns
 
 
 def made_fewer_calls(case: Case) -> Finding | None:
-    """Ranks made fewer calls with the same batches, a turn of them somewhere on the way."""
+    """Ranks made fewer calls with the same batches: those of a turn are missing in some step before."""
     short = fewer_turns(case)
     if short is None or not drew_alike(case, short) or len(short.left) > len(short.inside):
         return left_after_fewer_turns(case, "skipped-collective")

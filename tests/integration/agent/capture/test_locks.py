@@ -144,7 +144,7 @@ def test_a_database_polls(script: Script, tmp_path: Path) -> None:
     assert lock_files(process_facts(owner.pid)) == (), "it holds the lock itself, and sleeps for long"
 
 
-def test_who_sleeps_with_an_open_file_polls_no_lock_that_nobody_holds(script: Script, tmp_path: Path) -> None:
+def test_a_sleep_with_an_open_file_that_is_not_locked_is_no_wait_for_a_lock(script: Script, tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     nap = (
         "import sqlite3, sys, time\nbook = sqlite3.connect(sys.argv[1])\nprint('ready', flush=True)\ntime.sleep(1.5)\n"

@@ -76,7 +76,7 @@ def test_a_stopped_process_is_not_paused_for_native_frames(script: Script) -> No
     assert "is in state T" in dump_native(process.pid).failure
 
 
-def test_nobody_pauses_itself() -> None:
+def test_no_process_pauses_itself() -> None:
     assert dump_native(os.getpid()).failure == "not taken: it is the process that asks"
 
 

@@ -64,7 +64,7 @@ def step(writer: BoardWriter, number: int, issued: int = 0) -> None:
     words[entry] = words[b.W_STEPS_WRITTEN] = number + 1
 
 
-def test_a_new_board_says_who_it_is_and_is_private(writer: BoardWriter, path: Path) -> None:
+def test_a_new_board_identifies_its_rank_and_is_private(writer: BoardWriter, path: Path) -> None:
     reading = read_board(path)
     assert (reading.identity.rank, reading.identity.host) == (3, "node-b")
     assert reading.phase is Phase.START

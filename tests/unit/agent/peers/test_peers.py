@@ -164,7 +164,7 @@ def test_two_that_ask_at_once_are_one(tmp_path: Path) -> None:
     assert question.node == "a"
 
 
-def test_nobody_answers(pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_node_answers(pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
     """GIVEN a directory that is not shared THEN the node judges alone, blames nobody, and says what is missing."""
     monkeypatch.setattr(peers, "ANSWER_S", 0.0)
     _, second = pair
@@ -327,11 +327,11 @@ def test_who_has_asked_for_nothing_tidies_up(pair: tuple[Node, Node]) -> None:
         ({"MASTER_ADDR": "10.0.0.1"}, True),
     ],
 )
-def test_a_job_of_one_machine_asks_nobody(environment: dict[str, str], expected: bool) -> None:
+def test_a_job_of_one_machine_asks_no_node(environment: dict[str, str], expected: bool) -> None:
     assert elsewhere((rank_state(0, environment=environment),), (), 2) is expected
 
 
-def test_who_has_all_ranks_asks_nobody() -> None:
+def test_a_node_with_all_ranks_asks_no_other() -> None:
     assert not elsewhere((rank_state(0), rank_state(1)), (), 2)
     assert not elsewhere((rank_state(0),), (Launched(1, 7, 1.0),), 2)
     assert not elsewhere((), (), 2)

@@ -76,11 +76,11 @@ def helper() -> tuple[call_site.CallPath, list[str]]:
     return call_site.path_of(frame), [function for _, _, function in call_site.described_path(frame)]
 
 
-def test_a_call_path_tells_callers_of_one_helper_apart() -> None:
+def test_a_call_path_distinguishes_callers_of_one_helper() -> None:
     found = {helper()[0] for _ in range(3)}
     assert len(found) == 1
     assert helper()[0] != helper()[0], "two calls on one line are two places"
-    assert helper()[1][:2] == ["helper", "test_a_call_path_tells_callers_of_one_helper_apart"]
+    assert helper()[1][:2] == ["helper", "test_a_call_path_distinguishes_callers_of_one_helper"]
 
 
 def test_a_deep_path_is_cut_off() -> None:

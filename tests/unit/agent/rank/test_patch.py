@@ -35,7 +35,7 @@ def test_what_was_inherited_is_inherited_again() -> None:
     assert "method" not in vars(Derived)
 
 
-def test_what_somebody_else_put_in_our_place_stays() -> None:
+def test_a_later_patch_by_other_code_stays() -> None:
     class Owner:
         value = 1
 

@@ -77,7 +77,7 @@ def test_a_fact_is_told_after_a_minute_in_the_first_epoch_too() -> None:
     assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [600.0, 60.0]
 
 
-def test_a_user_who_wants_less_is_given_less() -> None:
+def test_a_user_can_set_less_patience() -> None:
     holds, short = Holds(Settings(stall_after=20.0)), first_epoch()
     holds.noted(held_evidence(), short)
     assert holds.applied(short)[1].held_patience_s == 20.0

@@ -23,7 +23,7 @@ MASTER = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
         ({}, "local-node-a-42"),
     ],
 )
-def test_the_launcher_says_who_the_job_is(environment: dict[str, str], expected: str) -> None:
+def test_the_launcher_says_which_job_it_is(environment: dict[str, str], expected: str) -> None:
     assert job_identity(environment, parent=42, host="node-a")[0] == expected
 
 

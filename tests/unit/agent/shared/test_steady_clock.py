@@ -96,7 +96,7 @@ class Heard:
         self.offers += 1
 
 
-def test_a_dashboard_hears_on_when_the_clock_is_set_back(set_clock: Set) -> None:
+def test_a_dashboard_gets_messages_when_the_clock_is_set_back(set_clock: Set) -> None:
     heard = Heard()
     talk = DashboardExchange(heard)  # type: ignore[arg-type]
     talk.offer((), steady_clock.time())

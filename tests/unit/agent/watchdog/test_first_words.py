@@ -115,7 +115,7 @@ def test_one_line_says_that_the_job_moves_again() -> None:
     assert len(watch.said) == 3  # 10 s, 30 s, and this
 
 
-def test_a_pause_of_which_nothing_was_said_ends_without_a_word() -> None:
+def test_a_pause_that_was_not_reported_ends_without_a_line() -> None:
     watch = Watch()
     watch.watch(8.0, evidence(waits(), sleeps()))
     watch.move()

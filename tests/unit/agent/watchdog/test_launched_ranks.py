@@ -77,7 +77,7 @@ def test_a_zombie_tells_its_code(tmp_path: Path) -> None:
     assert [(each.rank, each.exit_code) for each in found.known() if each.ended_at] == [(1, 3)]
 
 
-def test_the_descriptor_tells_where_nobody_else_does(tmp_path: Path) -> None:
+def test_the_descriptor_has_the_code_where_nothing_else_has_it(tmp_path: Path) -> None:
     process(tmp_path, 10)
     process(tmp_path, 20, parent=10, environment=environment(0))
     deaths = Deaths()

@@ -160,7 +160,7 @@ def test_ranks_that_go_down_after_the_hang_have_not_recovered(world: World) -> N
     assert "RECOVERED" not in world.stream.getvalue()
 
 
-def test_a_restarted_job_is_another_story(world: World) -> None:
+def test_a_restarted_job_is_judged_anew(world: World) -> None:
     world.hangs()
     world.look(11.5, *pair())
     world.look(13.0, rank_state(0, pid=77, moved_at=13.0), rank_state(1, pid=78, moved_at=13.0))
@@ -230,7 +230,7 @@ class Listener:
     def close(self, exit_code: int | None = None) -> None: ...
 
 
-def test_the_dashboard_hears_of_the_ranks_while_evidence_is_taken(
+def test_the_dashboard_gets_the_ranks_state_while_evidence_is_taken(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """GIVEN a capture and native stacks that take until the dashboard has heard twice, THEN they end."""
@@ -285,7 +285,7 @@ def test_a_fault_of_our_own_costs_one_poll_and_is_said_once(world: World, monkey
     assert "HUNG, proven" in said
 
 
-def test_a_comparison_that_fails_keeps_nobody_from_looking(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_comparison_that_fails_does_not_stop_the_look(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def health(readings: Sequence[object]) -> tuple[()]:
         raise ZeroDivisionError
 
@@ -296,13 +296,13 @@ def test_a_comparison_that_fails_keeps_nobody_from_looking(world: World, monkeyp
     assert "HUNG, proven" in world.stream.getvalue()
 
 
-def test_the_loop_ends_when_nobody_is_left(world: World) -> None:
+def test_the_loop_ends_when_no_rank_is_left(world: World) -> None:
     world.roster.rank_states = (rank_state(0, state="X", progress=Progress(step=9)),)
     world.watchdog.run(until_alone=True)
     assert not world.watchdog.stop.is_set()
 
 
-def test_the_loop_ends_when_nobody_ever_comes(world: World) -> None:
+def test_the_loop_ends_when_no_rank_ever_comes(world: World) -> None:
     world.watchdog.run(until_alone=True, empty_for=-1.0)
     assert world.captures == 0
 
@@ -349,7 +349,7 @@ def test_nodes_that_share_a_directory_say_it_once(tmp_path: Path, monkeypatch: p
     assert files.read(path).status is Status.RECOVERED
 
 
-def test_a_node_that_has_all_ranks_asks_nobody(tmp_path: Path) -> None:
+def test_a_node_that_has_all_ranks_asks_no_other(tmp_path: Path) -> None:
     a, _ = two_nodes(tmp_path)
     a.hangs()
     a.look(13.0, alone(0), alone(1))

@@ -21,11 +21,11 @@ def test_all_blocked_for_a_second_may_be_a_deadlock() -> None:
     assert kinds(rank_state(0, heads=blocked()), rank_state(1, heads=blocked()), now=11.2) == {"deadlock"}
 
 
-def test_somebody_who_is_not_blocked_may_move() -> None:
+def test_a_rank_that_is_not_blocked_may_move() -> None:
     assert kinds(rank_state(0, heads=blocked()), rank_state(1), now=11.2) == set()
 
 
-def test_who_is_awaited_for_long_is_looked_at() -> None:
+def test_a_rank_that_is_awaited_for_long_is_looked_at() -> None:
     assert kinds(rank_state(0, heads=blocked()), rank_state(1), now=13.0) == {"awaited"}
 
 
@@ -38,7 +38,7 @@ def test_patience_runs_out() -> None:
     assert "patience" in kinds(rank_state(0), rank_state(1), now=31.0)
 
 
-def test_a_rank_that_has_gone_in_the_middle_is_looked_at_at_once() -> None:
+def test_a_rank_that_died_in_the_middle_is_looked_at_at_once() -> None:
     assert kinds(rank_state(0), rank_state(1, state="X", since=10.0), now=10.1) == {"ended"}
 
 
@@ -98,7 +98,7 @@ def launched(rank: int, **parts: object) -> Launched:
     return Launched(rank, 2000 + rank, 1.0, 2, **parts)  # type: ignore[arg-type]
 
 
-def test_a_process_that_ended_before_it_became_a_rank_is_looked_at_while_somebody_waits() -> None:
+def test_a_process_that_ended_before_it_became_a_rank_is_looked_at_while_a_rank_waits() -> None:
     starting, dead = rank_state(0, phase=Phase.INIT, progress=Progress(), moved_at=1.0), launched(1, ended_at=3.0)
     found = reasons([starting], 3.5, SETTINGS, world_size=2, launched=[dead])
     assert ("ended", (2001,), True) in {(each.kind, each.key, each.urgent) for each in found}
@@ -113,7 +113,7 @@ def test_a_launcher_without_ranks() -> None:
     assert (kinds_at(29.0), kinds_at(31.0)) == ([], ["missing"])
 
 
-def test_a_launcher_that_stays_when_its_ranks_have_gone() -> None:
+def test_a_launcher_that_lives_on_after_its_ranks() -> None:
     gone = rank_state(0, state="X", since=10.0, phase=Phase.FINALIZING)
     assert "lingering" not in kinds(gone, now=19.0, world_size=1)
     assert "lingering" in kinds(gone, now=21.0, world_size=1)

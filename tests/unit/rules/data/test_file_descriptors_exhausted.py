@@ -30,6 +30,6 @@ def test_a_batch_that_was_lost_for_want_of_descriptors() -> None:
     assert "a batch was lost on its way" in judgement.verdict.summary
 
 
-def test_a_batch_that_was_lost_and_nobody_knows_why() -> None:
+def test_a_batch_that_was_lost_for_an_unknown_reason() -> None:
     judgement = judge(fed(0, worker(0, IDLE, descriptors=18, descriptor_limit=1 << 20)), WAITING)
     assert judgement.verdict.cause == "undetermined"

@@ -49,7 +49,7 @@ def test_others_that_still_wait_for_a_rank_that_is_long_gone() -> None:
     assert told(judgement) == ("loader-worker-died", "proven", "hung")
 
 
-def test_a_worker_that_died_and_nobody_has_noticed() -> None:
+def test_a_worker_that_died_unnoticed() -> None:
     judgement = judge(fed(0, worker(0, (), state="Z", exit_code=-9), worker(1, IDLE)), WAITING)
     assert told(judgement)[:2] == ("loader-worker-died", "proven")
     assert "killed by SIGKILL" in judgement.verdict.summary

@@ -19,7 +19,7 @@ def test_a_gpu_that_is_lost() -> None:
 
 
 @pytest.mark.parametrize("error", ["Xid 79", "GPU is lost", "Xid 119"])
-def test_a_gpu_that_is_lost_under_hosts_whose_wait_nobody_sees(error: str) -> None:
+def test_a_gpu_that_is_lost_under_hosts_whose_wait_is_not_seen(error: str) -> None:
     """`.item()` has no Python frame, and without ptrace there are no native ones: the line looks like work."""
     figures = node(gpu(0, **SPINNING), gpu(1, errors=(error,)))
     parts: dict[str, Any] = {"facts": {"cpu_delta_s": 1.0, "state": "R"}}
@@ -33,7 +33,7 @@ def test_an_xid_is_told_in_words() -> None:
     assert "has failed: Xid 79 (it has fallen off the bus)." in judgement.verdict.summary
 
 
-def test_a_gpu_that_is_lost_to_nobody_here() -> None:
+def test_a_gpu_that_is_lost_and_used_by_no_rank() -> None:
     """The ranks compute, on GPUs of their own."""
     parts: dict[str, Any] = {"facts": {"cpu_delta_s": 1.0, "state": "R"}}
     figures = node(gpu(0), gpu(1), gpu(2, errors=("Xid 79",)))

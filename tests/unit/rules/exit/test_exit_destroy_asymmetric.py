@@ -41,7 +41,7 @@ def destroyed(number: int, **parts: Any) -> RankEvidence:
 
 
 @pytest.mark.parametrize(("early", "late", "culprits"), [([1], [0, 2], [1]), ([0, 1], [2], [2]), ([1], [0], [])])
-def test_those_who_failed_after_others_had_destroyed_the_group(
+def test_ranks_that_failed_after_others_had_destroyed_the_group(
     early: list[int], late: list[int], culprits: list[int]
 ) -> None:
     size = len(early) + len(late)
@@ -55,7 +55,7 @@ def test_those_who_failed_after_others_had_destroyed_the_group(
     ("step", "way_out", "cause"),
     [(5, True, "exit-destroy-asymmetric"), (3, False, "exit-destroy-asymmetric"), (3, True, "early-exit")],
 )
-def test_a_group_ended_by_one_who_may_have_left_the_loop(step: int, way_out: bool, cause: str) -> None:
+def test_a_group_ended_by_a_rank_that_may_have_left_the_loop(step: int, way_out: bool, cause: str) -> None:
     place = Frame(SCRIPT, 40, "main")
     loop = LoopFacts(place, leaves=(place,) if way_out else ())
     early = rank(1, IN_CODE, phase=Phase.DESTROYED, progress=Progress(step=step))

@@ -21,12 +21,12 @@ def test_a_launcher_that_waits_for_the_wrong_one() -> None:
     assert "while rank 1 has ended already (exit code 3)" in judgement.verdict.summary
 
 
-def test_nobody_has_had_the_time_to_notice() -> None:
+def test_an_end_that_no_process_can_have_noticed_yet() -> None:
     alive = rank(0, IN_CODE, phase=Phase.DESTROYED, facts={"system_call": "read"}, patience_s=120.0)
     just_now = failed(1, evidence={"ended_at": NOW - 1})
     assert told(judge(alive, just_now, launchers=(launcher(waits_for=100),)))[2] == "waiting"
 
 
-def test_who_waits_for_the_dead_in_a_collective_is_the_better_story() -> None:
+def test_ranks_that_wait_for_the_dead_one_in_a_collective_explain_more() -> None:
     judgement = judge(WAITS, failed(1, phase=Phase.STEP, issued=10), launchers=(launcher(waits_for=100),))
     assert judgement.verdict.cause == "rank-died"

@@ -7,7 +7,7 @@ from tests.unit.job import CONNECTION, IN_FEEDER_JOIN, blamed, judge, leaving, t
 from tests.unit.rules.exit.exits import DONE, thread
 
 
-def test_a_queue_that_nobody_reads() -> None:
+def test_a_queue_that_no_process_reads() -> None:
     feeder = thread("QueueFeederThread", (CONNECTION, 384, "_send"), (CONNECTION, 427, "_send_bytes"))
     judgement = judge(DONE, leaving(1, IN_FEEDER_JOIN, Phase.ATEXIT, threads=(feeder,)))
     assert told(judgement) == ("exit-queue-feeder", "proven", "lingering")

@@ -16,7 +16,7 @@ def test_a_port_that_another_job_has() -> None:
     assert "pid 9 (python other_train.py)" in judgement.verdict.summary
 
 
-def test_a_port_that_somebody_had() -> None:
+def test_a_port_that_another_process_had() -> None:
     judgement = judge(dead_before(0, exception=TAKEN, launcher="torchrun"), starting(1, launcher="torchrun"))
     assert told(judgement) == ("rendezvous-port-conflict", "likely", "failed")
     assert blamed(judgement) == []

@@ -38,13 +38,13 @@ def test_another_name_for_the_same_place_is_no_fault() -> None:
     assert judgement.verdict.cause == "rendezvous-missing-ranks"
 
 
-def test_nobody_listens_because_rank_0_never_came() -> None:
+def test_no_process_listens_because_rank_0_never_came() -> None:
     judgement = judge(lost(1), world_size=2)
     assert told(judgement) == ("rendezvous-unreachable-master", "likely", "hung")
     assert blamed(judgement) == [(0, None, "rank")]
 
 
-def test_nobody_listens_yet_because_rank_0_is_late() -> None:
+def test_no_process_listens_yet_because_rank_0_is_late() -> None:
     late = rank(0, IN_CODE, phase=Phase.START, progress=Progress())
     assert told(judge(late, lost(1))) == ("user-code-blocked", "likely", "waiting")
 

@@ -13,7 +13,7 @@ def polling(lock: LockFile, **parts: object) -> RankEvidence:
 BARRED = rank(0, IN_BARRIER, issued=4, completed=3)
 
 
-def test_a_lock_that_nobody_holds() -> None:
+def test_a_lock_that_no_process_holds() -> None:
     judgement = judge(BARRED, polling(LockFile("/home/ann/.cache/ext/lock", None, False, 3600.0)))
     assert told(judgement) == ("stale-file-lock", "proven", "hung")
     assert judgement.verdict.fix == "rm /home/ann/.cache/ext/lock"
@@ -32,7 +32,7 @@ def test_a_lock_whose_owner_is_dead() -> None:
     assert blamed(judgement) == [(None, 77, "other")]
 
 
-def test_a_lock_that_somebody_holds() -> None:
+def test_a_lock_that_a_process_holds() -> None:
     judgement = judge(BARRED, polling(LockFile("/data/lock", 77, True, 60.0)))
     assert told(judgement) == ("lock-held-by-process", "likely", "hung")
     assert "which pid 77 holds" in judgement.verdict.summary

@@ -17,7 +17,7 @@ def test_a_rank_that_its_backend_ended_behind_its_loop_had_left_it() -> None:
     assert [rank for rank, _, _ in blamed(judgement)] == [1]
 
 
-def test_calls_that_met_after_an_uneven_epoch_are_its_consequence() -> None:
+def test_calls_that_were_paired_after_an_uneven_epoch_are_its_consequence() -> None:
     short = drew(dead(1, calls(6)), 5, 22, left=False, dtype="Long")
     judgement = judge(drew(lost(0, calls(6)), 5, 30, left=False), short)
     assert said(judgement)[0] == "uneven-steps"

@@ -15,7 +15,7 @@ from tests.unit.rules.step.worlds import STEP, Program, changed, world
 from tests.unit.simulator import TORCH, Call, Draw, blamed_ranks
 
 
-def test_calls_of_two_threads_that_met_are_no_mismatch_of_the_program() -> None:
+def test_paired_calls_of_two_threads_are_no_mismatch_of_the_program() -> None:
     def using(number: int, here: str, there: str, size: int) -> RankEvidence:
         past = Collective("0", 1, "all_reduce", ((size,),), ("float",), thread_name=there, frames=USER)
         now = Collective("0", 2, "all_reduce", ((1001 - size,),), ("float",), thread_name=here, frames=USER)

@@ -8,7 +8,7 @@ from tests.unit.rules.step.worlds import STEP, Groups, world
 from tests.unit.simulator import Call, blamed_ranks
 
 
-def test_two_groups_in_opposite_order_are_a_circle_of_everybody_in_it() -> None:
+def test_two_groups_in_opposite_order_are_a_circle_of_all_ranks_in_it() -> None:
     groups: Groups = {"a": [(0, 1)], "b": [(0, 1)]}
     one, other = Call(group="a", line=20), Call(group="b", line=21)
     judgement = diagnose(world([*STEP * 3, one, other], [*STEP * 3, other, one], groups=groups))

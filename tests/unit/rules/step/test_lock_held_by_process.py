@@ -202,7 +202,7 @@ def test_a_rank_holds_what_its_own_child_waits_for() -> None:
     assert "a child process of rank 1 (pid 90) waits for it (train.py:33): a deadlock" in judgement.verdict.summary
 
 
-def test_a_child_for_which_nobody_waits_is_no_cause() -> None:
+def test_a_child_for_which_no_rank_waits_is_no_cause() -> None:
     idle = rank(1, IN_CODE, issued=3, completed=3, evidence={"children": (writer(lock()),)})
     assert judge(barred(0), idle).verdict.cause == "user-code-blocked"
 
@@ -216,7 +216,7 @@ def test_a_loader_worker_waits_for_it() -> None:
     assert "(train.py:12)" in judgement.verdict.summary
 
 
-def test_before_the_ranks_have_met_it_belongs_to_the_start() -> None:
+def test_before_the_rendezvous_it_belongs_to_the_start() -> None:
     late = waits(1, lock(), phase=Phase.START, progress=Progress(), issued=-1, completed=-1)
     judgement = judge(starting(0), late)
     assert told(judgement) == (CAUSE, "proven", "hung")
@@ -231,7 +231,7 @@ def test_all_ranks_wait_for_it_and_none_is_to_blame() -> None:
     assert judgement.verdict.summary.startswith("All ranks wait for the lock file")
 
 
-def test_a_holder_that_nobody_can_see() -> None:
+def test_a_holder_that_cannot_be_seen() -> None:
     judgement = judge(barred(0), waits(1, lock(None, filesystem="nfs4")))
     verdict = judgement.verdict
     assert told(judgement) == (CAUSE, "likely", "hung")

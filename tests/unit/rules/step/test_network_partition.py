@@ -10,7 +10,7 @@ from tests.unit.rules.step.worlds import STEP, _process, changed
 from tests.unit.simulator import World
 
 
-def test_unacknowledged_bytes_with_everybody_present_are_the_networks_fault_and_no_ranks() -> None:
+def test_unacknowledged_bytes_with_all_ranks_present_are_the_networks_fault_and_no_ranks() -> None:
     world_ = World([STEP, STEP])
     for _ in range(2):
         for rank in range(2):

@@ -53,7 +53,7 @@ def with_node_b(*ranks: RankEvidence, silent_s: float) -> Judgement:
 
 
 @pytest.mark.parametrize(("silent_s", "status"), [(6.0, "waiting"), (20.0, "hung")])
-def test_everybody_waits_for_the_ranks_of_a_silent_node(silent_s: float, status: str) -> None:
+def test_all_ranks_wait_for_those_of_a_silent_node(silent_s: float, status: str) -> None:
     judgement = with_node_b(waiting(0, silent_s), waiting(1, silent_s), silent_s=silent_s)
     assert told(judgement) == ("node-lost", "likely", status)
     assert [(who.rank, who.host) for who in judgement.verdict.culprits] == [(2, "node-b"), (3, "node-b")]

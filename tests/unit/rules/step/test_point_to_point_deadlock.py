@@ -8,7 +8,7 @@ from tests.unit.rules.step.worlds import STEP, Program, world
 from tests.unit.simulator import Call, Draw, Peer, Stall
 
 
-def test_everybody_sending_is_a_point_to_point_deadlock() -> None:
+def test_all_ranks_sending_is_a_point_to_point_deadlock() -> None:
     judgement = diagnose(world([*STEP * 3, Peer("send", 1)], [*STEP * 3, Peer("send", 0)]))
     assert judgement.verdict.cause == "point-to-point-deadlock"
     assert judgement.status is Status.HUNG

@@ -24,35 +24,35 @@ def test_a_rank_that_leaves_with_code_0_in_the_middle_has_died(culprit: int) -> 
     assert "left with exit code 0 in the middle of its training" in judgement.verdict.summary
 
 
-def test_ranks_that_were_all_asked_to_end_are_not_at_fault() -> None:
+def test_ranks_that_were_all_ended_by_sigterm_are_not_at_fault() -> None:
     judgement = judge(gone(0, -15, Phase.STEP), gone(1, -15, Phase.BACKWARD))
     assert told(judgement) == ("undetermined", "undetermined", "failed")
     assert blamed(judgement) == []
     assert "All ranks were ended by SIGTERM" in judgement.verdict.summary
 
 
-def test_one_that_was_killed_so_while_the_other_failed_for_it_has_died() -> None:
+def test_a_rank_ended_by_sigterm_before_the_other_lost_it_has_died() -> None:
     judgement = judge(gone(0, -15, Phase.STEP, ticker_at=NOW - 13), failed(1, (DDP, 1, "forward")))
     assert told(judgement)[0] == "rank-died"
     assert blamed(judgement) == [(0, 100, "rank")]
 
 
-def test_one_that_the_launcher_ended_after_another_had_failed_is_not_the_first_to_die() -> None:
-    """GIVEN a rank that has left, and one that failed for it, WHEN torchrun ends the rest THEN who left is named."""
+def test_a_rank_that_the_launcher_ended_after_another_had_failed_is_not_the_first_to_die() -> None:
+    """GIVEN a rank that left, and one that failed for it, WHEN torchrun ends the rest THEN the first is named."""
     left = gone(3, 0, Phase.FINALIZING, progress=Progress(step=5, calls=9))
     rest = [gone(rank, -15, Phase.EVAL) for rank in (0, 1)]
     judgement = judge(*rest, failed(2, (C10D, 3000, "all_reduce")), left, world_size=4)
     assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
     assert blamed(judgement) == [(3, 103, "rank")]
-    # AND without anybody who has left, nobody who was ended so is blamed for the one that failed
+    # AND where no rank has left, no rank that torchrun ended is blamed for the one that failed
     assert (0, 100, "rank") not in blamed(judge(*rest, failed(2, (C10D, 3000, "all_reduce")), world_size=3))
 
 
-def test_all_leave_in_the_middle_and_nobody_suffers() -> None:
+def test_all_ranks_leave_in_the_middle_and_none_waits() -> None:
     assert told(judge(ended(0, Phase.STEP), ended(1, Phase.STEP)))[2] == "waiting"
 
 
-def test_a_rank_that_ended_by_itself_is_the_one() -> None:
+def test_a_rank_that_ended_by_itself_is_to_blame() -> None:
     judgement = judge(lost(0, calls(6)), dead(1, calls(6, EXTRA), -9))
     assert judgement.verdict.cause == "rank-died"
     assert blamed(judgement) == [(1, 101, "rank")]
@@ -68,7 +68,7 @@ def test_the_line_that_says_why_it_died_is_evidence() -> None:
 @pytest.mark.parametrize(
     ("code", "words"), [(-9, "SIGKILL"), (-11, "SIGSEGV"), (3, "exit code 3"), (None, "not known")]
 )
-def test_a_dead_rank_is_named_with_how_it_ended(code: int | None, words: str) -> None:
+def test_a_dead_rank_is_named_with_its_exit_code_or_signal(code: int | None, words: str) -> None:
     judgement = diagnose(world(STEP * 5, [*STEP * 3, Die(code)], STEP * 5))
     assert judgement.verdict.cause == "rank-died"
     assert judgement.verdict.certainty is Certainty.PROVEN

@@ -18,7 +18,7 @@ from tests.unit.rules.step.decisions import blamed, job, way
     [(3, (1,), [1]), (4, (0, 1, 3), [2]), (2, (1,), [0, 1])],
     ids=["one saves", "one does not", "one of two"],
 )
-def test_a_condition_on_a_value_names_its_line_and_those_who_decided_otherwise(
+def test_a_condition_on_a_value_names_its_line_and_the_ranks_that_decided_otherwise(
     ranks: int, alone: tuple[int, ...], named: list[int]
 ) -> None:
     judgement = diagnose(job(ranks, alone, (way("value"),)))

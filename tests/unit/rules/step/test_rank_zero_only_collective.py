@@ -25,7 +25,7 @@ def test_a_rank_that_evaluated_alone_and_failed_when_the_others_were_done() -> N
 
 
 @pytest.mark.parametrize("forwards", [6, 5])
-def test_without_more_forwards_nobody_is_blamed(forwards: int) -> None:
+def test_without_more_forwards_no_rank_is_blamed(forwards: int) -> None:
     judgement = judge(failed(0, *BUFFERS, forwards=forwards), ended(1))
     assert told(judgement) == ("undetermined", "undetermined", "failed")
     assert blamed(judgement) == []
@@ -82,7 +82,7 @@ def test_a_call_that_is_repeated_against_the_order_of_all_steps() -> None:
     assert "once more than usual" in judgement.verdict.summary
 
 
-def test_nobody_is_blamed_where_all_stand_at_places_of_every_step() -> None:
+def test_no_rank_is_blamed_where_all_stand_at_places_of_every_step() -> None:
     judgement = judge(dead(0, calls(6)), dead(1, calls(6), -15))
     assert said(judgement) == ("undetermined", "undetermined", "failed")
     assert blamed(judgement) == []

@@ -25,7 +25,7 @@ def test_one_that_left_out_a_call_before_the_job_came_down(culprit: int) -> None
     assert f"rank {culprit} issued 1 instead of 2 collectives" in judgement.verdict.evidence[0]
 
 
-def test_a_habit_that_ranks_do_not_share_blames_nobody_for_it() -> None:
+def test_a_habit_that_ranks_do_not_share_blames_no_rank() -> None:
     judgement = judge(stepped(0, [2] * 12 + [1], head=20), stepped(1, [3] * 12, head=18, code=-15))
     assert judgement.verdict.cause != "skipped-collective"
 

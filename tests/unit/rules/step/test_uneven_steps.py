@@ -76,7 +76,7 @@ def test_a_rank_that_leaves_a_plain_loop_early_is_found_without_a_loader(ranks: 
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_join_is_not_recommended_to_who_has_it(joins: bool) -> None:
+def test_join_is_not_recommended_where_it_is_used(joins: bool) -> None:
     programs = [[*epoch(0, 8 if rank == 1 else 9), *END] for rank in range(3)]
     snapshot = World(programs).run().snapshot()
     join = Frame(f"{TORCH}/distributed/algorithms/join.py", 283, "__exit__")

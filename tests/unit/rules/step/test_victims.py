@@ -28,13 +28,13 @@ def test_the_rank_that_never_enqueued_the_number_is_named_and_the_aborted_one_is
     assert "ALLREDUCE 12 did not complete within 10 min; rank 1 never called it" in judgement.verdict.summary
 
 
-def test_where_all_had_enqueued_it_nobody_is_named() -> None:
+def test_where_all_had_enqueued_it_no_rank_is_named() -> None:
     judgement = judge(*(watched(number, 12, output=WATCHDOG.format(rank=number)) for number in (0, 1)))
     assert blamed(judgement) == []
     assert "which rank it waited for is not known" in judgement.verdict.summary
 
 
-def test_a_failure_after_an_end_that_nobody_can_explain_blames_nobody() -> None:
+def test_a_failure_after_an_unexplained_end_blames_no_rank() -> None:
     snapshot = world([Call(line=12)], [Leave(), Die(0)])
     closed = replace(error("Connection reset by peer", fatal=True), type="RuntimeError")
     snapshot = changed(snapshot, 0, with_error(closed))

@@ -22,7 +22,7 @@ def facts(pid: int, call: str, path: str, *, output: str = "") -> ProcessFacts:
     return ProcessFacts(pid, "S", system_call=call, blocked_on=OpenFile(3, path), standard_pipes=standard)
 
 
-def test_pipes_that_somebody_writes_to_or_reads_from_to_the_end() -> None:
+def test_pipes_that_a_process_writes_to_or_reads_from_to_the_end() -> None:
     writer, reader = facts(10, "write", OUTPUT, output=OUTPUT), facts(11, "read", "pipe:[8]")
     assert pipes.awaited([writer, reader]) == {OUTPUT, "pipe:[8]"}
 
@@ -48,5 +48,5 @@ def test_who_holds_which_end(tmp_path: Path) -> None:
     assert pipes.ends([OUTPUT, "pipe:[9]"], tmp_path) == (Pipe(OUTPUT, (10, 12), (11, 12)), Pipe("pipe:[9]"))
 
 
-def test_nothing_is_scanned_where_nobody_is_blocked(tmp_path: Path) -> None:
+def test_nothing_is_scanned_where_no_process_is_blocked(tmp_path: Path) -> None:
     assert pipes.ends([], tmp_path / "none") == ()

@@ -35,7 +35,7 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_bytes_that_nobody_acknowledged(proc: Path) -> None:
+def test_bytes_that_were_not_acknowledged(proc: Path) -> None:
     found = {entry.local: entry for entry in sockets.sockets_of(5, proc)}
     assert found["127.0.0.1:35372"] == Socket(
         "127.0.0.1:35372", "192.168.0.2:29000", "established", unacknowledged=8000, retransmits=6

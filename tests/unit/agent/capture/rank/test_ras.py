@@ -59,7 +59,7 @@ def test_jobs_without_nccl_are_not_asked() -> None:
     assert found.notes == ()
 
 
-def test_nobody_there_is_one_sentence() -> None:
+def test_no_listener_is_one_sentence() -> None:
     with serving(ANSWER) as service:
         place = service.place
     found = Ras().completed(taken(place))
@@ -111,7 +111,7 @@ def test_an_address_that_is_none_is_told(place: str) -> None:
         ask(place)
 
 
-def test_a_name_that_nobody_knows_or_that_takes_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_does_not_resolve_or_takes_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for found, why in (((), "its name is not known"), (None, "no whole answer")):
         monkeypatch.setattr(sockets, "resolve", lambda host, timeout_s, found=found: found)
         with pytest.raises(NoAnswerError, match=why):

@@ -216,7 +216,7 @@ def test_a_stopped_rank_is_not_asked(folder: Path) -> None:
     assert "stopped" in found.notes[0].detail
 
 
-def test_a_pipe_that_nobody_reads_is_not_waited_for(folder: Path) -> None:
+def test_a_pipe_without_a_reader_is_not_waited_for(folder: Path) -> None:
     assert "no pipe file" in ask(folder / "nothing", os.getuid())
     os.mkfifo(folder / "pipe")
     assert "no process reads" in ask(folder / "pipe", os.getuid())

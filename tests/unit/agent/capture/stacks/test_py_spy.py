@@ -81,7 +81,7 @@ def test_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert dump(1).failure == "py-spy is not installed: pip install py-spy"
 
 
-def test_nobody_to_look_at() -> None:
+def test_no_process_to_look_at() -> None:
     assert py_spy.dump_all([]) == {}
 
 

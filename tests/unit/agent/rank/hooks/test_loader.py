@@ -228,7 +228,7 @@ def test_a_sanity_check_before_the_training_is_taken_back(watched: Watched, hook
     assert [loader.training for loader in watched.reading.loaders] == [False, True]
 
 
-def test_a_sanity_check_that_nobody_saw_is_taken_back_by_the_training(watched: Watched, hook: LoaderHook) -> None:
+def test_a_sanity_check_that_was_not_seen_is_taken_back_by_the_training(watched: Watched, hook: LoaderHook) -> None:
     list(DataLoader(Numbers(5), sampler=RandomSampler(Numbers(5))))
     for _ in DataLoader(Numbers(3)):
         optimizer_step(watched)
@@ -334,7 +334,7 @@ def test_the_order_of_samples(watched: Watched, hook: LoaderHook) -> None:
     assert facts.sampler_indices_hash != facts.previous_indices_hash
 
 
-def test_a_length_that_raises_harms_nobody(watched: Watched, hook: LoaderHook) -> None:
+def test_a_length_that_raises_harms_nothing(watched: Watched, hook: LoaderHook) -> None:
     class Lengthless(Numbers):
         def __len__(self) -> int:
             raise RuntimeError("not yet")
@@ -344,7 +344,7 @@ def test_a_length_that_raises_harms_nobody(watched: Watched, hook: LoaderHook) -
     assert watched.loader.dataset_length is None
 
 
-def test_an_error_is_passed_on_to_who_keeps_errors(watched: Watched, hook: LoaderHook) -> None:
+def test_an_error_is_passed_on_to_the_record_of_errors(watched: Watched, hook: LoaderHook) -> None:
     met: list[BaseException] = []
     watched.context.met = met.append
     with contextlib.suppress(KeyError):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hangwatch.launchers import PROGRAMS, TORCH_MODULES
 from hangwatch_agent.capture.proc.tree import kind_of_command
-from hangwatch_agent.shared.launchers import PROGRAMS, TORCH_MODULES
 from hangwatch_agent.shared.rank_rule import is_launcher
 
 
