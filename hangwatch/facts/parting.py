@@ -21,7 +21,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
-from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.ledger import Group, Step
 
 HABIT = 2  # earlier steps that make a habit
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
@@ -86,9 +86,14 @@ def _made_up_for(case: Case, divergence: Divergence) -> bool:
     group = case.ledger.groups.get((divergence.group, divergence.members))
     if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
         return False
-    heads = list(group.heads.values())
-    level = len({(head.issued, head.completed) for head in heads}) == 1 and not group.silent
-    return bool(heads) and level and heads[0].issued == heads[0].completed
+    issued = {head.issued for head in group.heads.values()} | {_last_count(case, rank, group) for rank in group.silent}
+    return len(issued) == 1 and all(head.issued == head.completed for head in group.heads.values())
+
+
+def _last_count(case: Case, rank: int, group: Group) -> int | None:
+    """How much a rank that has destroyed the group had issued there when its last step began; None if not known."""
+    reading = case.ranks[rank].reading if rank in case.ranks else None
+    return reading.steps[-1].issued.get(group.name) if reading is not None and reading.steps else None
 
 
 def _in_background(case: Case, rank: int, group: str) -> bool:

@@ -19,14 +19,15 @@ from hangwatch.stacks.activity import Within
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if (
-        first is None
-        or not case.blocked
-        or len({cadence(case, rank, first.group) for rank in _representatives(first)}) < 2
-    ):
+    if first is None or not case.blocked:
+        return None
+    some = _representatives(first)
+    recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared
+    if len({cadence(case, rank, first.group, recorded=recorded) for rank in some}) < 2:
         return None
     members = [rank for rank in first.members if rank in case.ranks]
-    cadences = {rank: found for rank in members if (found := cadence(case, rank, first.group)) is not None}
+    found = {rank: cadence(case, rank, first.group, recorded=recorded) for rank in members}
+    cadences = {rank: every for rank, every in found.items() if every is not None}
     if len(set(cadences.values())) < 2 or len(cadences) < len(first.members):
         return None
     counts = Counter(cadences.values())
@@ -128,13 +129,13 @@ def _representatives(divergence: Divergence) -> list[int]:
     return [rank for ranks in _by_count(divergence) for rank in ranks[:4]]
 
 
-def cadence(case: Case, rank: int, group: str) -> int | None:
+def cadence(case: Case, rank: int, group: str, *, recorded: bool) -> int | None:
     """Every how many steps `rank` synchronises its gradients in a group; None where there is no such rule.
 
-    Where calls are recorded, those of backward count; else the steps with more collectives than the least.
+    Where calls are `recorded`, those of backward count; else the steps with more collectives than the least.
     """
-    steps = [step for step in case.ledger.steps(rank) if step.complete]
-    at = sorted(sites_of(case).synchronised(rank, group, {step.step for step in steps})) or _busy_steps(steps, group)
+    steps = _complete(case, rank)
+    at = sorted(_synchronised(case, rank, group)) if recorded else _busy_steps(steps, group)
     gaps = Counter(after - before for before, after in pairwise(at))
     if not gaps:
         return None
@@ -144,11 +145,23 @@ def cadence(case: Case, rank: int, group: str) -> int | None:
     return gap if 5 * times >= 4 * gaps.total() else None
 
 
+def _complete(case: Case, rank: int) -> list[Step]:
+    return [step for step in case.ledger.steps(rank) if step.complete]
+
+
+def _synchronised(case: Case, rank: int, group: str) -> set[int]:
+    return sites_of(case).synchronised(rank, group, {step.step for step in _complete(case, rank)})
+
+
 def _busy_steps(steps: Sequence[Step], group: str) -> list[int]:
-    """The steps with more collectives of the group than the least; all of them, where they are alike."""
-    least = min((step.counts.get(group, 0) for step in steps), default=0)
-    busy = [step.step for step in steps if step.counts.get(group, 0) > least]
-    return busy or [step.step for step in steps if least > 0]
+    """The steps with more collectives of the group than the least; all of them, where they are alike.
+
+    The last step of an epoch is left out: it holds what comes between two epochs, too.
+    """
+    inside = [step for step, after in pairwise(steps) if step.epoch == after.epoch]
+    least = min((step.counts.get(group, 0) for step in inside), default=0)
+    busy = [step.step for step in inside if step.counts.get(group, 0) > least]
+    return busy or [step.step for step in inside if least]
 
 
 def _th(number: int) -> str:
