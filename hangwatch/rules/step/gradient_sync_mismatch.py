@@ -156,12 +156,14 @@ def _synchronised(case: Case, rank: int, group: str) -> set[int]:
 def _busy_steps(steps: Sequence[Step], group: str) -> list[int]:
     """The steps with more collectives of the group than the least; all of them, where they are alike.
 
-    The last step of an epoch is left out: it holds what comes between two epochs, too.
+    None where only the last steps of epochs have more: they hold what is called between two epochs, too.
     """
     inside = [step for step, after in pairwise(steps) if step.epoch == after.epoch]
-    least = min((step.counts.get(group, 0) for step in inside), default=0)
-    busy = [step.step for step in inside if step.counts.get(group, 0) > least]
-    return busy or [step.step for step in inside if least]
+    least = min((step.counts.get(group, 0) for step in steps), default=0)
+    busy = [step.step for step in steps if step.counts.get(group, 0) > least]
+    if busy and all(step.counts.get(group, 0) == least for step in inside):
+        return []
+    return busy or [step.step for step in steps if least > 0]
 
 
 def _th(number: int) -> str:
