@@ -52,7 +52,24 @@ _PLAIN = frozenset(
     {"bool", "float", "int", "abs", "round", "max", "min", "item", "sum", "mean", "detach", "cpu", "tolist"}
 )
 _CLOCKS = frozenset(
-    {"time", "monotonic", "perf_counter", "process_time", "now", "random", "randint", "rand", "uniform"}
+    {
+        "time",
+        "monotonic",
+        "perf_counter",
+        "process_time",
+        "now",
+        "random",
+        "randint",
+        "rand",
+        "randn",
+        "randperm",
+        "normal",
+        "uniform",
+        "choice",
+        "sample",
+        "multinomial",
+        "bernoulli",
+    }
 )
 _VERDICTS = re.compile(
     r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
