@@ -149,7 +149,8 @@ def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
         by_count.setdefault((drawn.count, drawn.ended, drawn.exhausted), []).append(rank)
     sentences = []
     for (count, ended, exhausted), ranks in sorted(by_count.items()):
-        end = " and its loader was then exhausted" if exhausted else " and left the loop" if ended else " so far"
+        its = "its loader was" if len(ranks) == 1 else "their loaders were"
+        end = f" and {its} then exhausted" if exhausted else " and left the loop" if ended else " so far"
         sentences.append(f"{case.name(ranks)} drew {words.plural(count, 'batch')} in epoch {uneven.epoch}{end}")
     return tuple(sentences)
 

@@ -82,3 +82,10 @@ def same(one: Site, other: Site) -> bool:
         return False
     shorter = min(len(one.lines), len(other.lines))
     return one.lines[:shorter] == other.lines[:shorter] if shorter == 1 else one.lines == other.lines
+
+
+def comes_before(one: Path, other: Path) -> bool:
+    """In the innermost function that both come through, the way to `one` leaves by an earlier line."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    apart = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    return apart is not None and apart[0][0] == apart[1][0] and apart[0][1] < apart[1][1]

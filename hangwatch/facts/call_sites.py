@@ -27,6 +27,7 @@ from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import name_of
 
+HABIT = 2  # turns that make a habit
 ASKED = 64  # other ranks whose records are read, evenly spread: enough to know a place from which most ranks call
 
 
@@ -167,6 +168,18 @@ class Sites:
             return None
         return present != whole[0][: len(present)]
 
+    def out_of_turn(self, rank: int) -> bool | None:
+        """`rank` came to the call in which it waits from another one than in all turns before; None without turns.
+
+        A call is a place and a group: one line may serve several groups in turn.
+        """
+        entry, calls = self.case.blocked.get(rank), self._in_order(rank)
+        made = [(call.group, site(call)) for call in calls]
+        if entry is None or entry.call is None or len(made) < 2 or calls[-1].seq != entry.seq:
+            return None
+        usual = Counter(one for one, two in pairwise(made[:-1]) if two == made[-1])
+        return made[-2] not in usual if len(usual) == 1 and usual.total() >= HABIT else None
+
     def jumped(self, rank: int) -> tuple[Site, Site] | None:
         """(the site left out, the site of its call now): no rank has called here before right after its previous call.
 
@@ -191,8 +204,10 @@ class Sites:
 
     def _order(self, rank: int) -> list[Site]:
         """The sites of the recorded calls of a rank, in all groups, as they were issued."""
-        calls = sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
-        return [place for call in calls if (place := site(call)) is not None]
+        return [place for call in self._in_order(rank) if (place := site(call)) is not None]
+
+    def _in_order(self, rank: int) -> list[Collective]:
+        return sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
 
     def by_step(self, rank: int) -> dict[int, list[Site]]:
         """The sites of each recorded step of `rank`, in order."""

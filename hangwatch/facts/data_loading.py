@@ -189,8 +189,8 @@ class Feeding:
     def evidence(self, worker: Worker) -> Iterator[str]:
         """What is known of one worker, as sentences."""
         sample = f", on {worker.task}" if worker.task else ""
-        state = f"in state {worker.state}" if worker.frozen else "busy"
-        yield f"worker {worker.name} of rank {self.view.rank} (pid {worker.pid}) is {state} at {worker.place}{sample}"
+        state = f"in state {worker.state} " if worker.frozen else ""
+        yield f"worker {worker.name} of rank {self.view.rank} (pid {worker.pid}) is {state}at {worker.place}{sample}"
         if worker.facts.cpu_delta_s is not None and not worker.frozen:
             yield f"it used {worker.facts.cpu_delta_s:.2f} s of processor time between two samples"
         if worker.alone:

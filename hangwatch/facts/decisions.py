@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch.facts.batches import first_uneven
-from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
 from hangwatch.facts.mismatches import first_mismatch
-from hangwatch.facts.parting import Parting, parting
+from hangwatch.facts.parting import Parting, parting, two_sides
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.view import RankView
@@ -89,12 +89,12 @@ def _always(case: Case, rank: int, found: Disagreement) -> bool:
 
 
 def _of_parting(case: Case, found: Parting) -> Disagreement | None:
-    counts = found.divergence.counts
-    levels = sorted(set(counts.values()))
-    if len(levels) != 2 or not found.places or not found.divergence.exact or found.divergence.doubtful:
+    sides = two_sides(case, found.divergence)
+    if sides is None or not found.places or not found.divergence.exact or found.divergence.doubtful:
         return None
-    made, without = (tuple(sorted(rank for rank in counts if counts[rank] == level)) for level in levels[::-1])
-    each = {place: _different(case, place, levels[1] - levels[0]) for place in found.places}
+    without, made = sides
+    more = found.divergence.counts[made[0]] - found.divergence.counts[without[0]]
+    each = {place: _different(case, place, more) for place in found.places}
     if len(set(each.values())) != 1:
         return None
     place = found.places[0]
@@ -176,11 +176,7 @@ def _gone_by(mine: _Standing, other: _Standing) -> bool:
     here, there = mine.view.step.step, other.view.step.step
     if here is None or there is None or here > there:
         return False
-    if there > here:
-        return True
-    pairs = zip(reversed(mine.place.lines), reversed(other.place.lines), strict=False)
-    outer = next((pair for pair in pairs if pair[0] != pair[1]), None)
-    return outer is not None and outer[0][0] == outer[1][0] and outer[0][1] < outer[1][1]
+    return there > here or comes_before(mine.place.lines, other.place.lines)
 
 
 def _of_mispaired(case: Case) -> Disagreement | None:

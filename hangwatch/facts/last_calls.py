@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, Site, path, site_of
+from hangwatch.facts.call_site import Path, Site, comes_before, path, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
 from hangwatch.model import Collective, Frame
@@ -56,6 +56,17 @@ def last_call(case: Case, view: RankView) -> Last | None:
     if call is not None and same_call(path(call.frames), path(frames)):
         return Last(site_of(call.op, frames), frames, name or call.op, call)
     return Last(site_of(op, frames), frames, name or op or entered(frames))
+
+
+def last_calls(case: Case) -> dict[int, Last]:
+    return {view.rank: last for view in case if (last := last_call(case, view)) is not None}
+
+
+def may_have_come_first(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
+    """Others stood before the call of `rank` in the source, and nothing counts in how many turns they went by it."""
+    others = (last for other, last in lasts.items() if other != rank)
+    uncounted = rank in lasts and case.ranks[rank].step.step is None
+    return uncounted and any(comes_before(last.site.lines, lasts[rank].site.lines) for last in others)
 
 
 def library_call(frames: tuple[Frame, ...]) -> str:

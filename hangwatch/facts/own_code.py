@@ -6,12 +6,13 @@ from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import held_lock, holds, lock_name
-from hangwatch.model import ProcessEvidence, Status
+from hangwatch.model import ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
 
 WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
+COMMAND_SHOWN = 60  # characters of a child's command line
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
 IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
 _NAMELESS = {  # what /proc calls descriptors without a file
@@ -62,6 +63,8 @@ def how_stuck(view: RankView) -> str:
         return f"it waits for {lock_name(lock)}, {holds(lock)}"
     if children := stuck_children(view):
         return f"it waits for its {_children_words(children)}"
+    if child := _only_child(view):
+        return f"it waits for its child process {child.pid} (`{child.command[:COMMAND_SHOWN]}`){_blocked_in(child)}"
     process = view.evidence.process
     if process is not None and process.blocked_on is not None:
         path = process.blocked_on.path
@@ -81,6 +84,19 @@ def how_stuck(view: RankView) -> str:
     if kind is not None:
         return kind
     return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _only_child(view: RankView) -> ProcessFacts | None:
+    """The one child process that its stack waits for and that does not work, whatever program it runs."""
+    children = [child.facts for child in view.evidence.children]
+    waits = view.now.doing is Doing.JOIN_CHILD and not child_works(view)
+    return children[0] if waits and len(children) == 1 else None
+
+
+def _blocked_in(child: ProcessFacts) -> str:
+    if not child.system_call:
+        return ""
+    return f", which is in {child.system_call}{f' on {child.blocked_on.path}' if child.blocked_on is not None else ''}"
 
 
 def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:

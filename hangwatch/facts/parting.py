@@ -152,12 +152,28 @@ def _several_turns(case: Case, divergence: Divergence) -> bool:
     return True
 
 
-def _judged(case: Case, divergence: Divergence) -> Parting:
+def two_sides(case: Case, divergence: Divergence) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The ranks that issued fewer and those that issued more; None where there are more than two counts.
+
+    Ranks that are in that step still are one side, however far each has come in it, where all of them have issued more
+    than those that are through with it.
+    """
     counts = divergence.counts
-    fewest, most = min(counts.values()), max(counts.values())
-    few, many = (tuple(sorted(r for r, count in counts.items() if count == level)) for level in (fewest, most))
-    if len(few) + len(many) < len(counts):
+    levels = sorted(set(counts.values()))
+    inside = {rank for rank in counts if rank in case.ranks and case.ranks[rank].step.step == divergence.step}
+    through = {count for rank, count in counts.items() if rank not in inside}
+    more = {count for rank, count in counts.items() if rank in inside}
+    if len(levels) != 2 and not (len(through) == 1 and more and min(more) > max(through)):
+        return None
+    few = tuple(sorted(rank for rank, count in counts.items() if count == levels[0]))
+    return few, tuple(sorted(counts.keys() - set(few)))
+
+
+def _judged(case: Case, divergence: Divergence) -> Parting:
+    sides = two_sides(case, divergence)
+    if sides is None:
         return _of_several_levels(case, divergence)
+    few, many = sides
     by_sites, call, ways, places = Left.UNKNOWN, "", tuple[Bypass, ...](), tuple[Site, ...]()
     if divergence.exact:
         by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
+from hangwatch.facts.call_site import comes_before
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.process_end import ended_for
@@ -184,8 +185,5 @@ def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:
     mine, theirs = sites.now(rank), sites.now(behind)
     if mine is None or theirs is None or case.ranks[rank].now.guard != "none":
         return False
-    outer = next(
-        (pair for pair in zip(reversed(mine.lines), reversed(theirs.lines), strict=False) if pair[0] != pair[1]), None
-    )
-    later = outer is not None and outer[0][0] == outer[1][0] and outer[0][1] > outer[1][1]
+    later = comes_before(theirs.lines, mine.lines)
     return later and sites.shared(behind, [rank]) and not sites.shared(rank, [behind])

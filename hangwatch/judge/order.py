@@ -46,7 +46,7 @@ from hangwatch.rules.step.concurrent_collectives import (
     mispaired_with_the_main_thread,
 )
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph, ended_without_gradients
-from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
+from hangwatch.rules.step.early_exit import early_exit, ended_alone, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import (
     caught_around_its_loop,
@@ -190,6 +190,7 @@ ORDER: tuple[Rule, ...] = (
     network_partition,
     failed_with_a_lone_call,
     destroyed_before,
+    ended_alone,
     ended_by_peers,
     ended_by_launcher,
 )

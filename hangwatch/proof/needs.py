@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from hangwatch.model import Phase
 from hangwatch.proof.graph import Need
 from hangwatch.ranks.ledger import Group, Ledger, family
 
@@ -57,7 +60,8 @@ class Needs:
         kind = family(op)
         key = (id(group), seq, kind, root)
         if key not in self._known:
-            absent, never = tuple(sorted(group.behind(seq))), self._wrong_partners(group, seq, kind)
+            absent = tuple(sorted(group.behind(seq)))
+            never = tuple(sorted({*self._wrong_partners(group, seq, kind), *self._left(group)}))
             if root is not None:
                 absent = _only(root, absent)
                 never = _only(root, never) or self._no_root(group, seq, kind, root)
@@ -70,6 +74,13 @@ class Needs:
             return ()
         kinds = ((rank, self._kind_at(rank, group, seq)) for issued, rank in group.order if issued >= seq)
         return tuple(sorted(rank for rank, other in kinds if other and other != kind))
+
+    def _left(self, group: Group) -> Iterator[int]:
+        """Members that have destroyed all of their groups, this one among them: they do nothing for it any more."""
+        for rank in group.silent:
+            entry = self._ledger.evidence.get(rank)
+            if entry is not None and entry.reading is not None and entry.reading.phase is Phase.DESTROYED:
+                yield rank
 
     def _no_root(self, group: Group, seq: int, kind: str, root: int) -> tuple[int, ...]:
         """`root`, where all members have issued that call, each as a receiver: then none of them is the root."""

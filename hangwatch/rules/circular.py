@@ -17,9 +17,9 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
         for entry, other in zip(entries, following, strict=True)
     ]
-    strays = [entry for entry in entries if sites_of(case).strays(entry.rank)]
-    alone = len(strays) == 1 and cause == "point-to-point-deadlock"
-    guilty = strays if alone else [*entries, *_also_in(case, entries)]
+    everyone = [*entries, *_also_in(case, entries)]
+    strays, late = _strays(case, entries), _out_of_turn(case, everyone)
+    guilty = (strays if cause == "point-to-point-deadlock" else late) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
     return Finding(
@@ -30,7 +30,7 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         culprits=tuple(case.ranks[entry.rank].culprit() for entry in guilty),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
-        evidence=(*edges[: words.SHOWN], *_astray(strays)),
+        evidence=(*edges[: words.SHOWN], *_astray(case, late or strays)),
         waits=waits,
     )
 
@@ -43,7 +43,22 @@ def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
     return [entry for entry in found if entry.need in needs]
 
 
-def _astray(strays: list[Blocked]) -> tuple[str, ...]:
-    if len(strays) != 1:
+def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """The one that has left the order of calls of its earlier steps; none where that are several."""
+    found = [entry for entry in entries if sites_of(case).strays(entry.rank)]
+    return found if len(found) == 1 else []
+
+
+def _out_of_turn(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """Those that took the groups in another order than ever before, where all the others kept to theirs."""
+    asked = {entry.rank: sites_of(case).out_of_turn(entry.rank) for entry in entries}
+    found = [entry for entry in entries if asked[entry.rank]]
+    return found if None not in asked.values() and len(found) < len(entries) else []
+
+
+def _astray(case: Case, strays: list[Blocked]) -> tuple[str, ...]:
+    if not strays:
         return ()
-    return (f"rank {strays[0].rank} alone has left the order of calls that it kept in all earlier steps",)
+    ranks, one = case.name([entry.rank for entry in strays]), len(strays) == 1
+    its = "it" if one else "they"
+    return (f"{ranks} alone {words.verb(len(strays), 'has', 'have')} left the order of calls that {its} kept before",)

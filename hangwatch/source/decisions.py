@@ -52,7 +52,24 @@ _PLAIN = frozenset(
     {"bool", "float", "int", "abs", "round", "max", "min", "item", "sum", "mean", "detach", "cpu", "tolist"}
 )
 _CLOCKS = frozenset(
-    {"time", "monotonic", "perf_counter", "process_time", "now", "random", "randint", "rand", "uniform"}
+    {
+        "time",
+        "monotonic",
+        "perf_counter",
+        "process_time",
+        "now",
+        "random",
+        "randint",
+        "rand",
+        "randn",
+        "randperm",
+        "normal",
+        "uniform",
+        "choice",
+        "sample",
+        "multinomial",
+        "bernoulli",
+    }
 )
 _VERDICTS = re.compile(
     r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
@@ -133,18 +150,21 @@ class _Reader:
     def _alike_name(self, name: str, depth: int) -> bool:
         if _by_name(name) or _SETTINGS.search(name) or name.isupper() or name in self._met():
             return True
-        made = self._made(name) if depth < _DEPTH else None
-        return made is not None and self._alike(made, depth + 1)
+        made = self._all_made(name) if depth < _DEPTH else []
+        return bool(made) and all(self._alike(each, depth + 1) for each in made)
 
     def _made(self, name: str) -> ast.expr | None:
         """What the last assignment to `name` in this function takes; None where there is none, or several targets."""
-        found: ast.expr | None = None
-        for node in within(self.scope):
-            if isinstance(node, ast.Assign) and any(
-                isinstance(each, ast.Name) and each.id == name for each in node.targets
-            ):
-                found = node.value
-        return found
+        return next(reversed(self._all_made(name)), None)
+
+    def _all_made(self, name: str) -> list[ast.expr]:
+        """What the assignments to `name` in this function take, in their order."""
+        return [
+            node.value
+            for node in within(self.scope)
+            if isinstance(node, ast.Assign)
+            if any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
+        ]
 
     def _met(self) -> set[str]:
         """Names of what this function has given to a collective that leaves its result in them: its value is unused."""

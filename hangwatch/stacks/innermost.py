@@ -147,7 +147,7 @@ def _leaves(names: Names) -> Told:
             return Doing.JOIN_CHILD, "", frame
         if name == "_shutdown" and file.endswith("threading.py"):
             return Doing.JOIN_THREADS, "", frame
-        if name in ("waitpid", "poll", "wait", "_wait", "join") and re.search(
+        if name in ("waitpid", "poll", "wait", "_wait", "join", "communicate", "_communicate") and re.search(
             r"/(subprocess|multiprocess(ing)?/(popen_\w+|process))\.py$", file
         ):
             return Doing.JOIN_CHILD, "", frame

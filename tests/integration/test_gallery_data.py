@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gallery
 
 EVIDENCE = {
     "worker-on-socket": "on sample 491",
-    "worker-on-decoder": "is busy at __iter__",
+    "worker-on-decoder": "is at __iter__",
     "fork-with-lock": "and it has no other thread",
     "fork-with-openmp": "that only another thread of it could let go, and",
     "worker-killed": "killed by signal",

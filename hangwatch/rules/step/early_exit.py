@@ -13,11 +13,13 @@ from hangwatch.facts.batches import (
     runs_below_a_package,
 )
 from hangwatch.facts.case import Case
+from hangwatch.facts.process_end import EndedFor, end_of, ended_before_others, ended_for, last_place
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, StepName
+from hangwatch.model import Certainty, Status, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
+from hangwatch.stacks.frames import user_frame
 
 
 def early_exit(case: Case) -> Finding | None:
@@ -111,3 +113,32 @@ def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Wi
 def fewer_steps(case: Case) -> Finding | None:
     """A rank made fewer steps than the others, and the source of its loop shows where it can be left."""
     return left_after_fewer_turns(case, "early-exit")
+
+
+def ended_alone(case: Case) -> Finding | None:
+    """The fewer ranks ended their program as they should, and the others failed for want of them in a common call.
+
+    What most ranks still do is the common way, so those that ended have left it; of two halves that cannot be said.
+    """
+    found = ended_before_others(case)
+    if found is None or len(found[0]) >= len(found[1]) or len(case.ranks) < case.size:
+        return None
+    ended, failed = found
+    if any(ended_for(case.ranks[rank]) is EndedFor.ITSELF for rank in failed):
+        return None
+    error = next((error for rank in failed if (error := case.ranks[rank].exception) is not None), None)
+    where = words.at(user_frame(error.frames)) if error is not None else ""
+    return Finding(
+        "early-exit",
+        Certainty.LIKELY,
+        f"{case.name(ended, capital=True)} ended {'its' if len(ended) == 1 else 'their'} program, with exit code 0,"
+        f" while {case.name(failed)} still called collectives{where}: they failed for want of {case.name(ended)}.",
+        culprits=tuple(case.ranks[rank].culprit(last_place(case.ranks[rank])) for rank in ended),
+        victims=tuple(failed),
+        step=case.furthest_step(failed),
+        evidence=tuple(
+            f"rank {rank} {end_of(case.ranks[rank].evidence.process)}" for rank in (*ended, *failed)[: words.SHOWN]
+        ),
+        witnesses=(Witness(Kind.MAJORITY, f"most ranks had not ended: {case.name(failed)}"),),
+        status=Status.FAILED,
+    )

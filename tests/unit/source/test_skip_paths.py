@@ -211,3 +211,19 @@ def test_that_a_module_is_the_program_is_no_way_past_what_it_runs() -> None:
         )
         == []
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "asks"),
+    [
+        ("value = reduce_mean(loss)", "alike"),
+        ("value = 1.0", "alike"),
+        ("value = 1.0\n    if bad:\n        value = local(loss)", "value"),  # every assignment counts, not the last one
+        ("value = local(loss)\n    if bad:\n        value = 1.0", "value"),
+        ("value = score(torch.randn(64, 6))", "value"),
+    ],
+)
+def test_a_condition_is_alike_on_all_ranks_where_all_that_it_was_made_from_is(made: str, asks: str) -> None:
+    text = f"def main(loss, bad):\n    {made}\n    if keeper.improved(value):\n        save()\n"
+    frames = (Frame(FILE, text.count("\n"), "main"),)
+    assert [way.asks for way in ways_past_call(frames, lambda file: text)] == [asks]

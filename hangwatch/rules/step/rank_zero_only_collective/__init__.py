@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import last_calls, may_have_come_first
 from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
 from hangwatch.facts.process_end import EndedFor, end_of, ended_for
 from hangwatch.facts.rank_end import Why, ending
@@ -203,7 +204,7 @@ def aborted_alone(case: Case) -> Finding | None:
     others = [place for rank in case.ranks for place in sites.before(rank)]
     if not others or any(place.lines[0] == mine for place in others) or _of_every_step(view):
         return None
-    if has_left_inner_loop(case, view):
+    if has_left_inner_loop(case, view) or may_have_come_first(case, view.rank, last_calls(case)):
         return None  # it came there first, and the others would have come too
     call = view.main.call or view.main.op or "a collective"
     return Finding(

@@ -13,7 +13,16 @@ from hangwatch import words
 from hangwatch.facts.batches import has_left_inner_loop
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_call, same_call
+from hangwatch.facts.last_calls import (
+    Last,
+    brought_down,
+    by_backend,
+    end_sentences,
+    endings_of,
+    last_calls,
+    may_have_come_first,
+    same_call,
+)
 from hangwatch.facts.parting import parting
 from hangwatch.facts.rank_end import told
 from hangwatch.model import Certainty, Collective, Frame, Status
@@ -52,7 +61,7 @@ def extra_call(case: Case) -> Finding | None:
     """One rank stood in a call where no rank had ever called, or had left its order of calls; the backend ended it."""
     if len(case.ranks) < 2 or not brought_down(case):
         return None
-    lasts = {view.rank: last for view in case if (last := last_call(case, view)) is not None}
+    lasts = last_calls(case)
     if not _in_conflict(case, lasts):
         return None
     return _at_a_new_place(case, lasts) or _once_more(case, lasts)
@@ -69,7 +78,7 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     asked = {rank: last for rank, last in lasts.items() if not _of_every_step(case.ranks[rank])}
     passed = [rank for rank, last in asked.items() if not known and _passed_by(case, rank, last)]
     new = passed or [rank for rank, last in asked.items() if _is_new(case, last, known)]
-    if len(new) != 1 or (not passed and _may_follow(case, new[0])):
+    if len(new) != 1 or (not passed and (_may_follow(case, new[0]) or may_have_come_first(case, new[0], lasts))):
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
     caller = _first_unlike(last, known)

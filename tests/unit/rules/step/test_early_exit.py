@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
-from tests.unit.job import gone, judge, told
-from tests.unit.rules.step.endings import DDP, failed
+from tests.unit.job import blamed, gone, judge, told
+from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, epoch, everywhere, judged
 from tests.unit.simulator import SCRIPT, TRAINER, Leave, LoopEnd, World, blamed_ranks
 
@@ -82,3 +82,17 @@ def test_the_loop_of_a_trainer_may_have_been_left_by_an_error() -> None:
     judgement = diagnose(left_with_data(None, Frame(TRAINER, 40, "fit")))
     assert told(judgement)[:2] == ("early-exit", "likely")
     assert blamed_ranks(judgement) == [1]
+
+
+def test_the_one_rank_that_ended_its_program_while_most_still_called_collectives() -> None:
+    judgement = judge(failed(0), failed(1), ended(2), world_size=3)
+    assert told(judgement) == ("early-exit", "likely", "failed")
+    assert blamed(judgement) == [(2, 102, "rank")]
+
+
+def test_of_two_halves_nobody_is_said_to_have_ended_too_early() -> None:
+    assert told(judge(failed(0), ended(1), world_size=2)) == ("undetermined", "undetermined", "failed")
+
+
+def test_where_ranks_are_not_seen_no_majority_is_known() -> None:
+    assert blamed(judge(failed(0), failed(1), ended(2), world_size=8)) == []

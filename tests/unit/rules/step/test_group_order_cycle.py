@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Status
-from tests.unit.rules.step.worlds import STEP, Groups, world
+from tests.unit.rules.step.worlds import STEP, Groups, Program, world
 from tests.unit.simulator import Call, blamed_ranks
 
 
@@ -24,3 +24,22 @@ def test_a_ring_over_four_groups_is_found_whole() -> None:
     judgement = diagnose(world(*programs, groups=groups))
     assert judgement.verdict.cause == "group-order-cycle"
     assert len(judgement.verdict.waits) == 4
+
+
+def test_the_ranks_that_took_two_groups_in_another_order_than_before_are_to_blame() -> None:
+    """One line reduces over both groups; in the last turn ranks 0 and 3 sorted them the other way round."""
+    groups: Groups = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+    tp, dp = Call(group="tp", line=13), Call(group="dp", line=13)
+    usual, odd = [tp, dp], [dp, tp]
+    programs: list[Program] = [[*usual * 4, *(odd if rank in (0, 3) else usual)] for rank in range(4)]
+    judgement = diagnose(world(*programs, groups=groups))
+    assert judgement.verdict.cause == "group-order-cycle"
+    assert blamed_ranks(judgement) == [0, 3]
+    assert "ranks 0 and 3 alone have left the order of calls that they kept before" in judgement.verdict.evidence
+
+
+def test_where_a_rank_has_no_turns_on_record_all_of_the_circle_take_part_alike() -> None:
+    groups: Groups = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+    tp, dp = Call(group="tp", line=13), Call(group="dp", line=13)
+    programs: list[Program] = [[dp, tp] if rank in (0, 3) else [tp, dp] for rank in range(4)]
+    assert set(blamed_ranks(diagnose(world(*programs, groups=groups)))) == {0, 1, 2, 3}

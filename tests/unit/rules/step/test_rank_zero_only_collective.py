@@ -155,3 +155,16 @@ def test_others_that_are_in_the_same_step_may_have_come_to_that_call_yet() -> No
 def test_of_two_ranks_only_the_source_says_which_one_is_right(guard: str, culprits: list[int]) -> None:
     judgement = _behind_its_first_epoch(others=1, step=6, guard=guard)
     assert [culprit.rank for culprit in judgement.verdict.culprits] == culprits
+
+
+def test_without_steps_a_rank_behind_the_place_of_the_others_may_only_have_come_there_first() -> None:
+    """One rank left a helper's loop of all_reduces before the other, and called the next collective of main()."""
+    helper = (Frame(SCRIPT, 7, "iterate"), Frame(SCRIPT, 17, "main"), MODULE)
+    behind = (Frame(C10D, 3252, "all_reduce"), Frame(SCRIPT, 18, "main"), MODULE)
+    found = [lost(0, calls(4, site=helper)), dead(1, calls(3, behind, site=helper))]
+    uncounted = []
+    for each in found:
+        assert each.reading is not None
+        ring = tuple(replace(call, step=None) for call in each.reading.calls)
+        uncounted.append(replace(each, reading=replace(each.reading, calls=ring, progress=Progress())))
+    assert said(judge(*uncounted))[0] != "rank-zero-only-collective"
