@@ -78,3 +78,17 @@ def test_a_guard_of_a_caller_counts_beyond_the_loop() -> None:
 def test_an_argument_that_differs_by_rank_does_not_guard_the_call(call: str) -> None:
     tree = ast.parse(f"def main():\n    {call}\n")
     assert guard_around([(Frame("/home/ann/train.py", 2, "main"), tree)]) == "none"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "state.is_world_process_zero and state.global_step in (6, 12)",
+        "accelerator.process_index == 0",
+        "self.is_local_process_zero()",
+        "state.is_first_process",
+    ],
+)
+def test_the_words_of_trainers_for_a_rank(test: str) -> None:
+    tree = ast.parse(f"def main():\n    if {test}:\n        save()\n")
+    assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "rank"
