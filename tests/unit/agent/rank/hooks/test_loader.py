@@ -70,7 +70,8 @@ def test_the_very_attributes_come_back(watched: Watched) -> None:
 
 
 def _hooked() -> list[tuple[type, str]]:
-    return [(DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__"), (_BaseDataLoaderIter, "_next_index")]
+    names = ("__next__", "__init__", "_reset", "_next_index")
+    return [(DataLoader, "__iter__"), *((_BaseDataLoaderIter, name) for name in names)]
 
 
 def test_epochs_and_batches_count_from_zero(watched: Watched, hook: LoaderHook) -> None:
@@ -453,3 +454,36 @@ def test_len_of_a_loader_is_noted_before_its_first_pass(watched: Watched, hook: 
     assert hook._asked == {key: 3}
     del loader
     assert hook._asked == {}
+
+
+class Resuming(DataLoader[int]):
+    """Gives out its iterators itself, keeps the last one to save its state, and begins at batch `start`."""
+
+    start = 0
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        iterator = self._get_iterator()
+        for _ in range(self.start):
+            next(iterator._sampler_iter)
+        iterator._num_yielded = self.start
+        self._iterator = iterator
+        return iterator
+
+
+def test_a_loader_with_an_iter_of_its_own_is_known_with_its_length(watched: Watched, hook: LoaderHook) -> None:
+    loader = Resuming(Numbers(12), batch_size=2)
+    loader.start = 4
+    assert [list(map(int, batch)) for batch in loader] == [[8, 9], [10, 11]]
+    optimizer_step(watched)
+    facts = watched.reading.loaders[0]
+    assert (facts.length, facts.drawn, facts.resumed_at, facts.exhausted) == (6, 2, 4, True)
+    assert facts.dataset == "Numbers"
+    assert watched.reading.progress.batch == 1
+
+    loader.start = 0
+    for _ in loader:
+        break
+    hook.look_for_left()
+    facts = watched.reading.loaders[0]
+    assert (facts.epoch, facts.resumed_at, facts.left) == (1, 0, True)
+    assert facts.drawn_per_epoch == (2, 1)
