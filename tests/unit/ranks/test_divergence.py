@@ -174,3 +174,11 @@ def test_calls_that_differ_under_one_number_are_no_doubt() -> None:
     watch = DivergenceWatch()
     watch.update([replace(board, steps=board.steps[:2]) for board in boards], 1.0)
     assert [found.doubtful for found in watch.update(boards, 2.0)] == [True]
+
+
+def test_batches_of_one_rank_are_not_compared_with_forwards_of_another() -> None:
+    """GIVEN rank 0, which draws two batches for each step of both ranks WHEN steps are compared THEN none differs."""
+    loads = reading(0, [0, 3] * 10, ranks=2)
+    is_given = reading(1, [3] * 10, ranks=2, named=False)
+    assert first_divergence([loads, is_given]) == ()
+    assert DivergenceWatch().update([loads, is_given], 1.0) == ()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hangwatch_agent.board import layout as b
+from hangwatch_agent.rank.call_site import PACKAGE
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.lengths import own
 from hangwatch_agent.rank.hooks.loader_facts import LoaderSlot, Pass, dataset_of
@@ -154,12 +155,14 @@ class LoaderHook:
                     current.drawn = words[current.drawn_at] = number + 1
                     words[phase] = steps.at
                     words[phase_at] = now
+                    if number < 2:
+                        self._drawn_ahead(current, number, sys._getframe(1))
                     if current.training:
                         steps.data_ns += now - entered
                         if current.slot.steps_before < 0:
                             self._first_step(current.slot)
-                        if steps.source <= BY_LOADER:
-                            begin(current.epoch, number, current.index, now)
+                        if steps.source <= BY_LOADER and (not (ahead := current.ahead) or number > 1):
+                            begin(current.epoch, number - ahead, current.index, now)
                         else:
                             steps.loader = current.index
             except Exception as error:
@@ -257,6 +260,17 @@ class LoaderHook:
         if self._digesting is not None and not any(wanted):
             self._digesting.remove()  # the rest of the epoch does without
 
+    def _drawn_ahead(self, current: Pass, number: int, frame: Any) -> None:
+        """A package's generator that draws its first batch before its loop, and one in each turn, is a batch ahead.
+
+        The batch that it has drawn last is not the one that the program works on.
+        """
+        place = (frame.f_code, frame.f_lasti)
+        if number == 0:
+            current.first_drawn_at = place
+        elif (before := current.first_drawn_at) is not None and before[0] is place[0] and before[1] != place[1]:
+            current.ahead = int(self._context.sites.kind(frame.f_code.co_filename) == PACKAGE)
+
     def _late(self, iterator: Any) -> Pass:
         """The first batch of an iterator that `DataLoader.__iter__` has not given out, or not before our eyes."""
         made_by = self._made_by.get(id(iterator))
@@ -277,6 +291,8 @@ class LoaderHook:
         try:
             now = time.monotonic_ns()
             if isinstance(error, StopIteration):
+                if current.ahead and current.open and current.training and self._context.steps.source <= BY_LOADER:
+                    self._context.steps.begin(current.epoch, current.drawn - 1, current.index, now)
                 current.slot.end(current, exhausted=True)
                 self._ended(current, now)
             else:
@@ -344,7 +360,8 @@ class LoaderHook:
             current.slot.take_part(True)
             self._first_step(current.slot)
             if self._context.steps.source <= BY_LOADER:
-                self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.monotonic_ns())
+                batch = current.drawn - 1 - current.ahead
+                self._context.steps.begin(current.epoch, batch, current.slot.index, time.monotonic_ns())
 
     def evaluation_seen(self) -> None:
         """A forward without gradients: the pass that was a guess is validation, unless training is seen in it yet.

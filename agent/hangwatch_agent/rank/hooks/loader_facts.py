@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any
 
 from hangwatch_agent.board import layout as b
@@ -26,6 +27,8 @@ class Pass:
         self.drawn = 0
         self.open = True
         self.kept = False  # its loader holds the iterator: for persistent workers, or to save its state
+        self.ahead = 0  # batches that are drawn, but not worked on yet, while a step is made
+        self.first_drawn_at: tuple[CodeType, int] | None = None  # the instruction that drew batch 0
         self.digested = 0
         self.order = 0
 

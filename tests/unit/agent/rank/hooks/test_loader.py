@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import runpy
 import traceback
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -454,6 +456,42 @@ def test_len_of_a_loader_is_noted_before_its_first_pass(watched: Watched, hook: 
     assert hook._asked == {key: 3}
     del loader
     assert hook._asked == {}
+
+
+AHEAD = """
+def ahead(loader):
+    batches = iter(loader)
+    current = next(batches)
+    while True:
+        try:
+            following = next(batches)
+        except StopIteration:
+            yield current
+            return
+        yield current
+        current = following
+"""
+
+
+@pytest.mark.parametrize(("folder", "behind"), [("site-packages", 1), ("ann", 0)])
+def test_a_trainer_that_draws_a_batch_ahead(
+    watched: Watched, hook: LoaderHook, tmp_path: Path, folder: str, behind: int
+) -> None:
+    """GIVEN a package's generator that holds one batch back THEN the step is the batch that it has given out.
+
+    Whether a user's own function holds its batch back or drops it is not known: there the batch drawn last counts.
+    """
+    file = tmp_path / folder / "loaders.py"
+    file.parent.mkdir()
+    file.write_text(AHEAD)
+    names = runpy.run_path(str(file))
+    for epoch in range(2):
+        told = []
+        for _ in names["ahead"](DataLoader(Numbers(4))):
+            told.append((watched.reading.progress.epoch, watched.reading.progress.batch))
+            optimizer_step(watched)
+        assert told == [(epoch, batch) for batch in ([0, 1, 2, 3] if behind else [1, 2, 3, 3])]
+    assert [(step.epoch, step.batch) for step in watched.reading.steps] == [(e, b) for e in range(2) for b in range(4)]
 
 
 class Resuming(DataLoader[int]):
