@@ -66,7 +66,7 @@ def drawn_by_epoch(loader: LoaderFacts, *, failed: bool = False, past: bool = Fa
 
 
 def all_of_it(loader: LoaderFacts, drawn: int) -> bool:
-    return loader.length is not None and 0 < loader.length <= drawn
+    return loader.length is not None and 0 < loader.length <= loader.resumed_at + drawn
 
 
 KEPT_EPOCHS = 64  # epochs whose batches a board keeps; of a full list the oldest epochs are gone
@@ -152,7 +152,20 @@ def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
         its = "its loader was" if len(ranks) == 1 else "their loaders were"
         end = f" and {its} then exhausted" if exhausted else " and left the loop" if ended else " so far"
         sentences.append(f"{case.name(ranks)} drew {words.plural(count, 'batch')} in epoch {uneven.epoch}{end}")
-    return tuple(sentences)
+    return (*sentences, *_resumed_words(case, uneven))
+
+
+def _resumed_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
+    """Where iterators of that epoch were resumed at different batches: from which one each rank went on."""
+    found: dict[int, list[int]] = {}
+    for rank in uneven.drawn:
+        loader = case.ranks[rank].loader
+        if loader is not None and loader.epoch == uneven.epoch:
+            found.setdefault(loader.resumed_at, []).append(rank)
+    if len(found) < 2:
+        return ()
+    starts = [f"{case.name(ranks)} at batch {batch}" for batch, ranks in sorted(found.items())]
+    return (f"their loaders began that epoch at different batches: {words.listed(starts)}",)
 
 
 def now_at(case: Case, rank: int, where: object) -> str:

@@ -126,8 +126,20 @@ class Case:
         """Each group's first step with different numbers of collectives, as remembered and as the rings show it."""
         readings = [view.reading for view in self if view.reading is not None]
         found = [*self.snapshot.divergences, *first_divergence(readings), *self._unfinished()]
-        told = (each for each in found if _is_whole(each) and not even_without_background(self.ledger, each))
+        told = (each for each in found if _is_whole(each) and (self._stays(each) or not self._of_background(each)))
         return tuple(sorted(told, key=lambda divergence: divergence.step))
+
+    def _of_background(self, divergence: Divergence) -> bool:
+        return even_without_background(self.ledger, divergence)
+
+    def _stays(self, divergence: Divergence) -> bool:
+        """The short ranks will never make up for it: they are deadlocked, and no other thread of theirs may call."""
+        group = self.ledger.groups.get((divergence.group, divergence.members))
+        most = max((group.issued(rank) or 0 for rank in divergence.counts), default=0) if group is not None else 0
+        return bool(divergence.short) and all(
+            rank in self.deadlocked and group is not None and (group.issued(rank) or 0) < most
+            for rank in divergence.short
+        )
 
     def _unfinished(self) -> Iterator[Divergence]:
         for group in self.ledger.groups.values():

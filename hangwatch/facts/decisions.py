@@ -18,9 +18,11 @@ from hangwatch.facts.parting import Parting, parting, two_sides
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import name_of
 
 EVERY_STEP = 2  # whole steps with the call, and none without it, that make it a call of every step
 _MODULE = "torch/nn/modules/module.py"
+_FORWARD = "forward"
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,14 @@ class Disagreement:
 
 
 def _within_module(where: Frame, frames: tuple[Frame, ...]) -> bool:
+    """A trainer may lead its whole step through a wrapper's forward: the step's own function is no module's."""
     depth = next(
         (n for n, frame in enumerate(frames) if (frame.file, frame.function) == (where.file, where.function)), None
     )
-    return depth is not None and any(frame.file.endswith(_MODULE) for frame in frames[depth + 1 :])
+    if depth is None:
+        return False
+    module = next((n for n, frame in enumerate(frames) if n > depth and frame.file.endswith(_MODULE)), depth)
+    return any(name_of(frame.function) == _FORWARD for frame in frames[depth:module])
 
 
 @once

@@ -31,7 +31,8 @@ def uneven_forecast(ranks: Ranks, waits: Waits | None = None) -> HealthWarning |
     """The ranks' training loaders have different lengths, and their steps wait for each other."""
     waits = waits or _waits
     loaders = _alike(ranks)
-    lengths = {rank: loader.length for rank, loader in loaders.items() if loader.length is not None}
+    known = {rank: loader for rank, loader in loaders.items() if loader.length is not None}
+    lengths = {rank: (loader.length or 0) - loader.resumed_at for rank, loader in known.items()}
     if len(lengths) < len(loaders) or len(set(lengths.values())) < 2:
         return None
     if not _will_be_drawn_whole(loaders) or not all(waits(ranks[rank], loaders[rank]) for rank in loaders):
@@ -39,9 +40,10 @@ def uneven_forecast(ranks: Ranks, waits: Waits | None = None) -> HealthWarning |
     least, most = min(lengths.values()), max(lengths.values())
     short = [rank for rank, length in lengths.items() if length == least]
     first, other = min(short), min(rank for rank, length in lengths.items() if length == most)
+    left = " left" if any(loader.resumed_at for loader in loaders.values()) else ""
     summary = (
-        f"The loader of {named(short)} has {plural(least, 'batch')}, that of rank {other} {most:,}: the job will hang"
-        f" at {_step_of(ranks[first], loaders[first], least)}, unless the loop ends before"
+        f"The loader of {named(short)} has {plural(least, 'batch')}{left}, that of rank {other} {most:,}: the job will"
+        f" hang at {_step_of(ranks[first], loaders[first], least)}, unless the loop ends before"
     )
     evidence = [_made_of(rank, loaders[rank]) for rank in sorted(lengths)[:16]]
     return warning("uneven-forecast", summary, ranks, about=short, evidence=evidence)

@@ -48,10 +48,12 @@ def raises_by_itself(now: Activity) -> bool:
 
 
 def other_threads_may_help(view: RankView, ledger: Ledger) -> bool:
-    """Another thread runs code that may communicate, or has issued collectives before."""
+    """Another thread runs code that may communicate, or has issued collectives before; not one that waits for this."""
     if view.threads_that_may_communicate():
         return True
-    others = {thread.thread for thread in view.threads if thread.thread_id != view.now.thread_id and thread.thread}
+    waits = view.main if view.main_waits_for_a_thread else None
+    threads = (thread for thread in view.threads if thread is not waits and thread.thread_id != view.now.thread_id)
+    others = {thread.thread for thread in threads if thread.thread}
     return bool(others) and not others.isdisjoint(ledger.issuers(view.rank))
 
 

@@ -67,7 +67,11 @@ class DivergenceWatch:
 
 
 def comparable(ledgers: Mapping[int, Reading]) -> dict[GroupKey, list[int]]:
-    """Groups with at least two members among the readings, by name and members, without doubtful names."""
+    """Groups with at least two members among the readings, by name and members, without doubtful names.
+
+    Where steps are batches on one member and forwards on another (one rank loads the data for all), none is like
+    another.
+    """
     found: dict[GroupKey, list[int]] = {}
     known: dict[tuple[str, int], list[int]] = {}  # ranks of a large job share their tuples of members
     for rank, reading in ledgers.items():
@@ -81,7 +85,13 @@ def comparable(ledgers: Mapping[int, Reading]) -> dict[GroupKey, list[int]]:
     members = {key: frozenset(key[1]) for key in found}
     for rank, key in _destroyed(ledgers, members):
         found[key].append(rank)
-    return {key: mine for key, ranks in found.items() if len(mine := [r for r in ranks if r in members[key]]) > 1}
+    mine = {key: [rank for rank in ranks if rank in members[key]] for key, ranks in found.items()}
+    return {key: ranks for key, ranks in mine.items() if len(ranks) > 1 and of_one_kind(ledgers[r] for r in ranks)}
+
+
+def of_one_kind(readings: Iterable[Reading]) -> bool:
+    """All ranks take their steps from batches, or none does."""
+    return len({reading.steps[-1].batch is None for reading in readings}) < 2
 
 
 def _destroyed(
@@ -315,7 +325,7 @@ def unfinished(readings: Mapping[int, Reading], key: GroupKey, issued: Mapping[i
     Some have finished that step, others are in it. Those in it can issue still more, but have issued more already than
     a rank that has finished it: then the numbers of this step differ, whatever comes.
     """
-    if len(readings) < 2:
+    if len(readings) < 2 or not of_one_kind(readings.values()):
         return None
     named = _named(readings)
     oldest = min(step_key(reading.steps[-1], named) for reading in readings.values())

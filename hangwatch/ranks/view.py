@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 from hangwatch.model import (
     Culprit,
@@ -114,13 +115,19 @@ class RankView:
         return [
             thread.thread or str(thread.thread_id)
             for thread, stack in others
-            if thread.thread_id != self.now.thread_id and not self._waits_for_the_training(thread)
+            if thread.thread_id != self.now.thread_id and not (thread.main and self.main_waits_for_a_thread)
             if thread.in_collective or may_communicate(stack.frames)
         ]
 
-    def _waits_for_the_training(self, thread: Activity) -> bool:
-        """It is the main thread, in the join of another thread that trains, or in the result of its future."""
-        return thread.main and thread.frame is not None and name_of(thread.frame.function) in _JOINS
+    @cached_property
+    def main_waits_for_a_thread(self) -> bool:
+        """The main thread is in the join of another thread or in the result of its future, without a timeout."""
+        stack = next((stack for stack in self.evidence.stacks if stack.main), None)
+        frames = stack.frames if stack is not None else ()
+        inner = takewhile(lambda frame: frame.native or origin(frame.file) != "user", frames)
+        process = self.evidence.process
+        timed = process is not None and bool(process.system_call) and not process.private_wait
+        return not timed and any(name_of(frame.function) in _JOINS for frame in inner)
 
     @property
     def guarded(self) -> bool:

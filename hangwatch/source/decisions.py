@@ -143,9 +143,15 @@ class _Reader:
         if _called(node) in _CLOCKS or (_called(node) == "len" and node.args):
             return False
         data = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if isinstance(node.func, ast.Attribute) and _called(node) in _PLAIN:
+        if isinstance(node.func, ast.Attribute) and (_called(node) in _PLAIN or self._computed(node.func.value)):
             data.append(node.func.value)
         return bool(data) and all(self._alike(part, depth) for part in data)
+
+    def _computed(self, node: ast.expr) -> bool:
+        """A value that this function has computed, and no object that it was given or keeps."""
+        if isinstance(node, ast.Name):
+            return self._made(node.id) is not None
+        return not isinstance(node, ast.Attribute)
 
     def _alike_name(self, name: str, depth: int) -> bool:
         if _by_name(name) or _SETTINGS.search(name) or name.isupper() or name in self._met():

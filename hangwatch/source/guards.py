@@ -13,7 +13,10 @@ from hangwatch.source.loops import holds, innermost_loop, scope_of, within
 
 Guard = Literal["rank", "other", "none", ""]
 
-_RANK = re.compile(r"rank|master|chief|leader|primary|coordinator|global_zero|main_proc|is_main", re.IGNORECASE)
+_RANK = re.compile(
+    r"rank|master|chief|leader|primary|coordinator|global_zero|main_proc|is_main|process_(zero|index|id)|first_process",
+    re.IGNORECASE,
+)
 _TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
 
 

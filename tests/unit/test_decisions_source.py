@@ -41,6 +41,8 @@ def main(args):
         ("step % 10 == 0 and score < best", "value"),
         ("self.best is not None and score > self.best", "value"),
         ("not score < best", "value"),
+        ("model(batch).pow(2).mean().item() > 1", "value"),
+        ("boxes.quantile(0.9) > 3", "value"),
         ("rank == 0 and score < best", "rank"),
         ("first", "rank"),
         ("boxes", "check"),
@@ -58,6 +60,8 @@ def main(args):
         ("reduced(score) < 0.5", "alike"),
         ("self.global_step % 5 == 0", "alike"),
         ("epoch == 3", "alike"),
+        ("schedule.due(step)", "alike"),
+        ("reduced(score).clamp(0) > 1", "alike"),
     ],
 )
 def test_what_a_condition_asks_for(condition: str, asked: str) -> None:

@@ -39,6 +39,7 @@ export interface LoaderFacts {
   length: number | null;
   epoch: number;
   drawn: number;
+  resumed_at: number;
   exhausted: boolean;
   left: boolean;
   inside_next: boolean;

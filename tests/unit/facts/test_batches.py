@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.judge import diagnose
@@ -30,3 +32,17 @@ def test_ranks_whose_steps_are_mispaired_have_not_rejoined(after: Program) -> No
     verdict = diagnose(World(programs).run().snapshot()).verdict
     assert verdict.cause == "uneven-steps", verdict.summary
     assert {who.rank for who in verdict.culprits} >= {0}
+
+
+def test_loaders_resumed_at_different_batches_are_named() -> None:
+    """GIVEN rank 1, whose loader went on at batch 4 of 9 WHEN it is exhausted after 5 THEN that is said."""
+    snapshot = World([epoch(0, 9, log=False), [*epoch(0, 5, log=False), *END]]).run().snapshot()
+    reading = snapshot.ranks[1].reading
+    assert reading is not None
+    loaders = (replace(reading.loaders[0], length=9, resumed_at=4),)
+    resumed = replace(snapshot.ranks[1], reading=replace(reading, loaders=loaders))
+    verdict = diagnose(replace(snapshot, ranks=(snapshot.ranks[0], resumed))).verdict
+    assert verdict.cause == "uneven-steps", verdict.summary
+    assert "their loaders began that epoch at different batches: rank 0 at batch 0 and rank 1 at batch 4" in (
+        verdict.evidence
+    )

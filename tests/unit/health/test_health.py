@@ -91,6 +91,12 @@ def test_loaders_of_different_length_will_hang() -> None:
     assert "at epoch 0, batch 100 (step 100)" in found.summary
 
 
+def test_a_loader_that_was_resumed_further_on_than_others_will_hang() -> None:
+    (found,) = warnings([reading(0, loader(100)), reading(1, loader(100, resumed_at=30))])
+    assert (found.kind, found.ranks) == ("uneven-forecast", (1,))
+    assert "The loader of rank 1 has 70 batches left, that of rank 0 100" in found.summary
+
+
 def test_the_step_counts_from_the_start_of_the_job() -> None:
     # GIVEN ranks in epoch 1 after 50 steps, whose loaders differ from this epoch on
     late = {"epoch": 1, "drawn_per_epoch": (50,), "exhausted_per_epoch": (True,)}

@@ -190,3 +190,11 @@ def test_a_destroyed_group_of_which_only_the_name_is_left_may_be_either_of_two()
         for rank, pair in enumerate(pairs)
     ]
     assert first_divergence(boards) == ()
+
+
+def test_batches_of_one_rank_are_not_compared_with_forwards_of_another() -> None:
+    """GIVEN rank 0, which draws two batches for each step of both ranks WHEN steps are compared THEN none differs."""
+    loads = reading(0, [0, 3] * 10, ranks=2)
+    is_given = reading(1, [3] * 10, ranks=2, named=False)
+    assert first_divergence([loads, is_given]) == ()
+    assert DivergenceWatch().update([loads, is_given], 1.0) == ()

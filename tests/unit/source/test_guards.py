@@ -96,3 +96,17 @@ def test_what_only_some_ranks_have_asks_for_the_rank(made: str, condition: str, 
     source = f"def main():\n    {made}\n    if {condition}:\n        step()\n"
     line = source.count("\n")
     assert guard_around([(Frame("/home/ann/train.py", line, "main"), ast.parse(source))]) == expected
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "state.is_world_process_zero and state.global_step in (6, 12)",
+        "accelerator.process_index == 0",
+        "self.is_local_process_zero()",
+        "state.is_first_process",
+    ],
+)
+def test_the_words_of_trainers_for_a_rank(test: str) -> None:
+    tree = ast.parse(f"def main():\n    if {test}:\n        save()\n")
+    assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "rank"

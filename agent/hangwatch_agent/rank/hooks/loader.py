@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hangwatch_agent.board import layout as b
+from hangwatch_agent.rank.call_site import PACKAGE
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.lengths import own
 from hangwatch_agent.rank.hooks.loader_facts import LoaderSlot, Pass, dataset_of
-from hangwatch_agent.rank.hooks.untraced import is_compiling, is_traced, replacing
+from hangwatch_agent.rank.hooks.untraced import followed, is_traced, replacing
 from hangwatch_agent.rank.patch import Patch, Patches
 from hangwatch_agent.rank.steps import BY_LOADER
 
@@ -39,6 +40,7 @@ class LoaderHook:
         self._declared: list[weakref.ref[Any]] = []
         self._grad_enabled: Callable[[], bool] = bool
         self._passes: dict[int, Pass] = {}  # by the id of the iterator; one object for ever, which hooks hold
+        self._made_by: dict[int, weakref.ref[Any]] = {}  # the loader of an iterator that no pass is known of, by its id
         self._asked: dict[int, int] = {}  # what len(loader) gave when the program asked, by the loader's id
         self.reset()
 
@@ -46,6 +48,7 @@ class LoaderHook:
         """Forget every loader: this process has a new board."""
         self.slots: list[LoaderSlot] = []
         self._passes.clear()
+        self._made_by.clear()
         self._inside: Pass | None = None
         self._replaced = 0  # batches of loaders that have lost their slot
         self._settle(None)
@@ -61,14 +64,20 @@ class LoaderHook:
         if base is None:
             self._context.board.problem("this torch's DataLoader is another one: batches are not seen")
             return
-        self._patches.put(module.DataLoader, "__iter__", self._iter(module.DataLoader.__iter__))
-        self._patches.put(module.DataLoader, "__len__", self._len(module.DataLoader.__len__))
+        self._follow(module.DataLoader, "__iter__", self._begin)
+        self._follow(module.DataLoader, "__len__", self._noted)
+        self._follow(base, "__init__", self._made)
+        self._follow(base, "_reset", self._again)
         self._patches.put(base, "__next__", self._next(base.__next__))
         if hasattr(base, "_next_index"):
             self._digesting = Patch(base, "_next_index", self._next_index(base._next_index))
         signals = sys.modules.get(SIGNALS_MODULE)
         if signals is not None and hasattr(signals, WORKER_FAILED):
             self._patches.put(signals, WORKER_FAILED, self._worker_failed(getattr(signals, WORKER_FAILED)))
+
+    def _follow(self, owner: Any, name: str, note: Callable[..., None]) -> None:
+        if hasattr(owner, name):
+            self._patches.put(owner, name, followed(getattr(owner, name), name, note, self._context.guard))
 
     def remove(self) -> None:
         self._patches.remove()
@@ -103,39 +112,8 @@ class LoaderHook:
 
     # ------------------------------------------------------------ replacements
 
-    def _iter(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        begin, guard, compiling = self._begin, self._context.guard, is_compiling()
-
-        @replacing(original, "__iter__")
-        def making_iterator(loader: Any) -> Any:
-            iterator = original(loader)
-            if compiling():
-                return iterator
-            try:
-                begin(loader, iterator)
-            except Exception as error:
-                guard.swallow(error)
-            return iterator
-
-        return making_iterator
-
-    def _len(self, original: Callable[[Any], int]) -> Callable[[Any], int]:
+    def _noted(self, found: int, loader: Any) -> None:
         """The program, or its progress bar, asks len(loader): we never do."""
-        noted, guard, compiling = self._noted, self._context.guard, is_compiling()
-
-        @replacing(original, "__len__")
-        def asking(loader: Any) -> int:
-            found = original(loader)
-            if not compiling():
-                try:
-                    noted(loader, found)
-                except Exception as error:
-                    guard.swallow(error)
-            return found
-
-        return asking
-
-    def _noted(self, loader: Any, found: Any) -> None:
         if own(loader, "_IterableDataset_len_called") is not None:
             return  # a promise that a stream need not keep; torch remembers it, and `describe` reads that
         if id(loader) not in self._asked:
@@ -177,12 +155,14 @@ class LoaderHook:
                     current.drawn = words[current.drawn_at] = number + 1
                     words[phase] = steps.at
                     words[phase_at] = now
+                    if number < 2:
+                        self._drawn_ahead(current, number, sys._getframe(1))
                     if current.training:
                         steps.data_ns += now - entered
                         if current.slot.steps_before < 0:
                             self._first_step(current.slot)
-                        if steps.source <= BY_LOADER:
-                            begin(current.epoch, number, current.index, now)
+                        if steps.source <= BY_LOADER and (not (ahead := current.ahead) or number > 1):
+                            begin(current.epoch, number - ahead, current.index, now)
                         else:
                             steps.loader = current.index
             except Exception as error:
@@ -209,13 +189,23 @@ class LoaderHook:
 
     # ------------------------------------------------------------ a pass begins
 
-    def _begin(self, loader: Any, iterator: Any) -> None:
-        before = self._passes.get(id(iterator))
-        if before is not None and before.iterator() is iterator:
-            self._left(before)  # persistent workers: the same iterator again
+    def _begin(self, iterator: Any, loader: Any) -> None:
         self._register(loader, iterator, sys._getframe(2))
 
+    def _made(self, _: None, iterator: Any, loader: Any) -> None:
+        """A subclass of DataLoader may give out its iterators by an `__iter__` of its own, which `_begin` misses."""
+        self._made_by[id(iterator)] = weakref.ref(loader)
+
+    def _again(self, _: None, iterator: Any, loader: Any, *_args: Any, **_named: Any) -> None:
+        """Persistent workers: the same iterator, for another pass."""
+        before = self._passes.get(id(iterator))
+        if before is not None and before.iterator() is iterator:
+            del self._passes[id(iterator)]
+            self._left(before)
+            self._made(None, iterator, loader)
+
     def _register(self, loader: Any, iterator: Any, frame: Any) -> Pass:
+        self._made_by.pop(id(iterator), None)
         grad = self._grad_enabled()
         where = self._context.sites.where(frame)
         slot = self._slot(loader, iterator, grad, where)
@@ -270,9 +260,23 @@ class LoaderHook:
         if self._digesting is not None and not any(wanted):
             self._digesting.remove()  # the rest of the epoch does without
 
+    def _drawn_ahead(self, current: Pass, number: int, frame: Any) -> None:
+        """A package's generator that draws its first batch before its loop, and one in each turn, is a batch ahead.
+
+        The batch that it has drawn last is not the one that the program works on.
+        """
+        place = (frame.f_code, frame.f_lasti)
+        if number == 0:
+            current.first_drawn_at = place
+        elif (before := current.first_drawn_at) is not None and before[0] is place[0] and before[1] != place[1]:
+            current.ahead = int(self._context.sites.kind(frame.f_code.co_filename) == PACKAGE)
+
     def _late(self, iterator: Any) -> Pass:
-        current = self._register(None, iterator, sys._getframe(2))
-        current.catch_up(iterator)
+        """The first batch of an iterator that `DataLoader.__iter__` has not given out, or not before our eyes."""
+        made_by = self._made_by.get(id(iterator))
+        current = self._register(made_by() if made_by is not None else None, iterator, sys._getframe(2))
+        if made_by is None:
+            current.catch_up(iterator)
         return current
 
     def _first_step(self, slot: LoaderSlot) -> None:
@@ -287,6 +291,8 @@ class LoaderHook:
         try:
             now = time.monotonic_ns()
             if isinstance(error, StopIteration):
+                if current.ahead and current.open and current.training and self._context.steps.source <= BY_LOADER:
+                    self._context.steps.begin(current.epoch, current.drawn - 1, current.index, now)
                 current.slot.end(current, exhausted=True)
                 self._ended(current, now)
             else:
@@ -328,10 +334,10 @@ class LoaderHook:
         self._board.words[b.W_DRAWS] = sum(slot.draws for slot in self.slots) + self._replaced
 
     def look_for_left(self) -> None:
-        """Persistent workers keep their iterator: a loop has left it when no reference remains. For the ticker."""
+        """Some loaders keep their iterator: a loop has left it when no reference remains. For the ticker."""
         for current in list(self._passes.values()):
             iterator = current.iterator()
-            watched = current.open and current.persistent and iterator is not None and current.drawn
+            watched = current.open and current.kept and iterator is not None and current.drawn
             # Held by the loader, by `iterator` here and by the call; a loop that runs holds it too.
             if watched and sys.getrefcount(iterator) <= 3:
                 self._left(current)
@@ -354,7 +360,8 @@ class LoaderHook:
             current.slot.take_part(True)
             self._first_step(current.slot)
             if self._context.steps.source <= BY_LOADER:
-                self._context.steps.begin(current.epoch, current.drawn - 1, current.slot.index, time.monotonic_ns())
+                batch = current.drawn - 1 - current.ahead
+                self._context.steps.begin(current.epoch, batch, current.slot.index, time.monotonic_ns())
 
     def evaluation_seen(self) -> None:
         """A forward without gradients: the pass that was a guess is validation, unless training is seen in it yet.

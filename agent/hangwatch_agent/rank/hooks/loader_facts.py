@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from types import CodeType
 from typing import Any
 
 from hangwatch_agent.board import layout as b
@@ -25,7 +26,9 @@ class Pass:
         self.epoch = 0
         self.drawn = 0
         self.open = True
-        self.persistent = False
+        self.kept = False  # its loader holds the iterator: for persistent workers, or to save its state
+        self.ahead = 0  # batches that are drawn, but not worked on yet, while a step is made
+        self.first_drawn_at: tuple[CodeType, int] | None = None  # the instruction that drew batch 0
         self.digested = 0
         self.order = 0
 
@@ -96,7 +99,7 @@ class LoaderSlot:
         self._pass = current
         self._epoch += 1
         current.epoch = self._epoch
-        current.persistent = bool(own(iterator, "_persistent_workers", False))
+        current.kept = bool(own(iterator, "_persistent_workers")) or own(loader, "_iterator") is iterator
         self._loader = weakref.ref(loader) if loader is not None else None
         words = self.board.words
         words[self.epoch_at], words[self.drawn_at] = self._epoch, 0
@@ -157,6 +160,7 @@ def describe(loader: Any, iterator: Any, asked: int | None = None) -> dict[str, 
     workers = own(iterator, "_workers", ())
     return {
         "length": known if indexed else _asked_length(loader),
+        "resumed_at": (integer(own(iterator, "_num_yielded")) or 0) if loader is not None else 0,
         "num_workers": int(own(loader, "num_workers", own(iterator, "_num_workers", 0)) or 0),
         "worker_pids": [worker.pid for worker in workers[:MOST_WORKERS]],
         "dataset": type(dataset).__name__,

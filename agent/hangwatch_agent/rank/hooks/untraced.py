@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
+from hangwatch_agent.rank.guard import Guard
+
 F = TypeVar("F", bound=Callable[..., Any])
 OURS = "hangwatch_agent"
 # Rooms whose functions run in the training's threads; classes and functions of these are never compiled.
@@ -48,6 +50,24 @@ def replacing(original: Callable[..., Any], name: str) -> Callable[[F], F]:
         return replacement
 
     return decorate
+
+
+def followed(original: Callable[..., Any], name: str, note: Callable[..., None], guard: Guard) -> Callable[..., Any]:
+    """What stands in the place of `original`: it calls it, then `note` with what it gave and was given."""
+    compiling = is_compiling()
+
+    @replacing(original, name)
+    def calling(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        if compiling():
+            return found
+        try:
+            note(found, *args, **kwargs)
+        except Exception as error:
+            guard.swallow(error)
+        return found
+
+    return calling
 
 
 def _frame_evaluator() -> Any:

@@ -24,19 +24,27 @@ def skipped_collective(case: Case) -> Finding | None:
         return None
     if found.how is not Left.SKIPPED or not found.who:
         return _one_side_differs(case, found)
-    one = len(found.who) == 1
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     return Finding(
         "skipped-collective",
         case.weigh(found.witnesses),
-        f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; since then"
-        f" {'its' if one else 'their'} calls are mispaired.",
+        f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; {_since_then(case, found)}.",
         culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
         step=found.step,
         evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),
         witnesses=found.witnesses,
         awaited=found.who,
     )
+
+
+def _since_then(case: Case, found: Parting) -> str:
+    """Later calls take the place of those that were left out, unless none came in that group."""
+    divergence = found.divergence
+    needs = (entry.need for rank, entry in case.blocked.items() if rank in divergence.counts)
+    waits = any(need.group == divergence.group and {*found.who} <= {*need.absent} for need in needs if need is not None)
+    if waits:
+        return f"the others still wait for {words.verb(len(found.who), 'it', 'them')} there"
+    return f"since then {words.verb(len(found.who), 'its', 'their')} calls are mispaired"
 
 
 def _peers(case: Case, found: Parting) -> str:

@@ -21,21 +21,20 @@ from tests.unit.rules.step.decisions import END, GRADIENTS, MODULE, SAVE, Progra
 from tests.unit.simulator import SCRIPT, TORCH, Call, Draw, World
 
 
-def within_a_module(snapshot: Snapshot) -> Snapshot:
-    """The calls at line 30 were made below a module's forward, of function `forward` in the user's file."""
+def within_a_module(snapshot: Snapshot, function: str = "forward") -> Snapshot:
+    """The calls at line 30 were made below a module's forward, by `function` of the user's file."""
 
     def frames(call: Collective) -> Collective:
         if call.frames[0].line != SAVE:
             return call
-        forward, loop = Frame(SCRIPT, SAVE, "forward"), Frame(SCRIPT, 10, "main")
+        forward, loop = Frame(SCRIPT, SAVE, function), Frame(SCRIPT, 10, "main")
         return replace(call, frames=(forward, MODULE, loop))
 
     def change(rank: RankEvidence) -> RankEvidence:
         return replace(rank, collectives=replace(rank.collectives, recent=tuple(map(frames, rank.collectives.recent))))
 
     sites = tuple(
-        replace(site, frames=(Frame(SCRIPT, SAVE, "forward"), Frame(SCRIPT, 10, "main")))
-        for site in snapshot.call_sites
+        replace(site, frames=(Frame(SCRIPT, SAVE, function), Frame(SCRIPT, 10, "main"))) for site in snapshot.call_sites
     )
     return replace(changed(snapshot, change), call_sites=sites)
 
@@ -54,6 +53,12 @@ def test_a_module_that_one_rank_did_not_run_is_a_graph_that_differs(asks: str) -
 def test_a_condition_outside_of_the_module_is_none_of_the_graph() -> None:
     judgement = diagnose(within_a_module(job(3, (0, 2), (way("check", line=9),), every_step=True)))
     assert judgement.verdict.cause == "skipped-collective"
+
+
+def test_a_trainers_step_is_no_module_though_a_wrappers_forward_leads_to_it() -> None:
+    ways = (way("value", function="training_step"),)
+    judgement = diagnose(within_a_module(job(3, (0, 2), ways, every_step=True), "training_step"))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("skipped-collective", [(1, 28)])
 
 
 def unreduced(*, optimized: bool, ways: tuple[Bypass, ...] = (), log: str = "all_reduce") -> Snapshot:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import runpy
 import traceback
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,7 +72,8 @@ def test_the_very_attributes_come_back(watched: Watched) -> None:
 
 
 def _hooked() -> list[tuple[type, str]]:
-    return [(DataLoader, "__iter__"), (_BaseDataLoaderIter, "__next__"), (_BaseDataLoaderIter, "_next_index")]
+    names = ("__next__", "__init__", "_reset", "_next_index")
+    return [(DataLoader, "__iter__"), *((_BaseDataLoaderIter, name) for name in names)]
 
 
 def test_epochs_and_batches_count_from_zero(watched: Watched, hook: LoaderHook) -> None:
@@ -453,3 +456,72 @@ def test_len_of_a_loader_is_noted_before_its_first_pass(watched: Watched, hook: 
     assert hook._asked == {key: 3}
     del loader
     assert hook._asked == {}
+
+
+AHEAD = """
+def ahead(loader):
+    batches = iter(loader)
+    current = next(batches)
+    while True:
+        try:
+            following = next(batches)
+        except StopIteration:
+            yield current
+            return
+        yield current
+        current = following
+"""
+
+
+@pytest.mark.parametrize(("folder", "behind"), [("site-packages", 1), ("ann", 0)])
+def test_a_trainer_that_draws_a_batch_ahead(
+    watched: Watched, hook: LoaderHook, tmp_path: Path, folder: str, behind: int
+) -> None:
+    """GIVEN a package's generator that holds one batch back THEN the step is the batch that it has given out.
+
+    Whether a user's own function holds its batch back or drops it is not known: there the batch drawn last counts.
+    """
+    file = tmp_path / folder / "loaders.py"
+    file.parent.mkdir()
+    file.write_text(AHEAD)
+    names = runpy.run_path(str(file))
+    for epoch in range(2):
+        told = []
+        for _ in names["ahead"](DataLoader(Numbers(4))):
+            told.append((watched.reading.progress.epoch, watched.reading.progress.batch))
+            optimizer_step(watched)
+        assert told == [(epoch, batch) for batch in ([0, 1, 2, 3] if behind else [1, 2, 3, 3])]
+    assert [(step.epoch, step.batch) for step in watched.reading.steps] == [(e, b) for e in range(2) for b in range(4)]
+
+
+class Resuming(DataLoader[int]):
+    """Gives out its iterators itself, keeps the last one to save its state, and begins at batch `start`."""
+
+    start = 0
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        iterator = self._get_iterator()
+        for _ in range(self.start):
+            next(iterator._sampler_iter)
+        iterator._num_yielded = self.start
+        self._iterator = iterator
+        return iterator
+
+
+def test_a_loader_with_an_iter_of_its_own_is_known_with_its_length(watched: Watched, hook: LoaderHook) -> None:
+    loader = Resuming(Numbers(12), batch_size=2)
+    loader.start = 4
+    assert [list(map(int, batch)) for batch in loader] == [[8, 9], [10, 11]]
+    optimizer_step(watched)
+    facts = watched.reading.loaders[0]
+    assert (facts.length, facts.drawn, facts.resumed_at, facts.exhausted) == (6, 2, 4, True)
+    assert facts.dataset == "Numbers"
+    assert watched.reading.progress.batch == 1
+
+    loader.start = 0
+    for _ in loader:
+        break
+    hook.look_for_left()
+    facts = watched.reading.loaders[0]
+    assert (facts.epoch, facts.resumed_at, facts.left) == (1, 0, True)
+    assert facts.drawn_per_epoch == (2, 1)

@@ -1,0 +1,77 @@
+"""A checkpoint is saved by a thread of its own, and the main thread waits for that thread's result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Collective, Frame, RankEvidence, Snapshot, ThreadStack
+from tests.unit.rules.step.decisions import GRADIENTS, Program, blamed, changed
+from tests.unit.simulator import SCRIPT, STDLIB, Call, Draw, World
+
+SAVE = 30
+FUTURE = (
+    Frame(f"{STDLIB}/threading.py", 327, "wait"),
+    Frame(f"{STDLIB}/concurrent/futures/_base.py", 451, "result"),
+    Frame(SCRIPT, 40, "main"),
+    Frame(SCRIPT, 99, "<module>"),
+)
+
+
+def saved(without: int | None, *, timed: bool = False) -> Snapshot:
+    """Every 4th of 12 steps a thread gathers in a group of its own; rank `without` starts no second one."""
+
+    def program(rank: int) -> Program:
+        made: Program = []
+        for step in range(12):
+            saves = step % 4 == 3 and not (step > 3 and rank == without)
+            made += [Draw(), GRADIENTS, *([Call("all_gather", line=SAVE, group="1")] if saves else [])]
+        return made
+
+    def in_thread(call: Collective) -> Collective:
+        return replace(call, thread_name="saver", frames=()) if call.group == "1" else call
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        found = replace(rank.collectives, recent=tuple(map(in_thread, rank.collectives.recent)))
+        open_calls = tuple(map(in_thread, rank.collectives.open_calls))
+        rank = replace(rank, collectives=replace(found, open_calls=open_calls))
+        if not any(call.group == "1" for call in open_calls):
+            return rank
+        here = ThreadStack(8, "saver", rank.stacks[0].frames[:2])
+        stacks = (ThreadStack(1, "MainThread", FUTURE, main=True), here)
+        assert rank.reading is not None
+        assert rank.process is not None
+        process = replace(rank.process, system_call="futex", private_wait=not timed)
+        reading = replace(rank.reading, open_calls=open_calls)
+        return replace(rank, reading=reading, stacks=stacks, earlier_stacks=stacks, process=process)
+
+    groups = {"0": ((0, 1, 2),), "1": ((0, 1, 2),)}
+    return changed(World([program(rank) for rank in range(3)], groups=groups).run().snapshot(), change)
+
+
+def test_a_rank_that_began_no_save_is_awaited_by_the_threads_of_the_others() -> None:
+    judgement = diagnose(saved(1))
+    verdict = judgement.verdict
+    assert verdict.hang == "proven", verdict.summary
+    assert (verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])
+    assert "the others still wait for it there" in verdict.summary
+    assert verdict.step.step == 7
+
+
+def test_a_wait_with_a_timeout_raises_by_itself() -> None:
+    assert diagnose(saved(1, timed=True)).verdict.hang != "proven"
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_thread_that_may_still_come_leaves_no_rank_behind(timed: bool) -> None:
+    snapshot = saved(1, timed=timed)
+    late = ThreadStack(9, "saver", (Frame(SCRIPT, 60, "write"),))
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        stacks = (*rank.stacks, late) if rank.rank == 1 else rank.stacks
+        return replace(rank, stacks=stacks, earlier_stacks=stacks)
+
+    verdict = diagnose(changed(snapshot, change)).verdict
+    assert (verdict.hang == "proven", verdict.cause == "skipped-collective") == (False, False)
