@@ -139,7 +139,7 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.{more}",
         culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
         victims=victims(path, absent),
-        evidence=(*_last_calls(queues, absent, root), *without_record(root)),
+        evidence=(*_last_calls(queues, absent, root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
         waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
         fix=f"find out what {ranks(absent)} did after the last call that is recorded: another path of the code,"
@@ -218,6 +218,7 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
         f" {words.verb(len(root.waiting), 'waits', 'wait')} for {ranks(root.awaited)} in {collective(root)}{at(call)};"
         f" {ranks(root.awaited)} completed every earlier call: {tail}.",
         status=status,
+        culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited) if status is Status.HUNG else (),
         victims=root.waiting,
         evidence=_last_calls(queues, root.awaited, root),
         waits=wait_edges(root),
