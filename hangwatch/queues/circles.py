@@ -1,22 +1,18 @@
-"""Ranks that wait for each other over several groups or peers, and sends that went to another peer than before."""
+"""Ranks that wait for each other over several groups or peers."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.model import Certainty
+from hangwatch.model import Alternative, Certainty
 
 from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
 from .model import Call, Queues
-from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
-
-_HABIT = 2  # earlier calls of one line, all with one peer, that make another peer odd
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +53,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         victims=victims(chain.path, blamed),
         evidence=(*map(str, edges[:3]), *_astray(stray, blamed)),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        alternatives=_or_left_out(stray) if without and not pairs else (),
         fix=fix,
         passing=not sure,
     )
@@ -81,17 +78,27 @@ def _inside(edges: list[_Edge]) -> list[int]:
 
 
 def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
-    """The sentence and the fix where one rank left its order and went on without a peer's counterpart; else nothing."""
+    """The sentence and the fix where the one rank that left its order went on without what others wait for."""
     for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
-        if edge.one.kind is Kind.PEER and list(edge.awaited) == stray:
-            (rank,), (peer,) = edge.waiting, edge.awaited
-            lacking, waits = _counterpart(edge.one.calls[rank], rank), edge.one.calls[rank]
-            summary = (
-                f"Rank {peer} went on to {_own(following.one, peer)} without the {lacking}, which waits for it in a"
-                f" {_word(waits)}{at(waits)}: neither call can complete."
-            )
-            return summary, f"give rank {peer} the {lacking} here, as in the rounds before, or leave out both sides"
+        if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind not in (Kind.PEER, Kind.ABSENT):
+            continue
+        gone = f"Rank {stray[0]} went on to {_own(following.one, stray[0])} without"
+        if edge.one.kind is Kind.PEER:
+            (rank,) = edge.waiting
+            waits = edge.one.calls[rank]
+            lacking = f"{'receive from' if waits.op == 'send' else 'send to'} rank {rank}"
+            said = f"the {lacking}, which waits for it in a {word(waits)}{at(waits)}"
+        else:
+            lacking = f"{collective(edge.one)}{at(edge.one.call)}"
+            said = f"{lacking}, for which {ranks(edge.waiting)} {words.verb(len(edge.waiting), 'waits', 'wait')}"
+        fix = f"give rank {stray[0]} the {lacking} here, as in the rounds before, or leave it out on all sides"
+        return f"{gone} {said}: neither call can complete.", fix if edge.one.kind is Kind.PEER else ""
     return "", ""
+
+
+def _or_left_out(stray: list[int]) -> tuple[Alternative, ...]:
+    said = f"{ranks(stray)} may have left that call out, and not only made it later than the others"
+    return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
 
 
 def _own(one: Stuck, rank: int) -> str:
@@ -100,11 +107,7 @@ def _own(one: Stuck, rank: int) -> str:
     return f"{collective(one) if call is None else named(call, one.number, one.group)}{at(call)}"
 
 
-def _counterpart(call: Call, rank: int) -> str:
-    return f"receive from rank {rank}" if call.op == "send" else f"send to rank {rank}"
-
-
-def _word(call: Call) -> str:
+def word(call: Call) -> str:
     return "send" if call.op == "send" else "receive"
 
 
@@ -112,76 +115,3 @@ def _astray(stray: list[int], blamed: list[int]) -> tuple[str, ...]:
     if stray != blamed:
         return ()
     return (f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)
-
-
-# ------------------------------------------------------------------------------------------ the wrong peer
-
-
-def misdirected(queues: Queues, chain: Chain) -> Finding | None:
-    """A send or receive with another peer than its line had every time before, for which the usual peer waits."""
-    for one in (*chain.roots, *chain.path):
-        if one.kind is not Kind.PEER:
-            continue
-        usual = _usual_peer(queues, one)
-        wanting = _wanting(queues, usual, one) if usual not in one.awaited else None
-        if usual is not None and wanting is not None:
-            return _strayed(one, usual, wanting, chain)
-    return None
-
-
-def _usual_peer(queues: Queues, one: Stuck) -> int | None:
-    """The one peer of all earlier calls from the same line; None where there were several, or too few calls."""
-    (rank,) = one.waiting
-    lane, call = one.group.peers[rank], one.calls[rank]
-    known = (
-        queues.call(lane, place)
-        for place in range(len(lane))
-        if lane.order[place] < one.order[rank] and lane.numbers[place] != one.number
-    )
-    peers = Counter(
-        each.target if call.op == "send" else each.source
-        for each in known
-        if each.op == call.op and each.frames == call.frames
-    )
-    if len(peers) != 1 or peers.total() < _HABIT:
-        return None
-    (place,) = peers
-    return one.group.members[place] if place is not None and place < len(one.group.members) else None
-
-
-def _wanting(queues: Queues, usual: int | None, one: Stuck) -> Stuck | None:
-    """The call in which the usual peer waits for this rank, in the same group."""
-    (rank,) = one.waiting
-    return next(
-        (
-            each
-            for each in stuck_pairs(queues)
-            if each.kind in (Kind.PEER, Kind.HELD, Kind.QUEUED)
-            and each.group is one.group
-            and usual in each.waiting
-            and set(each.peers) == {usual, rank}
-            and each.calls[usual].op != one.calls[rank].op
-        ),
-        None,
-    )
-
-
-def _strayed(one: Stuck, usual: int, wanting: Stuck, chain: Chain) -> Finding:
-    (rank,), (peer,) = one.waiting, one.awaited
-    call, waits = one.calls[rank], wanting.calls[usual]
-    verb, to, word = ("sends", "to", "receive") if call.op == "send" else ("receives", "from", "send")
-    return Finding(
-        "point-to-point-deadlock",
-        Certainty.LIKELY,
-        f"Rank {rank} {verb} {to} rank {peer} in {one.group.title}{at(call)}, where its earlier calls were {to} rank"
-        f" {usual}; rank {peer} has no {word} for it, and rank {usual} waits in a"
-        f" {_word(waits)}{at(waits)} for rank {rank}.",
-        culprits=((rank, call.where),),
-        victims=victims((*chain.path, wanting), (rank,)),
-        evidence=(
-            f"all earlier calls in the record of rank {rank} from there{at(call)} were {to} rank {usual}",
-            f"open on rank {usual}: a {_word(waits)} {'to' if waits.op == 'send' else 'from'} rank {rank}{at(waits)}",
-        ),
-        waits=(*wait_edges(wanting), *wait_edges(one)),
-        fix=f"look at how rank {rank} computes its peer at this point",
-    )

@@ -12,12 +12,13 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
 from . import devices
-from .circles import circle, misdirected
+from .circles import circle
 from .departures import departed_in
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .matching import odd_ones, shape
+from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 from .moment import COPIED_S, ON_ITS_WAY_S, stood_s
 from .stuck import Kind, Stuck

@@ -12,7 +12,7 @@ from hangwatch.model import Certainty, Verdict
 from hangwatch.queues.pairs import stuck_pairs
 from hangwatch.recorder import QueueReader
 from tests.dump_programs import around, pipe, pipeline
-from tests.dump_world import Call, JobDumps, Step, Sync
+from tests.dump_world import Call, JobDumps, Step, Sync, every
 
 WORLD = 4
 
@@ -131,3 +131,44 @@ def test_a_line_with_several_peers_has_no_usual_one(tmp_path: Path) -> None:
 def test_a_stage_that_stopped_is_named_and_not_the_one_before(tmp_path: Path) -> None:
     found = verdict(pipe({2: pipeline(2, 2)[:-1]}), tmp_path)
     assert blamed(found) == [2]
+
+
+# ------------------------------------------------------------------------------------------ several groups
+
+
+GROUPS: dict[str, tuple[int, ...]] = {"ema": (0, 1, 2, 3)}
+
+
+def turn(*, without: bool = False, group: str = "ema") -> list[Step]:
+    """One call of the world's group and one of another group, and then the host waits."""
+    average: list[Step] = [] if without else [Call("all_reduce", 42, 32, group)]
+    return [*average, Call("all_reduce", 40, 64), Sync()]
+
+
+def test_a_call_in_another_group_than_ever_before_is_told(tmp_path: Path) -> None:
+    usual, other = turn() * 5, [*turn() * 3, *turn(group="world"), *turn()]
+    found = verdict(JobDumps(every(4, usual, {2: other}), GROUPS), tmp_path)
+    assert (blamed(found), found.certainty) == ([2], Certainty.LIKELY)
+    assert (
+        "Rank 2 called all_reduce 4 of the default group (train.py:42), where its earlier calls were in"
+        in found.summary
+    )
+    assert "ranks 0-1 and 3 wait for it in all_reduce 4 of group 1 (ema)" in found.summary
+
+
+def test_a_line_that_uses_several_groups_has_no_usual_one(tmp_path: Path) -> None:
+    """The same line calls in both groups in every round: that one rank stands in the other one is its order."""
+    both: list[Step] = [Call("all_reduce", 42, 32, "ema"), Call("all_reduce", 42, 32), Sync()]
+    other: list[Step] = [Call("all_reduce", 42, 32), Call("all_reduce", 42, 32, "ema"), Sync()]
+    found = verdict(JobDumps(every(4, both * 5, {2: [*both * 3, *other, *both]}), GROUPS), tmp_path)
+    assert "earlier calls were in" not in found.summary
+
+
+def test_a_rank_that_went_on_without_a_call_of_another_group_is_told(tmp_path: Path) -> None:
+    found = verdict(JobDumps(every(4, turn() * 5, {1: [*turn() * 3, *turn(without=True), *turn()]}), GROUPS), tmp_path)
+    assert blamed(found) == [1]
+    assert found.certainty is not Certainty.PROVEN
+    assert found.summary.startswith(
+        "Rank 1 went on to all_reduce 4 of the default group (train.py:40) without all_reduce 4"
+    )
+    assert [each.cause for each in found.alternatives] == ["skipped-collective"]
