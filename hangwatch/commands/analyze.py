@@ -99,10 +99,17 @@ def _judged(snapshot: Snapshot, judged: Judgement, pile: Pile) -> Incident:
         snapshot,
         id=first.id if first else new_id(),
         opened_at=first.opened_at if first else snapshot.taken_at,
-        detected_after_s=first.detected_after_s if first else None,
+        detected_after_s=first.detected_after_s if first else _unmoved_s(pile),
         hangwatch_version=_version(earlier),
     )
     return replace(made, check_next=next_time.checks(made))
+
+
+def _unmoved_s(pile: Pile) -> float | None:
+    """How long nothing had moved, where dumps and logs are all there is: 0 where they do not tell."""
+    from hangwatch.queues import unmoved_s
+
+    return None if pile.boards or pile.incidents else unmoved_s(pile.queues) or 0.0
 
 
 def _version(incidents: Iterable[Incident]) -> str:

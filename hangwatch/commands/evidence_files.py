@@ -15,7 +15,7 @@ from pathlib import Path
 from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
 from hangwatch.model import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot
-from hangwatch.queues import Assessment, Queues, snapshot
+from hangwatch.queues import Assessment, Queues, not_told, snapshot
 from hangwatch.report import files, snapshot_of, summary, words
 
 BOARD_MAGIC = b"HANGWTCH"
@@ -228,7 +228,7 @@ def _of_dumps(pile: Pile) -> Snapshot:
     found = snapshot(pile.queues, "flight-recorder dumps" if pile.dumps else "logs")
     missing = pile.queues.missing()
     if missing and pile.dumps:
-        pile.problems.append(f"no dump of {words.ranks(missing)}: what they did is not known")
+        pile.problems.append(not_told(missing, pile.queues.record))
     return found
 
 

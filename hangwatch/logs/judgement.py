@@ -1,108 +1,53 @@
-"""Dumps and logs together: whose failure came first, where the queues stand, and what NCCL says of the way there.
-
-A process that torch's watchdog or another rank's end has brought down is a victim, however early it ended.
-"""
+"""Dumps and logs together: whose failure came first, where the queues stand, and what NCCL says of the way there."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
+from hangwatch.model import Alternative, Certainty, Culprit, Judgement, Stage, Status, Verdict
 
 from .. import queues as model
 from ..queues.model import Queues
-from .model import Communicator, Failure, LateAtBarrier, Logs
-
-# What a process says that ended because another rank had gone, or had not come.
-_BROUGHT_DOWN = re.compile(
-    r"watchdog|timed? ?out|connection (?:reset|closed|refused)|reset by peer|NCCL (?:communicator|error)"
-    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe|SIGTERM|Signal 15",
-    re.IGNORECASE,
-)
-_ABORT, _TERMINATE = -6, -15
+from . import communicators, ends
+from .model import Fault, LateAtBarrier, Logs
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
     """What dumps and logs say; the first end of a process that is no consequence comes before all waiting."""
-    if (failure := _first_failure(logs)) is not None:
-        return model.Assessment(_failed(failure, logs))
-    found = model.assess(queues)
-    if found.judgement is not None:
-        return model.Assessment(_with_warnings(found.judgement, logs))
+    if found := ends.first_ends(logs):
+        return model.Assessment(ends.failed(found, logs))
+    warning = communicators.worst(logs)
+    if warning is not None and warning[1].fault is Fault.DUPLICATE:
+        return model.Assessment(communicators.warned(*warning, logs))
+    stands = model.assess(queues)
+    if stands.judgement is not None:
+        return model.Assessment(_with_logs(stands.judgement, logs))
+    judged = _of_logs(logs)
+    if judged is not None:
+        return model.Assessment(judged)
+    return stands if queues.ranks else model.Assessment(None, _nothing(logs))
+
+
+def _of_logs(logs: Logs) -> Judgement | None:
+    """What the logs say where the queues show nothing wrong; None where they do not either."""
     if logs.late is not None:
-        return model.Assessment(_late(logs.late))
-    for communicator in logs.communicators.values():
-        if communicator.complete != communicator.begun.keys():
-            return model.Assessment(_set_up(communicator, logs))
-    if logs.warnings:
-        return model.Assessment(_warned(logs))
-    if logs.failures:
-        return model.Assessment(_only_victims(logs))
-    return found if queues.ranks else model.Assessment(None, _nothing(logs))
+        return _late(logs.late)
+    if (communicator := communicators.half_set_up(logs)) is not None:
+        return communicators.set_up(communicator, logs)
+    if (warning := communicators.worst(logs)) is not None:
+        return communicators.warned(*warning, logs)
+    if any("stuck" in said for said in logs.stalls.values()):
+        return _stalled(logs)
+    return ends.only_victims(logs) if ends.failures(logs) else None
 
 
 def _nothing(logs: Logs) -> tuple[str, ...]:
     files = words.plural(len(logs.files), "log")
     return (
         f"nothing is wrong in {files}: no call was given up, no communicator is left half set up, no process failed",
-    )
-
-
-# ------------------------------------------------------------------------------------------ ends of processes
-
-
-def _first_failure(logs: Logs) -> Failure | None:
-    """The first failure that is not a consequence of others."""
-    victims = {timeout.rank for timeout in logs.timeouts}
-    found = [each for each in logs.failures.values() if each.rank not in victims and not _brought_down(each)]
-    return min(found, key=lambda each: (not each.first, each.rank), default=None)
-
-
-def _brought_down(failure: Failure) -> bool:
-    return failure.exit_code in (_ABORT, _TERMINATE) or bool(_BROUGHT_DOWN.search(failure.text))
-
-
-def _failed(failure: Failure, logs: Logs) -> Judgement:
-    killed = failure.exit_code is not None and failure.exit_code < 0
-    name = "rank-died" if killed else "exception-on-one-rank"
-    entry = cause(name)
-    how = f"was ended by signal {-(failure.exit_code or 0)}" if killed else f"failed with exit code {failure.exit_code}"
-    said = f": {failure.text}" if failure.text and not failure.text.startswith("Signal ") else ""
-    victims = sorted({each.rank for each in logs.timeouts} | set(logs.failures) - {failure.rank})
-    return Judgement(
-        Status.FAILED,
-        entry.stage or Stage.STEP,
-        Verdict(
-            cause=name,
-            certainty=Certainty.LIKELY,
-            summary=f"Rank {failure.rank} {how}{words.at(failure.where)}{said}.",
-            fix=entry.fix,
-            docs=entry.docs,
-            culprits=(Culprit(failure.rank, failure.pid, failure.host, where=failure.where),),
-            victims=tuple(rank for rank in victims if rank != failure.rank),
-            evidence=(("torchrun saw it fail first",) if failure.first else ("it alone failed by itself",)),
-        ),
-    )
-
-
-def _only_victims(logs: Logs) -> Judgement:
-    entry = cause("undetermined")
-    ranks = sorted(logs.failures)
-    return Judgement(
-        Status.FAILED,
-        Stage.STEP,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(ranks, capital=True)} {words.verb(len(ranks), 'was', 'were')} brought down by what"
-            " another rank or the network did, and no log tells which.",
-            fix="give the logs of all ranks, and the flight recorder's dumps",
-            docs=entry.docs,
-            victims=tuple(ranks),
-        ),
     )
 
 
@@ -128,93 +73,90 @@ def _late(told: LateAtBarrier) -> Judgement:
     )
 
 
-# ------------------------------------------------------------------------------------------ NCCL's own words
+# ------------------------------------------------------------------------------------------ the watchdog's own threads
 
 
-def _set_up(communicator: Communicator, logs: Logs) -> Judgement:
-    """A communicator that some ranks began to set up and did not finish."""
-    begun, absent = set(communicator.begun), set(range(communicator.size)) - set(communicator.begun)
-    left = sorted(begun - communicator.complete)
-    name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
-    evidence = _evidence(logs)
-    if absent:
-        cause_id, certainty = "undetermined", Certainty.UNDETERMINED
-        few = 2 * len(absent) <= communicator.size
-        culprits = tuple(Culprit(rank) for rank in sorted(absent)) if few else ()
-        summary = (
-            f"{words.ranks(absent, capital=True)} never began to set up {name}, for which"
-            f" {words.ranks(left)} {words.verb(len(left), 'waits', 'wait')}."
-        )
-        fix = f"look at {words.ranks(absent)}: what they do before their first collective, and whether they run at all"
-    else:
-        cause_id, certainty, culprits = "network-partition", Certainty.LIKELY, ()
-        hosts = sorted({communicator.begun[rank] for rank in left})
-        summary = (
-            f"All ranks began to set up {name}; {words.ranks(left)} on {words.listed(hosts[:4])}"
-            f" {words.verb(len(left), 'has', 'have')} not finished it: they do not reach each other."
-        )
-        fix = cause(cause_id).fix
+def _stalled(logs: Logs) -> Judgement:
+    """torch's watchdog threads stood, and nothing else is told: in a call of CUDA or NCCL, or for the interpreter."""
+    entry = cause("undetermined")
+    ranks = sorted(logs.stalls)
     return Judgement(
         Status.HUNG,
-        Stage.START,
-        Verdict(
-            cause=cause_id,
-            certainty=certainty,
-            summary=summary,
-            fix=fix,
-            docs=cause(cause_id).docs,
-            culprits=culprits,
-            victims=tuple(left),
-            evidence=(f"Init START and no Init COMPLETE: {words.ranks(left)}", *evidence),
-            hang=Certainty.LIKELY,
-            argument=("the logs end before the communicator was set up",),
-        ),
-    )
-
-
-def _warned(logs: Logs) -> Judgement:
-    entry = cause("interconnect-stall")
-    first = next(iter(logs.warnings))
-    return Judgement(
-        Status.FAILED,
-        Stage.DEVICE,
+        Stage.STEP,
         Verdict(
             cause=entry.id,
             certainty=Certainty.UNDETERMINED,
-            summary=f"NCCL warns of a network or device that fails: {first}.",
-            fix=entry.fix,
+            summary=f"torch's watchdog {words.verb(len(ranks), 'thread', 'threads')} of {words.ranks(ranks)} stood, in"
+            " a call of CUDA or NCCL or for the interpreter lock; these files do not tell in which collective.",
+            fix=f"take the native stacks of {words.ranks(ranks)} (py-spy dump --native), or give the logs of all ranks",
             docs=entry.docs,
-            evidence=_evidence(logs),
+            culprits=tuple(map(Culprit, ranks)) if len(ranks) == 1 else (),
+            victims=tuple(ranks) if len(ranks) > 1 else (),
+            evidence=tuple(_stalls(logs)),
+            alternatives=_or_the_lock(logs),
+            hang=Certainty.LIKELY,
+            argument=("torch's own monitor found that its watchdog thread made no progress",),
         ),
     )
 
 
-def _with_warnings(judged: Judgement, logs: Logs) -> Judgement:
-    """The queues' judgement with what NCCL warned of. Where no rank is named, its warnings say that it is the wire."""
-    verdict = judged.verdict
-    evidence = _evidence(logs)
-    verdict = replace(verdict, evidence=(*verdict.evidence, *evidence))
-    if logs.warnings and not verdict.culprits:
-        entry = cause("interconnect-stall")
-        verdict = replace(verdict, cause=entry.id, docs=entry.docs, certainty=Certainty.LIKELY)
-    if logs.timeouts:
-        waited = max((each.timeout_s or 0.0 for each in logs.timeouts), default=0.0)
-        ranks = sorted({each.rank for each in logs.timeouts})
-        said = (
-            f"torch's watchdog gave up after {words.duration(waited)} on {words.ranks(ranks)}: victims, not the cause"
-        )
-        verdict = replace(verdict, evidence=(*verdict.evidence, said))
-        if judged.status is Status.WAITING:
-            verdict = replace(verdict, hang=Certainty.LIKELY, argument=(said,))
-            return replace(judged, status=Status.HUNG, verdict=verdict)
+def _stalls(logs: Logs) -> Iterator[str]:
+    alike: dict[str, list[int]] = {}
+    for rank, said in sorted(logs.stalls.items()):
+        alike.setdefault(said, []).append(rank)
+    yield from (f"{words.ranks(ranks)}: {said}" for said, ranks in alike.items())
+
+
+def _or_the_lock(logs: Logs) -> tuple[Alternative, ...]:
+    said = "torch's monitor did not get the interpreter lock: a thread may hold it in a call of CUDA"
+    told = any("interpreter lock" in each for each in logs.stalls.values())
+    return (Alternative("gil-held", Certainty.UNDETERMINED, said),) if told else ()
+
+
+# ------------------------------------------------------------------------------------------ beside the queues
+
+
+def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
+    """The queues' judgement with what the logs say besides."""
+    verdict = _with_warnings(judged.verdict, logs)
+    said = _gave_up(logs)
+    verdict = replace(
+        verdict,
+        evidence=(*verdict.evidence, *_stalls(logs), *said),
+        alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
+    )
+    if said and judged.status is Status.WAITING:
+        verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
+        return replace(judged, status=Status.HUNG, verdict=verdict)
     return replace(judged, verdict=verdict)
 
 
-def _evidence(logs: Logs) -> tuple[str, ...]:
-    said = [f"{text}{f' ({count} times)' if count > 1 else ''}" for text, count in list(logs.warnings.items())[:3]]
-    if logs.networks:
-        hosts = [f"{host}: {', '.join(sorted(names))}" for host, names in sorted(logs.networks.items())[:4]]
-        said.append(f"NCCL uses {'; '.join(hosts)}")
-    if logs.transports:
-        said.append(f"transports: {', '.join(sorted(logs.transports))}")
-    return tuple(said)
+def _with_warnings(verdict: Verdict, logs: Logs) -> Verdict:
+    """Where no rank is named, warnings of the network say that it is the wire, and one of a device whose it is."""
+    verdict = replace(verdict, evidence=(*verdict.evidence, *communicators.evidence(logs)))
+    warning = communicators.worst(logs)
+    if warning is None or verdict.culprits:
+        return verdict
+    text, known = warning
+    if known.fault is Fault.NETWORK:
+        said = communicators.warned(text, known, logs).verdict
+        return replace(verdict, cause=said.cause, docs=said.docs, fix=said.fix, certainty=Certainty.LIKELY)
+    if known.fault is Fault.CUDA and (ranks := communicators.by(known, logs)):
+        return replace(
+            communicators.warned(text, known, logs).verdict,
+            evidence=verdict.evidence,
+            victims=tuple(rank for rank in verdict.victims if rank not in ranks),
+            hang=verdict.hang,
+            argument=verdict.argument,
+            details=(verdict.summary,),
+        )
+    return verdict
+
+
+def _gave_up(logs: Logs) -> tuple[str, ...]:
+    """Whose calls torch's watchdog gave up."""
+    if not logs.timeouts:
+        return ()
+    waited = max((each.timeout_s or 0.0 for each in logs.timeouts), default=0.0)
+    ranks = words.ranks(sorted({each.rank for each in logs.timeouts}))
+    return (f"torch's watchdog gave up after {words.duration(waited)} on {ranks}: victims, not the cause",)

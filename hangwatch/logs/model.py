@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from hangwatch.model import Frame
@@ -44,9 +45,37 @@ class Communicator:
     complete: set[int] = field(default_factory=set)
 
 
+class Fault(StrEnum):
+    """What a warning of NCCL speaks of."""
+
+    DUPLICATE = "duplicate"  # two ranks on one GPU
+    CUDA = "cuda"  # an error of the rank's own device or driver
+    NETWORK = "network"
+    PEER = "peer"  # the other end closed the connection: its process has ended, or never was there
+
+
+@dataclass
+class Warned:
+    """A warning of NCCL, `count` times; `processes` are those that wrote it, by host and pid."""
+
+    fault: Fault
+    count: int = 0
+    processes: dict[tuple[str, int], None] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)  # where the warning or its file names them
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told."""
+
+    text: str
+    where: Frame | None = None
+    ended: bool = False
+
+
 @dataclass(frozen=True)
 class Failure:
-    """A process that torchrun saw fail. `first` marks the one that it calls the root cause."""
+    """A process that failed, mostly as torchrun saw it. `first` marks the one that it calls the root cause."""
 
     rank: int
     host: str = ""
@@ -76,10 +105,22 @@ class Logs:
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
     late: LateAtBarrier | None = None  # the first one that is told of
-    warnings: dict[str, int] = field(default_factory=dict)  # warnings of NCCL about networks and devices, how often
+    warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
+    processes: dict[tuple[str, int], tuple[int, int]] = field(
+        default_factory=dict
+    )  # largest communicator and rank in it
+    raised: dict[int, Raised] = field(default_factory=dict)
+    stalls: dict[int, str] = field(default_factory=dict)  # ranks whose watchdog thread torch found stuck, in words
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line
 
     def __bool__(self) -> bool:
         return bool(self.files)
+
+    def rank_of(self, process: tuple[str, int]) -> int | None:
+        """The rank of a process, by the communicator of all ranks; None where it is not known or not the only one."""
+        size, rank = self.processes.get(process, (0, -1))
+        largest = max((each for each, _ in self.processes.values()), default=0)
+        alone = sum(known == (size, rank) for known in self.processes.values()) == 1
+        return rank if size == largest and alone else None

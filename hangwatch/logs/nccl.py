@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from .model import Communicator, Logs
+from .model import Communicator, Fault, Logs, Warned
 
-_LINE = re.compile(r"(\S+?):\d+:\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
+_LINE = re.compile(r"(\S+?):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
 _SETUP = re.compile(
     r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+).*?(?:commId (0x[0-9a-f]+))?\s+-\s+Init (START|COMPLETE)"
 )
@@ -14,28 +14,32 @@ _NETWORK = re.compile(r"NET/(\w+) : Using (.+)|Bootstrap : Using (\S+)")
 _INTERFACE = re.compile(r"\[\d+\]([\w.-]+(?::\d+/\w+)?)|^([\w.-]+):")
 _CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[\w+\] )?via (\S+)")
 # Warnings that speak of a network or a device that fails. Others are of the start, and mostly harmless.
-_FAULT = re.compile(
-    r"Got completion .*(?:status|error)|NET/IB.*(?:error|fail|timeout|down|async event)"
-    r"|[Ss]ocket.*(?:fail|timed out|clos|reset|refused|error)"
-    r"|Call to \w+ failed|Cuda failure|Connection (?:reset|refused|timed out|closed)|timed out|unhandled"
-    r"|Xid|NVLink|peer access"
-)
+_FAULTS = {
+    Fault.DUPLICATE: re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+)"),
+    Fault.CUDA: re.compile(r"C(?:uda|UDA) (?:failure|error)|unhandled cuda|Xid|uncorrectable"),
+    Fault.PEER: re.compile(r"Connection (?:closed|reset)|closed by remote peer|reset by peer|remote process exited"),
+    Fault.NETWORK: re.compile(
+        r"Got completion .*(?:status|error)|NET/IB.*(?:error|fail|timeout|down|async event)"
+        r"|[Ss]ocket.*(?:fail|timed out|clos|refused|error)"
+        r"|Call to \w+ failed|Connection (?:refused|timed out)|timed out|unhandled|NVLink|peer access"
+    ),
+}
 MARKS = ("NCCL INFO", "NCCL WARN")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?=>)")
 
 
-def take(line: str, logs: Logs) -> bool:
-    """Keep what a line says. False for a line of no use."""
+def take(line: str, logs: Logs, rank: int | None = None) -> bool:
+    """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
     if " NCCL " not in line:
         return False
     found = _LINE.search(line)
     if found is None:
         return False
-    host, level, text = found.groups()
+    host, pid, level, text = found.groups()
     if level == "WARN":
-        return _warning(host, text, logs)
+        return _warning((host, int(pid)), text, logs, rank)
     if setup := _SETUP.search(text):
-        return _set_up(host, setup, logs)
+        return _set_up((host, int(pid)), setup, logs)
     if channel := _CHANNEL.search(text):
         logs.transports[channel[1]] = logs.transports.get(channel[1], 0) + 1
         return True
@@ -44,13 +48,14 @@ def take(line: str, logs: Logs) -> bool:
     return False
 
 
-def _set_up(host: str, found: re.Match[str], logs: Logs) -> bool:
+def _set_up(process: tuple[str, int], found: re.Match[str], logs: Logs) -> bool:
     rank, size, identifier, word = int(found[1]), int(found[2]), found[3] or "", found[4]
+    logs.processes[process] = max(logs.processes.get(process, (0, 0)), (size, rank))
     known = logs.communicators.setdefault(f"{identifier}/{size}", Communicator(identifier, size))
     if word == "START":
-        known.begun[rank] = host
+        known.begun[rank] = process[0]
     else:
-        known.begun.setdefault(rank, host)
+        known.begun.setdefault(rank, process[0])
         known.complete.add(rank)
     return True
 
@@ -61,9 +66,17 @@ def _interfaces(host: str, found: re.Match[str], logs: Logs) -> bool:
     return True
 
 
-def _warning(host: str, text: str, logs: Logs) -> bool:
-    if not _FAULT.search(text):
+def _warning(process: tuple[str, int], text: str, logs: Logs, rank: int | None) -> bool:
+    fault, found = next(
+        ((fault, found) for fault, each in _FAULTS.items() if (found := each.search(text))), (None, None)
+    )
+    if fault is None or found is None:
         return False
-    said = f"{host}: {_NUMBERS.sub('N', text).strip()}"
-    logs.warnings[said] = logs.warnings.get(said, 0) + 1
+    known = logs.warnings.setdefault(f"{process[0]}: {_NUMBERS.sub('N', text).strip()}", Warned(fault))
+    known.count += 1
+    known.processes[process] = None
+    if fault is Fault.DUPLICATE:
+        known.ranks.update(map(int, found.groups()))
+    elif rank is not None:
+        known.ranks.add(rank)
     return True

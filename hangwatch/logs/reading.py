@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from . import barrier, elastic, nccl, watchdog
+from . import barrier, elastic, nccl, tracebacks, watchdog
 from .model import Logs
 
-_MARKS = tuple(mark.encode() for mark in (*watchdog.MARKS, *nccl.MARKS, *elastic.MARKS, *barrier.MARKS))
+_MARKS = tuple(
+    mark.encode() for mark in (*watchdog.MARKS, *nccl.MARKS, *elastic.MARKS, *barrier.MARKS, *tracebacks.MARKS)
+)
 LONGEST = 1 << 14  # characters of a line that are looked at
 
 
@@ -44,13 +46,14 @@ def read(path: Path, logs: Logs) -> bool:
 
 
 def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
-    table, late, of_use = elastic.Table(), barrier.Barrier(), False
+    table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
     with path.open("rb") as file:
         if b"\0" in file.read(1 << 12):
             return False
         file.seek(0)
         for raw in file:
             line = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
-            told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs)
+            told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
+            told = raised.take(line, logs, rank) or told
             of_use = told or table.take(line, logs) or of_use
     return of_use

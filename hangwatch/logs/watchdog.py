@@ -26,6 +26,8 @@ _FAR = re.compile(
 _AT = re.compile(r"(?:at work(?: sequence id)?|work sequence id): (\d+)")
 _GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank \d+\]")
 _FRAME = re.compile(r"^\s*#\d+ (\S+) from (.+):(\d+)\s*$")
+_STUCK = re.compile(r"watchdog got stuck for (\d+) seconds without making progress")
+_NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
 MARKS = ("ProcessGroupNCCL", "WorkNCCL(", "collective operation timeout")
 
 
@@ -35,10 +37,27 @@ def take(line: str, logs: Logs, rank: int | None) -> bool:
         return _give_up(line, gave_up, logs, rank)
     if "ast enqueued" in line and (far := _FAR.search(line)):
         return _progress(line, far, logs, rank)
+    if (stuck := _STUCK.search(line)) or (stuck := _NO_LOCK.search(line)):
+        return _stalled(line, stuck, logs, rank)
     if logs.timeouts and (frame := _FRAME.match(_PREFIX.sub("", line, count=1))):
         logs.timeouts[-1].frames.append(Frame(frame[2], int(frame[3]), frame[1]))
         return True
     return False
+
+
+def _stalled(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> bool:
+    """torch's monitor found the watchdog's own thread stuck, or did not get the interpreter lock."""
+    whose = rank_of(line, rank)
+    if whose is None:
+        return False
+    logs.ranks.add(whose)
+    said = (
+        f"torch found its watchdog thread stuck for {found[1]} s"
+        if found.re is _STUCK
+        else f"torch did not get the interpreter lock within {found[1]} ms"
+    )
+    logs.stalls[whose] = "; ".join(dict.fromkeys((*filter(None, [logs.stalls.get(whose)]), said)))
+    return True
 
 
 def rank_of(line: str, rank: int | None) -> int | None:

@@ -95,7 +95,8 @@ def _witnesses(departure: Departure, victims: Iterable[int]) -> Iterable[str]:
     if departure.majority:
         yield f"most ranks of {departure.group.title} call {shape(departure.usual)}{at(departure.usual)} there"
     if departure.habit:
-        yield f"{ranks(departure.ranks)} {words.verb(len(departure.ranks), 'does', 'do')} so too in all earlier rounds"
+        called = f"{shape(departure.usual)}{at(departure.usual)}"
+        yield f"in earlier rounds {ranks(departure.ranks)} called {called} there too"
     if departure.agreeing:
         shift = "fewer" if departure.kind is Kind.SKIPPED else "more"
         if departure.kind is not Kind.OTHER:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Stage, Status
 
@@ -32,7 +34,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         victims=victims(chain.path, root.awaited),
         evidence=(
             f"started on {ranks(set(root.waiting) - set(root.awaited))}, only enqueued on {ranks(root.awaited)}",
-            *without_record(root),
+            *without_record(queues, root),
         ),
         waits=wait_edges(root),
     )
@@ -48,7 +50,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         stage=Stage.DEVICE,
         passing=True,
         victims=tuple(sorted(root.waiting)),
-        evidence=(f"{ranks(root.waiting)}: started, not completed, the same operation, size and type",),
+        evidence=tuple(_alike(root, "started, not completed")),
         alternatives=tuple(
             Alternative(cause, Certainty.UNDETERMINED, "a dump does not show the network or the driver's log (Xid)")
             for cause in ("network-partition", "gpu-fault")
@@ -58,13 +60,12 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 
 def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
-    """Enqueued by all, alike. Without start events it is not known which devices have started it."""
+    """Enqueued by all, alike as far as it is recorded. Without start events no device is known to have started it."""
     root = chain.roots[0]
     before = departed_in(queues, root, histories)
     if before is not None:
         return before
     stands = root.expired or any(lane.completed > 0 for _, lane in queues.lanes())
-    partly = f"not completed on {ranks(root.waiting)}" if _lagging(root) else "completed on none"
     unknown = (
         "no device is known to have started it"
         if queues.timed
@@ -73,12 +74,12 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "interconnect-stall" if stands else "undetermined",
         Certainty.UNDETERMINED,
-        f"{collective(root)}{at(root.call)} is enqueued by {_by(root)}, alike, and {partly}; {unknown}.",
+        f"{collective(root)}{at(root.call)} is enqueued by {_by(root)} and {_completed(root)}; {unknown}.",
         status=Status.HUNG if stands else Status.WAITING,
         stage=Stage.DEVICE,
         passing=True,
         victims=tuple(sorted(root.waiting)),
-        evidence=(f"{ranks(root.waiting)}: enqueued, not completed, the same operation, size and type",),
+        evidence=tuple(_alike(root, "enqueued, not completed")),
         alternatives=(
             Alternative("device-stall", Certainty.UNDETERMINED, "one device may be busy with a kernel of its own"),
         ),
@@ -88,10 +89,32 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 def _by(root: Stuck) -> str:
     """Which ranks have enqueued it: where nothing tells the group's size, others may belong to it and not have come."""
+    told = [rank for rank, lane in root.group.lanes.items() if lane.enqueued >= root.number] if not root.peers else []
+    alike = ", alike," if set(told or root.calls) <= root.calls.keys() else ""
     if not root.group.guessed:
-        return "all of its ranks"
-    return f"{ranks(root.calls)}, all that these files tell of: ranks that they do not tell of may not have come"
+        return f"all of its ranks{alike}"
+    return f"{ranks(told or root.calls)} (others may belong to the group and not have come){alike}"
 
 
-def _lagging(root: Stuck) -> bool:
-    return len(root.waiting) < len(root.group.lanes)
+def _completed(root: Stuck) -> str:
+    """completed on none, or by which ranks only"""
+    members = root.peers or root.group.lanes
+    done = sorted(rank for rank in members if rank not in root.waiting)
+    return f"completed on {ranks(done)}, and not on {ranks(root.waiting)}" if done else "completed on none"
+
+
+def _alike(root: Stuck, state: str) -> Iterator[str]:
+    """What the records of the ranks that wait have in common, and of which of them the call itself is not recorded."""
+    compared = [rank for rank in root.waiting if rank in root.calls]
+    untold = [rank for rank in root.waiting if rank not in root.calls]
+    calls = [root.calls[rank] for rank in compared]
+    facts = ["operation"]
+    if all(call.inputs or call.outputs for call in calls):
+        facts.append("size")
+    if all(call.input_dtypes or call.output_dtypes for call in calls):
+        facts.append("type")
+    same = f", the same {words.listed(facts)}" if len(compared) > 1 else ""
+    if compared:
+        yield f"{ranks(compared)}: {state}{same}"
+    if untold:
+        yield f"{ranks(untold)}: {state}, by the number alone: the call itself is not recorded"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Stage, Status, Wait
 
-from .model import Call, Communicator
+from .model import Call, Communicator, Queues
 from .stuck import Stuck
 
 
@@ -69,7 +69,14 @@ def victims(path: Iterable[Stuck], blamed: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({rank for each in path for rank in each.waiting} - set(blamed)))
 
 
-def without_record(root: Stuck) -> tuple[str, ...]:
+def not_told(missing: Sequence[int], record: str = "dump") -> str:
+    """no dump of ranks 1 and 5: what they did is not known; "" where none is missing."""
+    if not missing:
+        return ""
+    return f"no {record} of {ranks(missing)}: what {words.verb(len(missing), 'it', 'they')} did is not known"
+
+
+def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:
     """A sentence on the members of the group that left no record, if there are any."""
     missing = [rank for rank in root.group.members if rank not in root.group.lanes]
-    return (f"no dump of {ranks(missing)}: what they did is not known",) if missing else ()
+    return (not_told(missing, queues.record),) if missing else ()

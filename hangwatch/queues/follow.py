@@ -38,30 +38,47 @@ class Follower:
         """The stuck calls that hold up `one`.
 
         A rank that has not come may stand in any call; one whose device has not started is held only by what it
-        enqueued before.
+        enqueued before. What lacks a partner comes before what all have enqueued, which may only be on its way.
         """
         if one.kind in _ENDS:
-            yield from self._same_batch(one)
+            yield from self._same_batch(one) if one.kind is Kind.WIRE else ()
             return
         early = one.kind in (Kind.HELD, Kind.QUEUED)
         ranks = one.waiting if one.kind is Kind.QUEUED else one.awaited
-        seen = set()
-        for rank in ranks:
-            for other in self._by_rank.get(rank, ()):
-                if other is one or id(other) in seen or (early and not _before(other, one, rank)):
-                    continue
-                seen.add(id(other))
-                yield other
+        found = {
+            id(other): other
+            for rank in ranks
+            for other in self._by_rank.get(rank, ())
+            if other is not one and not (early and not before(other, one, rank))
+        }
+        if one.kind is Kind.QUEUED:
+            found.update((id(other), other) for other in self._same_batch(one))
+        yield from sorted(found.values(), key=lambda other: other.kind is Kind.QUEUED)
         if one.kind is Kind.ABSENT:
-            yield from (other for other in self.stuck if id(other) not in seen and _due_earlier(other, one))
+            yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
 
     def _same_batch(self, one: Stuck) -> Iterator[Stuck]:
-        """What holds up the batch of sends and receives that a pair which has met belongs to: they complete as one."""
-        if one.kind is Kind.WIRE and one.peers:
-            for rank in one.waiting:
-                for other in self._by_rank.get(rank, ()):
-                    if other.kind is not Kind.WIRE and other.batch.get(rank) == one.batch[rank]:
-                        yield other
+        """What holds up the batches of sends and receives that a pair which has met belongs to, over other such pairs.
+
+        The calls of a batch complete as one, and so a batch waits for the batches of its partners.
+        """
+        pending, seen = [one] if one.peers else [], {id(one)}
+        while pending:
+            pair = pending.pop(0)
+            for other in self._batch_mates(pair):
+                if id(other) in seen:
+                    continue
+                seen.add(id(other))
+                if other.kind in (Kind.WIRE, Kind.QUEUED):
+                    pending.append(other)
+                else:
+                    yield other
+
+    def _batch_mates(self, one: Stuck) -> Iterator[Stuck]:
+        for rank in one.waiting:
+            for other in self._by_rank.get(rank, ()):
+                if rank in one.batch and other.group is one.group and other.batch.get(rank) == one.batch[rank]:
+                    yield other
 
     def chains(self) -> list[Chain]:
         """All chains, the one that matters most first: a mismatch, else that for which most ranks wait."""
@@ -104,10 +121,11 @@ def _due_earlier(other: Stuck, one: Stuck) -> bool:
     common = set(other.waiting) & set(one.waiting)
     if other is one or other.kind is not Kind.ABSENT or not common or not set(other.awaited) & set(one.awaited):
         return False
-    return all(_before(other, one, rank) for rank in common)
+    return all(before(other, one, rank) for rank in common)
 
 
-def _before(other: Stuck, one: Stuck, rank: int) -> bool:
+def before(other: Stuck, one: Stuck, rank: int) -> bool:
+    """Whether `rank` issued `other` before `one`, and not in one batch with it."""
     if rank in one.batch and one.batch[rank] == other.batch.get(rank):
         return False  # calls of one batch are issued together
     return rank in other.order and rank in one.order and other.order[rank] < one.order[rank]

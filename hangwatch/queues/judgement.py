@@ -10,7 +10,7 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
 from . import pairs, stuck
-from .finding import Finding, collective, ranks
+from .finding import Finding, collective, not_told, ranks
 from .follow import Chain, Follower
 from .history import Histories
 from .matching import odd_ones, shape
@@ -56,7 +56,7 @@ def _healthy(queues: Queues) -> Iterable[str]:
     )
     yield from remarks(queues)
     if missing := queues.missing():
-        yield f"no dump of {ranks(missing)}: what they did is not known"
+        yield not_told(missing, queues.record)
 
 
 def _unfit(meeting: Meeting) -> Finding:
@@ -82,7 +82,7 @@ def _unfit(meeting: Meeting) -> Finding:
 def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Judgement:
     entry = cause(found.cause)
     missing = queues.missing()
-    unknown = (f"No dump of {ranks(missing)}: what they did is not known.",) if missing else ()
+    unknown = (f"{words.capital(not_told(missing, queues.record))}.",) if missing else ()
     hung = found.status is Status.HUNG
     verdict = Verdict(
         cause=found.cause,

@@ -26,6 +26,14 @@ def stood_s(queues: Queues, one: Stuck) -> float | None:
     return max(found) if found and min(found) > -1.0 else None
 
 
+def unmoved_s(queues: Queues) -> float | None:
+    """How long nothing had completed in any queue when the last record was written; None where that is not known."""
+    if not queues.written or not queues.last_completion:
+        return None
+    stood = (max(queues.written.values()) - queues.last_completion) / 1e9
+    return stood if 0.0 < stood < COPIED_S else None
+
+
 def _completed_at(one: Stuck, rank: int) -> int:
     lanes = one.group.peers if one.peers else one.group.lanes
     return lanes[rank].completed_at if rank in lanes else 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .matching import elements
 from .model import RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
@@ -23,39 +24,72 @@ class _Open:
     created: int
     expired: bool
     started: bool
+    place: int  # among all calls of the rank with that peer in that direction
+
+
+@dataclass(slots=True)
+class _Side:
+    """What one rank has of sends and receives in a group, by peer and direction; `issued` counts all of them."""
+
+    open: list[_Open] = field(default_factory=list)
+    first: dict[tuple[int, bool], int] = field(default_factory=dict)  # place of the first open one
+    issued: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    lost: bool = False  # calls are no longer recorded, so that counting tells nothing
 
 
 def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
     """For each group and rank the first send or receive that waits for its peer."""
     for group in queues.communicators:
-        opened = {rank: list(_open(queues, group, rank, lane)) for rank, lane in group.peers.items()}
-        for rank, calls in opened.items():
-            for peer in dict.fromkeys(each.peer for each in calls):
-                own = [each for each in calls if each.peer == peer]
-                theirs = [each for each in opened.get(peer, ()) if each.peer == rank]
-                if (found := _judged(queues, group, own, theirs)) is not None:
+        sides = {rank: _side(queues, group, rank, lane) for rank, lane in group.peers.items()}
+        for rank, side in sides.items():
+            for peer in dict.fromkeys(each.peer for each in side.open):
+                other = sides.get(peer, _Side())
+                own = [each for each in side.open if each.peer == peer and not _done_there(each, side, other)]
+                theirs = [each for each in other.open if each.peer == rank and not _done_there(each, other, side)]
+                if own and (found := _judged(queues, group, own, theirs)) is not None:
                     yield found
 
 
-def _open(queues: Queues, group: Communicator, rank: int, lane: Lane) -> Iterator[_Open]:
+def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
+    """The peer has completed the counterpart: only the rest of the batch, or the moment of the dump, keeps it open.
+
+    The first send to a peer meets the peer's first receive from this rank, the second one the second.
+    """
+    theirs = (one.rank, not one.send)
+    if own.lost or other.lost or other.issued[theirs] <= one.place:
+        return False
+    return other.first.get(theirs, one.place + 1) > one.place
+
+
+def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
+    side = _Side(lost=lane.lost)
     for place in range(len(lane)):
         call = queues.call(lane, place)
-        if lane.done(place) or call.source is None or call.target is None:
+        if call.source is None or call.target is None:
             continue
         send = call.op == "send"
         other = call.target if send else call.source
         peer = group.members[other] if other < len(group.members) else other
-        yield _Open(
-            rank,
-            peer,
-            send,
-            lane.numbers[place],
-            call,
-            lane.order[place],
-            lane.created[place],
-            bool(lane.states[place] & RETIRED),
-            lane.states[place] & STATE >= STARTED,
-        )
+        if not lane.done(place):
+            side.first.setdefault((peer, send), side.issued[peer, send])
+            side.open.append(_opened(lane, place, call, peer, side.issued[peer, send]))
+        side.issued[peer, send] += 1
+    return side
+
+
+def _opened(lane: Lane, place: int, call: Call, peer: int, before: int) -> _Open:
+    return _Open(
+        lane.rank,
+        peer,
+        call.op == "send",
+        lane.numbers[place],
+        call,
+        lane.order[place],
+        lane.created[place],
+        bool(lane.states[place] & RETIRED),
+        lane.states[place] & STATE >= STARTED,
+        before,
+    )
 
 
 def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[_Open]) -> Stuck | None:

@@ -12,11 +12,13 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
 from . import devices
-from .departures import departed, departed_in
+from .circles import circle
+from .departures import departed_in
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .matching import odd_ones, shape
+from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 from .moment import COPIED_S, ON_ITS_WAY_S, stood_s
 from .stuck import Kind, Stuck
@@ -27,8 +29,10 @@ _HOST = "Such a record shows what a rank has enqueued, and not what its host doe
 
 def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """The finding for the chain that matters most."""
+    if (strayed := misdirected(queues, chain)) is not None:
+        return strayed
     if chain.circle:
-        return _circle(queues, chain, histories)
+        return circle(queues, chain, histories)
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
         return _mismatch(queues, root, histories)
@@ -136,7 +140,7 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         f" {ranks(root.waiting)} {words.verb(len(root.waiting), 'waits', 'wait')}.{more}",
         culprits=tuple((rank, _last_line(queues, rank)) for rank in absent),
         victims=victims(path, absent),
-        evidence=(*_last_calls(queues, absent, root), *without_record(root)),
+        evidence=(*_last_calls(queues, absent, root), *without_record(queues, root)),
         details=(f"{_HOST} {ranks(absent)}.",),
         waits=tuple(edge for each in reversed(path) for edge in wait_edges(each)),
         fix=f"find out what {ranks(absent)} did after the last call that is recorded: another path of the code,"
@@ -215,6 +219,7 @@ def _ahead(queues: Queues, root: Stuck) -> Finding:
         f" {words.verb(len(root.waiting), 'waits', 'wait')} for {ranks(root.awaited)} in {collective(root)}{at(call)};"
         f" {ranks(root.awaited)} completed every earlier call: {tail}.",
         status=status,
+        culprits=tuple((rank, _last_line(queues, rank)) for rank in root.awaited) if status is Status.HUNG else (),
         victims=root.waiting,
         evidence=_last_calls(queues, root.awaited, root),
         waits=wait_edges(root),
@@ -305,7 +310,7 @@ def _last_calls(queues: Queues, absent: Iterable[int], root: Stuck) -> tuple[str
     return tuple(f"the last call of {ranks(who)}: {text}" for text, who in list(said.items())[:3])
 
 
-# ------------------------------------------------------------------------------------------ point-to-point, circles
+# ------------------------------------------------------------------------------------------ point-to-point
 
 
 def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
@@ -328,46 +333,3 @@ def _peer(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         fix=f"find out why rank {peer} did not come to its {word}",
         passing=True,
     )
-
-
-def _circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
-    """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
-    before = departed(queues, chain, histories)
-    if before is not None:
-        return before
-    pairs = any(each.peers for each in chain.roots)
-    sure = not any(each.kind is Kind.QUEUED and each.peers for each in chain.roots)
-    concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
-    stray = histories.strays(concerned)
-    blamed = stray if 2 * len(stray) <= len(concerned) and stray else _in_circle(chain)
-    edges = [
-        f"{ranks(each.waiting)} {words.verb(len(each.waiting), 'waits', 'wait')} for"
-        f" {ranks(each.awaited or set(each.group.members) - set(each.waiting) or each.group.members)} in"
-        f" {collective(each)}{at(each.call)}"
-        for each in chain.roots
-    ]
-    where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
-    return Finding(
-        "point-to-point-deadlock" if pairs else "group-order-cycle",
-        Certainty.LIKELY if sure else Certainty.UNDETERMINED,
-        f"{ranks(_in_circle(chain), capital=True)} wait for each other in a circle: {'; '.join(edges[:3])}"
-        f"{'; ...' if len(edges) > 3 else ''}.",
-        culprits=tuple((rank, where.get(rank)) for rank in blamed),
-        victims=tuple(rank for rank in victims(chain.path, tuple(blamed))),
-        evidence=(*edges[:3], *_astray(stray, blamed)),
-        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
-        passing=not sure,
-    )
-
-
-def _astray(stray: list[int], blamed: list[int]) -> tuple[str, ...]:
-    if stray != blamed:
-        return ()
-    return (f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)
-
-
-def _in_circle(chain: Chain) -> list[int]:
-    """Ranks that wait in one call of the circle and are awaited in another; all that wait where order alone tells."""
-    waiting = {rank for each in chain.roots for rank in each.waiting}
-    awaited = {rank for each in chain.roots for rank in each.awaited}
-    return sorted(waiting & awaited or waiting)

@@ -139,7 +139,8 @@ def headline(incident: Incident) -> str:
     if incident.status is Status.RECOVERED:
         stood = (incident.closed_at or incident.updated_at) - incident.opened_at + incident.detected_after_s
         return f"RECOVERED after {duration(stood)} without progress"
-    after = f"{duration(incident.detected_after_s)} {_since(incident)}"
+    known = incident.detected_after_s > 0  # records that are left of a job may not tell
+    after = f"{duration(incident.detected_after_s)} {_since(incident)}" if known else ""
     state = ", ".join(filter(None, (incident.status.upper(), hang(incident.verdict), after)))
     return f"{state}; {cause(incident.verdict)}"
 

@@ -7,50 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.logs import Logs, assess, completed, elastic, is_log, nccl, read, watchdog
+from hangwatch.logs import Logs, elastic, is_log, nccl, read, watchdog
 from hangwatch.model import Certainty, Frame, Stage, Status
-from hangwatch.queues import Assessment
 from hangwatch.recorder import QueueReader
 from tests.dumps import Job, Op, alike, loop
-
-
-def gave_up(rank: int, number: int, op: str = "ALLREDUCE", given: int = 100, made: int = 100) -> str:
-    return (
-        f"[rank{rank}]:[E1121 10:20:30.12 ProcessGroupNCCL.cpp:684] [Rank {rank}] Watchdog caught collective operation"
-        f" timeout: WorkNCCL(SeqNum={number}, OpType={op}, NumelIn={given}, NumelOut={made}, Timeout(ms)=600000) ran"
-        " for 600021 milliseconds before timing out."
-    )
-
-
-def far(rank: int, number: int, enqueued: int, done: int, group: str = "0 PG GUID 0(default_pg)") -> str:
-    return (
-        f"[rank{rank}]:[E1121 10:20:30.13 ProcessGroupNCCL.cpp:2271] [PG ID {group} Rank {rank}]  failure detected"
-        f" by watchdog at work sequence id: {number} PG status: last enqueued work: {enqueued}, last completed"
-        f" work: {done}"
-    )
-
-
-def asked_to_dump(rank: int, enqueued: int, done: int) -> str:
-    return (
-        f"[rank{rank}]:[E1121 10:20:31 ProcessGroupNCCL.cpp:1685] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received"
-        " a dump signal due to a collective timeout from rank 0 and we will try our best to dump the debug info. Last"
-        f" enqueued NCCL work: {enqueued}, last completed NCCL work: {done}.This is most likely a bug"
-    )
-
-
-def judged(tmp_path: Path, *texts: str, reader: QueueReader | None = None) -> Assessment:
-    logs = Logs()
-    for index, text in enumerate(texts):
-        path = tmp_path / f"job-{index}.log"
-        path.write_text(text + "\n")
-        assert read(path, logs)
-    return assess(completed((reader or QueueReader()).queues(), logs), logs)
-
-
-def blamed(found: Assessment) -> list[int | None]:
-    assert found.judgement is not None
-    return [culprit.rank for culprit in found.judgement.verdict.culprits]
-
+from tests.unit.logs.lines import asked_to_dump, blamed, failure, far, gave_up, judged, set_up, table
 
 # ------------------------------------------------------------------------------------------ torch's watchdog
 
@@ -169,13 +130,6 @@ def test_lines_complete_dumps(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------ NCCL
 
 
-def set_up(rank: int, word: str, size: int = 4, host: str = "node-a") -> str:
-    return (
-        f"{host}:{4000 + rank}:{5000 + rank} [{rank % 2}] NCCL INFO ncclCommInitRank comm 0x55d0{rank}0 rank {rank}"
-        f" nranks {size} cudaDev {rank % 2} nvmlDev {rank % 2} busId {rank}000 commId 0x9ad9b5e4ab2566da - Init {word}"
-    )
-
-
 LINES = f"""\
 node-a:4000:4000 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>
 node-a:4000:5000 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>
@@ -252,22 +206,6 @@ def test_warnings_of_the_network_make_a_stall_likely(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------ torchrun
-
-
-def failure(rank: int, code: int, text: str, *, root: bool = False) -> str:
-    head = "Root Cause (first observed failure):\n[0]:" if root else f"[{rank + 1}]:"
-    return (
-        f"{head}\n  time      : 2026-11-21_10:30:31\n  host      : node-a\n  rank      : {rank} (local_rank: {rank})\n"
-        f"  exitcode  : {code} (pid: {4000 + rank})\n  error_file: <N/A>\n  traceback : {text}"
-    )
-
-
-def table(*failures: str) -> str:
-    rule = "=" * 60
-    return (
-        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
-        f"{rule}\ntrain.py FAILED\n{'-' * 60}\nFailures:\n" + "\n".join(failures) + f"\n{rule}"
-    )
 
 
 ABORTED = "Signal 6 (SIGABRT) received by PID 4000"
@@ -398,4 +336,4 @@ def test_rank_0_that_gave_a_barrier_up_is_a_victim(tmp_path: Path) -> None:
 def test_a_log_alone_does_not_claim_that_all_ranks_came(tmp_path: Path) -> None:
     found = judged(tmp_path, "\n".join(gave_up(rank, 90) for rank in range(3))).judgement
     assert found is not None
-    assert "all that these files tell of" in found.verdict.summary
+    assert "by ranks 0-2 (others may belong to the group and not have come), alike" in found.verdict.summary

@@ -108,6 +108,7 @@ def test_headlines() -> None:
         == "HUNG, proven, 3.1 s after the start; cause proven"
     )
     assert words.headline(replace(made, ranks=())) == "HUNG, proven, 3.1 s after the last progress; cause proven"
+    assert words.headline(replace(made, detected_after_s=0.0)) == "HUNG, proven; cause proven"
 
 
 def test_one_edge_speaks_for_many() -> None:

@@ -1,0 +1,168 @@
+"""NCCL's own words as a verdict: communicators that were not set up, and warnings of networks and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
+
+from .model import Communicator, Fault, Logs, Warned
+
+_SHOWN = 3
+_IB_FIX = "look at that port and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
+_CUDA_FIX = "look for Xid in the kernel log of that host (dmesg); run with CUDA_LAUNCH_BLOCKING=1 to find the kernel"
+_PEER_FIX = "give the logs of all ranks: the process that ended first is the one to look at"
+
+
+def half_set_up(logs: Logs) -> Communicator | None:
+    """The first communicator that some rank began to set up and did not finish."""
+    return next((each for each in logs.communicators.values() if each.complete != each.begun.keys()), None)
+
+
+def set_up(communicator: Communicator, logs: Logs) -> Judgement:
+    """What a communicator that is half set up tells of the ranks that did not begin, or did not finish."""
+    absent = set(range(communicator.size)) - set(communicator.begun)
+    left = sorted(set(communicator.begun) - communicator.complete)
+    name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
+    found = _never_began(communicator, absent, left, name) if absent else _never_finished(communicator, left, name)
+    cause_id, certainty, summary, fix, blamed = found
+    return Judgement(
+        Status.HUNG,
+        Stage.START,
+        Verdict(
+            cause=cause_id,
+            certainty=certainty,
+            summary=summary,
+            fix=fix,
+            docs=cause(cause_id).docs,
+            culprits=tuple(Culprit(rank, host=communicator.begun.get(rank, "")) for rank in blamed),
+            victims=tuple(rank for rank in sorted(communicator.begun) if rank not in blamed),
+            evidence=(f"Init START and no Init COMPLETE: {words.ranks(left)}", *evidence(logs)),
+            hang=Certainty.LIKELY,
+            argument=("the logs end before the communicator was set up",),
+        ),
+    )
+
+
+_Said = tuple[str, Certainty, str, str, list[int]]  # cause, certainty, summary, fix, ranks to blame
+
+
+def _never_began(communicator: Communicator, absent: set[int], left: list[int], name: str) -> _Said:
+    blamed = sorted(absent) if 2 * len(absent) <= communicator.size else []
+    waiting = f", for which {words.ranks(left)} {words.verb(len(left), 'waits', 'wait')}" if left else ""
+    they, do, run = ("it", "does", "runs") if len(absent) == 1 else ("they", "do", "run")
+    return (
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{words.ranks(absent, capital=True)} never began to set up {name}{waiting}.",
+        f"look at {words.ranks(absent)}: what {they} {do} before the first collective, and whether {they} {run} at all",
+        blamed,
+    )
+
+
+def _never_finished(communicator: Communicator, left: list[int], name: str) -> _Said:
+    """All ranks began. A link that does not deliver has two ends: where one rank alone is left, it is its own doing."""
+    hosts = sorted({communicator.begun[rank] for rank in left})
+    summary = (
+        f"All ranks began to set up {name}; {words.ranks(left)} on {words.listed(hosts[:4])}"
+        f" {words.verb(len(left), 'has', 'have')} not finished it"
+    )
+    if len(left) > 1 and len(set(communicator.begun.values())) > 1:
+        link = cause("network-partition")
+        return link.id, Certainty.LIKELY, f"{summary}: they do not reach each other.", link.fix, []
+    others = sorted(communicator.complete)
+    done = f", and {words.ranks(others)} {words.verb(len(others), 'has', 'have')}" if others else ""
+    return (
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{summary}{done}.",
+        f"look at the stack of {words.ranks(left)} (py-spy dump --native), and at the end of what it logged",
+        left if 2 * len(left) < communicator.size else [],
+    )
+
+
+# ------------------------------------------------------------------------------------------ warnings
+
+
+def worst(logs: Logs) -> tuple[str, Warned] | None:
+    """The warning that tells most: of two ranks on one GPU, of a device, of a network, of a peer that has gone."""
+    order = list(Fault)
+    return min(logs.warnings.items(), key=lambda item: order.index(item[1].fault), default=None)
+
+
+def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
+    """The verdict where a warning is all there is."""
+    ranks = by(warning, logs)
+    cause_id, certainty, summary, fix = {
+        Fault.DUPLICATE: _duplicate,
+        Fault.CUDA: _cuda,
+        Fault.NETWORK: _network,
+        Fault.PEER: _peer,
+    }[warning.fault](text, ranks)
+    blamed = ranks if warning.fault in (Fault.DUPLICATE, Fault.CUDA) else []
+    return Judgement(
+        Status.FAILED,
+        Stage.DEVICE,
+        Verdict(
+            cause=cause_id,
+            certainty=certainty,
+            summary=summary,
+            fix=fix,
+            docs=cause(cause_id).docs,
+            culprits=tuple(map(Culprit, blamed)),
+            evidence=evidence(logs),
+        ),
+    )
+
+
+def by(warning: Warned, logs: Logs) -> list[int]:
+    """The ranks that a warning is about: those that it or its file names, else those whose processes wrote it."""
+    told = (logs.rank_of(process) for process in warning.processes)
+    return sorted(warning.ranks or {rank for rank in told if rank is not None})
+
+
+def _duplicate(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    entry = cause("duplicate-gpu")
+    summary = f"{words.ranks(ranks, capital=True)} are bound to one GPU, and NCCL wants one GPU for each rank: {text}."
+    return entry.id, Certainty.PROVEN, summary, entry.fix
+
+
+def _cuda(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    whose = f" on {words.ranks(ranks)}" if ranks else ""
+    summary = f"NCCL{whose} met an error of CUDA, which may come from an earlier kernel of any kind: {text}."
+    return "undetermined", Certainty.UNDETERMINED, summary, _CUDA_FIX
+
+
+def _network(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    seen = f", seen by {words.ranks(ranks)}" if ranks else ""
+    entry = cause("interconnect-stall")
+    fix = _IB_FIX if "NET/IB" in text or "ibv_" in text else cause("network-partition").fix
+    return entry.id, Certainty.UNDETERMINED, f"NCCL warns of a network that fails{seen}: {text}.", fix
+
+
+def _peer(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    whose = f" of {words.ranks(ranks)}" if ranks else ""
+    summary = f"A peer{whose} closed its connection, as a process does that ends: {text}."
+    return "undetermined", Certainty.UNDETERMINED, summary, _PEER_FIX
+
+
+def evidence(logs: Logs) -> tuple[str, ...]:
+    """What NCCL warned of, and what it uses."""
+    return (*_warnings(logs), *_uses(logs))
+
+
+def _warnings(logs: Logs) -> Iterator[str]:
+    for text, known in list(logs.warnings.items())[:_SHOWN]:
+        ranks = by(known, logs)
+        whose = f"{words.ranks(ranks)} on " if ranks else ""
+        yield f"{whose}{text}{f' ({known.count} times)' if known.count > 1 else ''}"
+
+
+def _uses(logs: Logs) -> Iterator[str]:
+    if logs.networks:
+        hosts = [f"{host}: {', '.join(sorted(names))}" for host, names in sorted(logs.networks.items())[:4]]
+        yield f"NCCL uses {'; '.join(hosts)}"
+    if logs.transports:
+        yield f"transports: {', '.join(sorted(logs.transports))}"

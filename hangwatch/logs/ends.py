@@ -1,0 +1,114 @@
+"""Ends of processes, as torchrun's table and the ranks' own tracebacks tell of them: which of them is no consequence.
+
+A process that torch's watchdog or another rank's end has brought down is a victim, however early it ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
+
+from .model import Failure, Logs
+
+# What a process says that ended because another rank had gone, or had not come.
+_BROUGHT_DOWN = re.compile(
+    r"watchdog|timed? ?out|connection (?:reset|closed|refused)|reset by peer|NCCL (?:communicator|error)"
+    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe|SIGTERM|Signal 15",
+    re.IGNORECASE,
+)
+_ABORT, _TERMINATE = -6, -15
+
+
+def failures(logs: Logs) -> dict[int, Failure]:
+    """What torchrun saw, with what the ranks' tracebacks add; and ranks that only an exception is known of."""
+    found = dict(logs.failures)
+    for rank, raised in logs.raised.items():
+        known = found.get(rank)
+        if known is None and raised.ended:
+            found[rank] = Failure(rank, text=raised.text, where=raised.where)
+        elif known is not None and not known.text and not _killed(known):
+            found[rank] = replace(known, text=raised.text, where=raised.where)
+    return found
+
+
+def first_ends(logs: Logs) -> list[Failure]:
+    """The failures that are no consequence of others; only the first of them where torchrun tells which it is."""
+    victims = {timeout.rank for timeout in logs.timeouts}
+    own = [each for each in failures(logs).values() if each.rank not in victims and not _brought_down(each)]
+    first = [each for each in own if each.first]
+    return first or sorted(own, key=lambda each: each.rank)
+
+
+def _brought_down(failure: Failure) -> bool:
+    return failure.exit_code in (_ABORT, _TERMINATE) or bool(_BROUGHT_DOWN.search(failure.text))
+
+
+def _killed(failure: Failure) -> bool:
+    return failure.exit_code is not None and failure.exit_code < 0
+
+
+def failed(ends: list[Failure], logs: Logs) -> Judgement:
+    """The verdict on the first of the ends; on all of them where nothing tells which was first."""
+    name = "rank-died" if all(map(_killed, ends)) else "exception-on-one-rank"
+    entry = cause(name)
+    blamed = {each.rank for each in ends}
+    victims = ({each.rank for each in logs.timeouts} | failures(logs).keys()) - blamed
+    return Judgement(
+        Status.FAILED,
+        entry.stage or Stage.STEP,
+        Verdict(
+            cause=name,
+            certainty=Certainty.LIKELY if len(ends) == 1 else Certainty.UNDETERMINED,
+            summary=" ".join(_said(ends)),
+            fix=entry.fix,
+            docs=entry.docs,
+            culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
+            victims=tuple(sorted(victims)),
+            evidence=(_order(ends),),
+        ),
+    )
+
+
+def _said(ends: list[Failure]) -> Iterable[str]:
+    """One sentence for all that ended alike."""
+    alike: dict[str, list[int]] = {}
+    for each in ends:
+        alike.setdefault(_how(each), []).append(each.rank)
+    for how, ranks in list(alike.items())[:3]:
+        yield f"{words.ranks(ranks, capital=True)} {how}."
+
+
+def _how(end: Failure) -> str:
+    said = f": {end.text}" if end.text and not end.text.startswith("Signal ") else ""
+    code = end.exit_code
+    how = "raised an exception" if code is None else f"failed with exit code {code}"
+    return f"{f'died by signal {-code}' if code is not None and code < 0 else how}{words.at(end.where)}{said}"
+
+
+def _order(ends: list[Failure]) -> str:
+    if len(ends) > 1:
+        return "nothing tells which of them failed first"
+    return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
+
+
+def only_victims(logs: Logs) -> Judgement:
+    entry = cause("undetermined")
+    ranks = sorted(failures(logs))
+    return Judgement(
+        Status.FAILED,
+        Stage.STEP,
+        Verdict(
+            cause="undetermined",
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{words.ranks(ranks, capital=True)} {words.verb(len(ranks), 'was', 'were')} brought down by what"
+            " another rank or the network did, and no log tells which.",
+            fix="give the logs of all ranks, and the flight recorder's dumps",
+            docs=entry.docs,
+            victims=tuple(ranks),
+        ),
+    )

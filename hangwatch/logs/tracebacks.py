@@ -1,0 +1,62 @@
+"""Tracebacks of ranks in a log.
+
+What torch's hook prints of an exception that ends a process begins with `[rank3]:`. A traceback without that, in a file
+of one rank, may be of an exception that was caught: it completes what torchrun says of the rank, and is no failure by
+itself. Tracebacks of several ranks may be mixed line by line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hangwatch.model import Frame
+from hangwatch.stacks.frames import origin
+
+from .model import Logs, Raised
+
+MARKS = ("Traceback (most recent call last)",)
+_PREFIX = re.compile(r"^\[rank(\d+)\]: ?(.*)$")
+_PLACE = re.compile(r'^\s+File "([^"]+)", line (\d+), in (\S+)')
+_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: .*)?$")
+
+
+@dataclass
+class _Open:
+    """A traceback that is being read."""
+
+    ended: bool
+    where: Frame | None = None
+
+
+class Tracebacks:
+    """Takes the lines of a log, one after another."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+
+    def take(self, line: str, logs: Logs, rank: int | None) -> bool:
+        """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
+        if not self._open and MARKS[0] not in line:
+            return False
+        prefix = _PREFIX.match(line)
+        whose, said = (int(prefix[1]), prefix[2]) if prefix else (rank, line)
+        if whose is None:
+            return False
+        if said.startswith(MARKS[0]):
+            self._open[whose] = _Open(ended=prefix is not None)
+            return False
+        known = self._open.get(whose)
+        return known is not None and self._further(whose, known, said, logs)
+
+    def _further(self, rank: int, known: _Open, said: str, logs: Logs) -> bool:
+        if place := _PLACE.match(said):
+            if origin(place[1]) == "user" or known.where is None:
+                known.where = Frame(place[1], int(place[2]), place[3])
+        elif said[:1].strip() and (found := _ERROR.match(said)):
+            del self._open[rank]
+            if found[1] not in ("SystemExit", "KeyboardInterrupt"):
+                logs.raised[rank] = Raised(said.strip(), known.where, known.ended)
+                logs.ranks.add(rank)
+                return True
+        return False

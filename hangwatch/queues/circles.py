@@ -1,0 +1,117 @@
+"""Ranks that wait for each other over several groups or peers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty
+
+from .departures import departed
+from .finding import Finding, at, collective, named, ranks, victims, wait_edges
+from .follow import Chain, before
+from .history import Histories
+from .model import Call, Queues
+from .stuck import Kind, Stuck
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """One wait of a circle: which ranks wait in a call, and for which."""
+
+    one: Stuck
+    waiting: tuple[int, ...]
+    awaited: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{ranks(self.waiting)} {words.verb(len(self.waiting), 'waits', 'wait')} for {ranks(self.awaited)} in"
+            f" {collective(self.one)}{at(self.one.call)}"
+        )
+
+
+def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
+    if (parted := departed(queues, chain, histories)) is not None:
+        return parted
+    pairs = any(each.peers for each in chain.roots)
+    sure = not any(each.kind is Kind.QUEUED and each.peers for each in chain.roots)
+    concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
+    edges = _edges(chain)
+    inside = _inside(edges)
+    stray = histories.strays(concerned)
+    blamed = stray if 2 * len(stray) <= len(concerned) and stray else inside
+    without, fix = _without(edges, stray)
+    where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
+    return Finding(
+        "point-to-point-deadlock" if pairs else "group-order-cycle",
+        Certainty.LIKELY if sure else Certainty.UNDETERMINED,
+        without
+        or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
+        f"{'; ...' if len(edges) > 3 else ''}.",
+        culprits=tuple((rank, where.get(rank)) for rank in blamed),
+        victims=victims(chain.path, blamed),
+        evidence=(*map(str, edges[:3]), *_astray(stray, blamed)),
+        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        alternatives=_or_left_out(stray) if without and not pairs else (),
+        fix=fix,
+        passing=not sure,
+    )
+
+
+def _edges(chain: Chain) -> list[_Edge]:
+    """The waits around the circle. What all have enqueued waits for the ranks that enqueued the next one before it."""
+    found = []
+    for one, following in zip(chain.roots, (*chain.roots[1:], chain.roots[0]), strict=True):
+        earlier = tuple(rank for rank in one.waiting if before(following, one, rank))
+        awaited = one.awaited or earlier or following.waiting
+        waiting = tuple(rank for rank in one.waiting if rank not in awaited) or one.waiting
+        found.append(_Edge(one, waiting, awaited))
+    return found
+
+
+def _inside(edges: list[_Edge]) -> list[int]:
+    """Ranks that are awaited in one call of the circle and wait in another."""
+    waiting = {rank for edge in edges for rank in edge.one.waiting}
+    awaited = {rank for edge in edges for rank in edge.awaited}
+    return sorted(waiting & awaited or waiting)
+
+
+def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
+    """The sentence and the fix where the one rank that left its order went on without what others wait for."""
+    for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
+        if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind not in (Kind.PEER, Kind.ABSENT):
+            continue
+        gone = f"Rank {stray[0]} went on to {_own(following.one, stray[0])} without"
+        if edge.one.kind is Kind.PEER:
+            (rank,) = edge.waiting
+            waits = edge.one.calls[rank]
+            lacking = f"{'receive from' if waits.op == 'send' else 'send to'} rank {rank}"
+            said = f"the {lacking}, which waits for it in a {word(waits)}{at(waits)}"
+        else:
+            lacking = f"{collective(edge.one)}{at(edge.one.call)}"
+            said = f"{lacking}, for which {ranks(edge.waiting)} {words.verb(len(edge.waiting), 'waits', 'wait')}"
+        fix = f"give rank {stray[0]} the {lacking} here, as in the rounds before, or leave it out on all sides"
+        return f"{gone} {said}: neither call can complete.", fix if edge.one.kind is Kind.PEER else ""
+    return "", ""
+
+
+def _or_left_out(stray: list[int]) -> tuple[Alternative, ...]:
+    said = f"{ranks(stray)} may have left that call out, and not only made it later than the others"
+    return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+
+
+def _own(one: Stuck, rank: int) -> str:
+    """The call by what this rank made of it."""
+    call = one.calls.get(rank)
+    return f"{collective(one) if call is None else named(call, one.number, one.group)}{at(call)}"
+
+
+def word(call: Call) -> str:
+    return "send" if call.op == "send" else "receive"
+
+
+def _astray(stray: list[int], blamed: list[int]) -> tuple[str, ...]:
+    if stray != blamed:
+        return ()
+    return (f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)

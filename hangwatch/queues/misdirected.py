@@ -1,0 +1,148 @@
+"""Calls that went elsewhere than every earlier call of their line: to another peer, or in another group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hangwatch import words
+from hangwatch.model import Certainty
+
+from .circles import word
+from .finding import Finding, at, collective, named, ranks, victims, wait_edges
+from .follow import Chain
+from .model import Call, Communicator, Queues
+from .pairs import stuck_pairs
+from .stuck import Kind, Stuck
+
+_HABIT = 2  # earlier calls of one line, all to one place, that make another place odd
+
+
+def misdirected(queues: Queues, chain: Chain) -> Finding | None:
+    """The finding on a call with another peer or group than its line had before, where those wait for this rank."""
+    stuck = (*chain.roots, *chain.path)
+    return _wrong_peer(queues, chain, stuck) or _wrong_group(queues, chain, stuck)
+
+
+def _wrong_peer(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
+    """A send or receive with another peer than its line had every time before, for which the usual peer waits."""
+    for one in stuck:
+        if one.kind is not Kind.PEER:
+            continue
+        usual = _usual_peer(queues, one)
+        wanting = _wanting(queues, usual, one) if usual not in one.awaited else None
+        if usual is not None and wanting is not None:
+            return _strayed(one, usual, wanting, chain)
+    return None
+
+
+def _usual_peer(queues: Queues, one: Stuck) -> int | None:
+    """The one peer of all earlier calls from the same line; None where there were several, or too few calls."""
+    (rank,) = one.waiting
+    lane, call = one.group.peers[rank], one.calls[rank]
+    known = (
+        queues.call(lane, place)
+        for place in range(len(lane))
+        if lane.order[place] < one.order[rank] and lane.numbers[place] != one.number
+    )
+    peers = Counter(
+        each.target if call.op == "send" else each.source
+        for each in known
+        if each.op == call.op and each.frames == call.frames
+    )
+    if len(peers) != 1 or peers.total() < _HABIT:
+        return None
+    (place,) = peers
+    return one.group.members[place] if place is not None and place < len(one.group.members) else None
+
+
+def _wanting(queues: Queues, usual: int | None, one: Stuck) -> Stuck | None:
+    """The call in which the usual peer waits for this rank, in the same group."""
+    (rank,) = one.waiting
+    return next(
+        (
+            each
+            for each in stuck_pairs(queues)
+            if each.kind in (Kind.PEER, Kind.HELD, Kind.QUEUED)
+            and each.group is one.group
+            and usual in each.waiting
+            and set(each.peers) == {usual, rank}
+            and each.calls[usual].op != one.calls[rank].op
+        ),
+        None,
+    )
+
+
+def _strayed(one: Stuck, usual: int, wanting: Stuck, chain: Chain) -> Finding:
+    (rank,), (peer,) = one.waiting, one.awaited
+    call, waits = one.calls[rank], wanting.calls[usual]
+    verb, to, lacking = ("sends", "to", "receive") if call.op == "send" else ("receives", "from", "send")
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {rank} {verb} {to} rank {peer} in {one.group.title}{at(call)}, where its earlier calls were {to} rank"
+        f" {usual}; rank {peer} has no {lacking} for it, and rank {usual} waits in a"
+        f" {word(waits)}{at(waits)} for rank {rank}.",
+        culprits=((rank, call.where),),
+        victims=victims((*chain.path, wanting), (rank,)),
+        evidence=(
+            f"all earlier calls in the record of rank {rank} from there{at(call)} were {to} rank {usual}",
+            f"open on rank {usual}: a {word(waits)} {'to' if waits.op == 'send' else 'from'} rank {rank}{at(waits)}",
+        ),
+        waits=(*wait_edges(wanting), *wait_edges(one)),
+        fix=f"look at how rank {rank} computes its peer at this point",
+    )
+
+
+# ------------------------------------------------------------------------------------------ the wrong group
+
+
+def _wrong_group(queues: Queues, chain: Chain, stuck: tuple[Stuck, ...]) -> Finding | None:
+    """A rank that others await stands in a call of the same line, in a group in which that line never was before."""
+    for one in stuck:
+        if one.kind is not Kind.ABSENT or one.call is None or not one.call.frames:
+            continue
+        for other in stuck:
+            for rank in one.awaited:
+                call = other.calls.get(rank)
+                if other.group is not one.group and call is not None and _same_line(call, one.call):
+                    used = Counter(group.name for group in _groups_of(queues, rank, call, other))
+                    if set(used) == {one.group.name} and used.total() >= _HABIT:
+                        return _elsewhere(one, other, rank, chain)
+    return None
+
+
+def _same_line(one: Call, other: Call) -> bool:
+    return one.op == other.op and one.frames == other.frames
+
+
+def _groups_of(queues: Queues, rank: int, call: Call, but: Stuck) -> Iterator[Communicator]:
+    """The group of each call of that line on that rank, but for the one that is stuck."""
+    for group in queues.communicators:
+        lane = group.lanes.get(rank)
+        for place in range(len(lane) if lane is not None else 0):
+            same = lane is not None and _same_line(queues.call(lane, place), call)
+            if same and lane is not None and (group is not but.group or lane.numbers[place] != but.number):
+                yield group
+
+
+def _wait(one: Stuck) -> str:
+    return f"{ranks(one.waiting)} {words.verb(len(one.waiting), 'waits', 'wait')}"
+
+
+def _elsewhere(one: Stuck, other: Stuck, rank: int, chain: Chain) -> Finding:
+    call = other.calls[rank]
+    return Finding(
+        "collective-mismatch",
+        Certainty.LIKELY,
+        f"Rank {rank} called {named(call, other.number, other.group)}{at(call)}, where its earlier calls were in"
+        f" {one.group.title}: {_wait(one)} for it in {collective(one)}{at(one.call)}.",
+        culprits=((rank, call.where),),
+        victims=victims(chain.path, (rank,)),
+        evidence=(
+            f"all earlier calls in the record of rank {rank} from there{at(call)} were in {one.group.title}",
+            f"rank {rank} has not enqueued {collective(one)}, and {_wait(one)} for it there",
+        ),
+        waits=(*wait_edges(one), *wait_edges(other)),
+        fix=f"look at which group rank {rank} takes at this line",
+    )

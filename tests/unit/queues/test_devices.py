@@ -1,0 +1,49 @@
+"""What all ranks have enqueued: only what was recorded is said to be alike; and the majority that has not come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hangwatch.commands import evidence_files
+from hangwatch.model import Status, Verdict
+from tests.dump_programs import TURN
+from tests.dump_world import JobDumps, StuckKernel, every
+
+GAVE_UP = (
+    "[rank{rank}]:[E1122 15:10:00.1 ProcessGroupNCCL.cpp:1882] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a"
+    " dump signal due to a collective timeout from  rank 0 and we will try our best to dump the debug info. Last"
+    " enqueued NCCL work: {enqueued}, last completed NCCL work: {completed}."
+)
+
+
+def verdict(folder: Path) -> Verdict:
+    found = evidence_files.sort_out([folder]).assessment.judgement
+    assert found is not None
+    assert found.status is Status.HUNG
+    return found.verdict
+
+
+def test_a_call_that_is_known_by_its_number_alone_is_not_called_alike(tmp_path: Path) -> None:
+    programs = every(4, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]})
+    JobDumps(programs, timed=False, silent=(2,)).write(tmp_path)
+    (tmp_path / "train.log").write_text(GAVE_UP.format(rank=2, enqueued=16, completed=12) + "\n")
+    found = verdict(tmp_path)
+    assert "is enqueued by all of its ranks and completed on none" in found.summary
+    assert "ranks 0-1 and 3: enqueued, not completed, the same operation, size and type" in found.evidence
+    assert any(text.startswith("rank 2: enqueued, not completed, by the number alone") for text in found.evidence)
+    assert not found.culprits
+
+
+def test_where_each_call_is_recorded_all_are_alike(tmp_path: Path) -> None:
+    JobDumps(every(4, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]}), timed=False).write(tmp_path)
+    found = verdict(tmp_path)
+    assert "is enqueued by all of its ranks, alike, and completed on none" in found.summary
+    assert "ranks 0-3: enqueued, not completed, the same operation, size and type" in found.evidence
+
+
+def test_a_majority_that_did_not_come_for_minutes_is_named_and_nothing_is_proven(tmp_path: Path) -> None:
+    late = {rank: TURN * 3 for rank in range(8) if rank not in (0, 5)}
+    JobDumps(every(8, TURN * 4, late)).write(tmp_path)
+    found = verdict(tmp_path)
+    assert [each.rank for each in found.culprits] == [1, 2, 3, 4, 6, 7]
+    assert (found.cause, found.certainty) == ("undetermined", "undetermined")

@@ -1,0 +1,174 @@
+"""Sends and receives that do not complete: a counterpart left out, a peer that is new, batches that are half done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hangwatch.commands import evidence_files
+from hangwatch.model import Certainty, Verdict
+from hangwatch.queues.pairs import stuck_pairs
+from hangwatch.recorder import QueueReader
+from tests.dump_programs import around, pipe, pipeline
+from tests.dump_world import Call, JobDumps, Step, Sync, every
+
+WORLD = 4
+
+
+def verdict(job: JobDumps, folder: Path) -> Verdict:
+    job.write(folder)
+    found = evidence_files.sort_out([folder]).assessment.judgement
+    assert found is not None
+    return found.verdict
+
+
+def blamed(found: Verdict) -> list[int | None]:
+    return [each.rank for each in found.culprits]
+
+
+def exchange(rank: int, without: int | None = None, line: int = 500) -> list[Step]:
+    """Five rounds of a batch around the ring and an all_reduce; in the fourth, rank `without` sends nothing."""
+    half = Call("batch", 430, group="ring", parts=around(rank, WORLD).parts[1:])
+    rounds: list[Step] = []
+    for turn in range(5):
+        batch = half if rank == without and turn == 3 else around(rank, WORLD)
+        rounds += [batch, Call("all_reduce", line, 4), Sync()]
+    return rounds
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_that_left_a_send_out_of_its_batch_is_named(rank: int, timed: bool, tmp_path: Path) -> None:
+    job = JobDumps({each: exchange(each, rank) for each in range(WORLD)}, {"ring": (0, 1, 2, 3)}, timed)
+    found = verdict(job, tmp_path)
+    behind = (rank + 1) % WORLD
+    assert blamed(found) == [rank]
+    gone_on = ("all_reduce 4 of the default group (train.py:500)", "recv of group 1 (ring) (train.py:430)")
+    assert found.summary.startswith(tuple(f"Rank {rank} went on to {where} without" for where in gone_on))
+    assert f"without the send to rank {behind}, which waits for it in a receive (train.py:430)" in found.summary
+    assert "point-to-point-deadlock" in found.cause
+    waits = f"rank {behind} waits for rank {rank} in recv"
+    assert any(waits in text for text in found.evidence)
+    assert not any("no rank" in text for text in found.evidence)
+
+
+def test_ranks_that_wait_are_not_called_awaited_by_themselves(tmp_path: Path) -> None:
+    job = JobDumps({each: exchange(each, 2) for each in range(WORLD)}, {"ring": (0, 1, 2, 3)}, timed=False)
+    assert any("ranks 0-2 wait for rank 3 in all_reduce 4" in text for text in verdict(job, tmp_path).evidence)
+
+
+def _entry(place: int, name: str, number: int, state: str, p2p: bool = True) -> dict[str, Any]:
+    return {
+        "record_id": place,
+        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": number if not p2p else 0,
+        "p2p_seq_id": number if p2p else 0,
+        "profiling_name": f"nccl:{name}",
+        "state": state,
+        "is_p2p": p2p,
+        "time_created_ns": 1_760_000_000_000_000_000 + place,
+    }
+
+
+def test_what_the_peer_has_completed_is_not_waited_for() -> None:
+    """Rank 1's batch is open for want of a send from rank 2; its own send has met the receive of rank 0."""
+    reader = QueueReader()
+    calls = {
+        0: [("recv 0<-1", "completed")],
+        1: [("send 1->0", "scheduled"), ("recv 1<-2", "scheduled"), ("coalesced", "scheduled")],
+        2: [],
+    }
+    for rank, batch in calls.items():
+        entries = [_entry(place, name, 1, state) for place, (name, state) in enumerate(batch)]
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2]"}}
+        reader.add(rank, {"version": "2.10", "pg_config": config, "entries": entries})
+    waits = [(one.waiting, one.awaited) for one in stuck_pairs(reader.queues())]
+    assert waits == [((1,), (2,))]
+
+
+def stage(rank: int, wrong: int, *, batched: bool) -> list[Step]:
+    """A stage of a pipeline of four, in which rank 1 sends the fourth microbatch to `wrong`."""
+    found: list[Step] = []
+    for turn in range(6):
+        if rank > 0:
+            found.append(_one(Call("recv", 400, 32, "pipe", peer=rank - 1), batched))
+        if rank < WORLD - 1:
+            peer = wrong if (rank, turn) == (1, 3) else rank + 1
+            found.append(_one(Call("send", 410, 32, "pipe", peer=peer), batched))
+    return [*found, Sync()]
+
+
+def _one(call: Call, batched: bool) -> Call:
+    return Call("batch", call.line, group=call.group, parts=(call,)) if batched else call
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_send_to_another_peer_than_ever_before_is_told(batched: bool, timed: bool, tmp_path: Path) -> None:
+    programs = {rank: stage(rank, 3, batched=batched) for rank in range(WORLD)}
+    found = verdict(JobDumps(programs, {"pipe": (0, 1, 2, 3)}, timed), tmp_path)
+    assert blamed(found) == [1]
+    assert found.certainty is Certainty.LIKELY
+    assert "Rank 1 sends to rank 3" in found.summary
+    assert "earlier calls were to rank 2; rank 3 has no receive for it, and rank 2 waits" in found.summary
+    assert "train.py:410" in found.summary
+
+
+def test_a_line_with_several_peers_has_no_usual_one(tmp_path: Path) -> None:
+    """A loop over peers: that the last one is new to it says nothing."""
+    sends: list[Step] = [Call("send", 410, 32, "pipe", peer=peer) for peer in (1, 2, 3)]
+    programs: dict[int, list[Step]] = {0: [*sends, Sync()], 3: [Sync()]}
+    for rank in (1, 2):
+        programs[rank] = [Call("recv", 400, 32, "pipe", peer=0), Sync()]
+    found = verdict(JobDumps(programs, {"pipe": (0, 1, 2, 3)}), tmp_path)
+    assert blamed(found) == [3]
+    assert "earlier calls" not in found.summary
+
+
+def test_a_stage_that_stopped_is_named_and_not_the_one_before(tmp_path: Path) -> None:
+    found = verdict(pipe({2: pipeline(2, 2)[:-1]}), tmp_path)
+    assert blamed(found) == [2]
+
+
+# ------------------------------------------------------------------------------------------ several groups
+
+
+GROUPS: dict[str, tuple[int, ...]] = {"ema": (0, 1, 2, 3)}
+
+
+def turn(*, without: bool = False, group: str = "ema") -> list[Step]:
+    """One call of the world's group and one of another group, and then the host waits."""
+    average: list[Step] = [] if without else [Call("all_reduce", 42, 32, group)]
+    return [*average, Call("all_reduce", 40, 64), Sync()]
+
+
+def test_a_call_in_another_group_than_ever_before_is_told(tmp_path: Path) -> None:
+    usual, other = turn() * 5, [*turn() * 3, *turn(group="world"), *turn()]
+    found = verdict(JobDumps(every(4, usual, {2: other}), GROUPS), tmp_path)
+    assert (blamed(found), found.certainty) == ([2], Certainty.LIKELY)
+    assert (
+        "Rank 2 called all_reduce 4 of the default group (train.py:42), where its earlier calls were in"
+        in found.summary
+    )
+    assert "ranks 0-1 and 3 wait for it in all_reduce 4 of group 1 (ema)" in found.summary
+
+
+def test_a_line_that_uses_several_groups_has_no_usual_one(tmp_path: Path) -> None:
+    """The same line calls in both groups in every round: that one rank stands in the other one is its order."""
+    both: list[Step] = [Call("all_reduce", 42, 32, "ema"), Call("all_reduce", 42, 32), Sync()]
+    other: list[Step] = [Call("all_reduce", 42, 32), Call("all_reduce", 42, 32, "ema"), Sync()]
+    found = verdict(JobDumps(every(4, both * 5, {2: [*both * 3, *other, *both]}), GROUPS), tmp_path)
+    assert "earlier calls were in" not in found.summary
+
+
+def test_a_rank_that_went_on_without_a_call_of_another_group_is_told(tmp_path: Path) -> None:
+    found = verdict(JobDumps(every(4, turn() * 5, {1: [*turn() * 3, *turn(without=True), *turn()]}), GROUPS), tmp_path)
+    assert blamed(found) == [1]
+    assert found.certainty is not Certainty.PROVEN
+    assert found.summary.startswith(
+        "Rank 1 went on to all_reduce 4 of the default group (train.py:40) without all_reduce 4"
+    )
+    assert [each.cause for each in found.alternatives] == ["skipped-collective"]
