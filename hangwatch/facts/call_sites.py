@@ -27,7 +27,7 @@ from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import name_of
 
-HABIT = 2  # turns that make a habit
+HABIT = 2  # earlier steps, or turns of a loop, that make a habit
 ASKED = 64  # other ranks whose records are read, evenly spread: enough to know a place from which most ranks call
 
 

@@ -16,14 +16,13 @@ from enum import StrEnum
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import ASKED, Sites, sites_of
+from hangwatch.facts.call_sites import ASKED, HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Group, Step
 
-HABIT = 2  # earlier steps that make a habit
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
 
