@@ -33,7 +33,8 @@ What must be true for a proof, and how it is ensured:
    waited for can never issue the right one under it. On gloo the two are never paired: its messages carry the number
    and the kind; so there such a member is held to arrive never, whatever it does. Nor does a root ever send that has
    issued the call as a receiver, where all members have. Elsewhere no proof rests on this.
-7. *A member that has destroyed the group is absent for good.* That it makes new groups does not help the old one.
+7. *A member that has destroyed the group without having made the call is absent for good.* That it makes new groups
+   does not help the old one. A call that it has made, or may have made, can still arrive.
 
 Asynchronous work (NCCL) does not break this: a process that has queued collectives and runs on is not blocked, so it is
 able to move, whatever its queue looks like; it takes part in a proof only once its thread blocks. A proof says that the

@@ -61,7 +61,7 @@ class Needs:
         key = (id(group), seq, kind, root)
         if key not in self._known:
             absent = tuple(sorted(group.behind(seq)))
-            never = tuple(sorted({*self._wrong_partners(group, seq, kind), *self._left(group)}))
+            never = tuple(sorted({*self._wrong_partners(group, seq, kind), *self._left(group, seq)}))
             if root is not None:
                 absent = _only(root, absent)
                 never = _only(root, never) or self._no_root(group, seq, kind, root)
@@ -75,11 +75,19 @@ class Needs:
         kinds = ((rank, self._kind_at(rank, group, seq)) for issued, rank in group.order if issued >= seq)
         return tuple(sorted(rank for rank, other in kinds if other and other != kind))
 
-    def _left(self, group: Group) -> Iterator[int]:
-        """Members that have destroyed all of their groups, this one among them: they do nothing for it any more."""
+    def _left(self, group: Group, seq: int) -> Iterator[int]:
+        """Members that have destroyed all of their groups, this one among them, without having made that call.
+
+        What a member had sent before it left may still be on its way. Boards record what Python code calls, so only of
+        such a call is it known that a member has not made it.
+        """
+        calls = (self._ledger.call(rank, group.name, seq) for rank in group.heads)
+        if not any(call is not None and call.step is not None for call in calls):
+            return
         for rank in group.silent:
             entry = self._ledger.evidence.get(rank)
-            if entry is not None and entry.reading is not None and entry.reading.phase is Phase.DESTROYED:
+            destroyed = entry is not None and entry.reading is not None and entry.reading.phase is Phase.DESTROYED
+            if destroyed and self._ledger.call(rank, group.name, seq) is None:
                 yield rank
 
     def _no_root(self, group: Group, seq: int, kind: str, root: int) -> tuple[int, ...]:
