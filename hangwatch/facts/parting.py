@@ -22,6 +22,7 @@ from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.view import RankView
 
 HABIT = 2  # earlier steps that make a habit
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
@@ -64,12 +65,11 @@ class Parting:
 @once
 def parting(case: Case) -> Parting | None:
     """Where the ledgers part for the first time, unless the end of a loop explains it."""
-    uneven = first_uneven(case)
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
         if rejoined(case, divergence.counts) or _made_up_for(case, divergence):
             continue
-        if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
+        if ends_a_loop(case, divergence):
             continue
         if _counted_late(case, divergence):
             late.update(divergence.more)
@@ -87,14 +87,26 @@ def _made_up_for(case: Case, divergence: Divergence) -> bool:
     if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
         return False
     heads = list(group.heads.values())
-    level = len({(head.issued, head.completed) for head in heads}) == 1 and not group.silent
-    return bool(heads) and level and heads[0].issued == heads[0].completed
+    level = len({(head.issued, head.completed) for head in heads}) == 1
+    took_part = all(rank in case.ranks and _has_ended(case.ranks[rank]) for rank in group.silent)
+    return bool(heads) and level and took_part and heads[0].issued == heads[0].completed
+
+
+def _has_ended(view: RankView) -> bool:
+    """Its groups are gone with it, and what the others completed with it is on their records."""
+    return view.over or view.finished
 
 
 def _in_background(case: Case, rank: int, group: str) -> bool:
     """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
     names = {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group}
     return bool(names) and not names & {"", case.ranks[rank].now.thread}
+
+
+def ends_a_loop(case: Case, divergence: Divergence) -> bool:
+    """It happened where ranks had run out of data, or later: what they issued there is not what all issue in a step."""
+    uneven = first_uneven(case)
+    return uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest)
 
 
 def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, StepName
 from hangwatch.ranks.ledger import Step
@@ -22,6 +23,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     if (
         first is None
         or not case.blocked
+        or ends_a_loop(case, first)
         or len({cadence(case, rank, first.group) for rank in _representatives(first)}) < 2
     ):
         return None

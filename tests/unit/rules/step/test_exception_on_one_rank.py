@@ -47,14 +47,14 @@ def test_an_error_without_a_lock_is_the_cause() -> None:
     assert diagnose(retrying(stuck("lock"))).verdict.cause == "exception-on-one-rank"
 
 
-def _after_an_error_in(thread: str, kind: str = "lock", **process: object) -> Snapshot:
+def _after_an_error_in(thread: str, **process: object) -> Snapshot:
     """Rank 1 made many steps since an error ended one of its threads, and now stands in its own code."""
 
     def since(entry: RankEvidence) -> RankEvidence:
         assert entry.reading is not None
         return replace(entry, reading=replace(entry.reading, progress=replace(entry.reading.progress, at=900.0)))
 
-    snapshot = changed(stuck(kind, **process), 1, with_error(replace(error("no such file"), thread=thread)))
+    snapshot = changed(stuck("lock", **process), 1, with_error(replace(error("no such file"), thread=thread)))
     return changed(snapshot, 1, since)
 
 
