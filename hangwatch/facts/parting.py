@@ -21,7 +21,8 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
-from hangwatch.ranks.ledger import Group, Step
+from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.view import RankView
 
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
@@ -63,12 +64,11 @@ class Parting:
 @once
 def parting(case: Case) -> Parting | None:
     """The first difference between the ledgers, unless the end of a loop explains it."""
-    uneven = first_uneven(case)
     late: set[int] = set()  # their later steps are other ones than those of the same number elsewhere
     for divergence in case.divergences:
         if rejoined(case, divergence.counts) or _made_up_for(case, divergence):
             continue
-        if uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest):
+        if ends_a_loop(case, divergence):
             continue
         if _counted_late(case, divergence):
             late.update(divergence.more)
@@ -85,20 +85,27 @@ def _made_up_for(case: Case, divergence: Divergence) -> bool:
     group = case.ledger.groups.get((divergence.group, divergence.members))
     if group is None or not all(_in_background(case, rank, group.name) for rank in group.heads):
         return False
-    issued = {head.issued for head in group.heads.values()} | {_last_count(case, rank, group) for rank in group.silent}
-    return len(issued) == 1 and all(head.issued == head.completed for head in group.heads.values())
+    heads = list(group.heads.values())
+    level = len({(head.issued, head.completed) for head in heads}) == 1
+    took_part = all(rank in case.ranks and _has_ended(case.ranks[rank]) for rank in group.silent)
+    return bool(heads) and level and took_part and heads[0].issued == heads[0].completed
 
 
-def _last_count(case: Case, rank: int, group: Group) -> int | None:
-    """How much a rank that has destroyed the group had issued there when its last step began; None if not known."""
-    reading = case.ranks[rank].reading if rank in case.ranks else None
-    return reading.steps[-1].issued.get(group.name) if reading is not None and reading.steps else None
+def _has_ended(view: RankView) -> bool:
+    """Its groups are gone with it, and what the others completed with it is on their records."""
+    return view.over or view.finished
 
 
 def _in_background(case: Case, rank: int, group: str) -> bool:
     """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
     names = {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group}
     return bool(names) and not names & {"", case.ranks[rank].now.thread}
+
+
+def ends_a_loop(case: Case, divergence: Divergence) -> bool:
+    """It happened where ranks had run out of data, or later: what they issued there is not what all issue in a step."""
+    uneven = first_uneven(case)
+    return uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest)
 
 
 def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import comes_before
+from hangwatch.facts.call_site import comes_before, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.process_end import ended_for
@@ -46,12 +46,18 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         inside = tuple(r for r, count in begun.items() if count == most and ended_for(case.ranks[r]))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
-    if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside):
+    if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
-    if not begun and not all(sites.shared(inside[0], [rank]) for rank in left):
+    if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
         return None  # a rank that has not been in the loop may yet reach it
     return FewerTurns(left, inside, begun, _loop(case, inside))
+
+
+def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
+    """`rank` has called where one of those inside stands now; each role of a program may have lines of its own."""
+    to_peers = {site(call) for call in case.ledger.to_peers(rank) or ()}
+    return any(sites.shared(other, [rank]) or sites.now(other) in to_peers for other in inside)
 
 
 def drew_alike(case: Case, short: FewerTurns) -> bool:
@@ -67,10 +73,19 @@ def _died_behind_it(view: RankView) -> bool:
     return view.dead and view.now.in_loop is False
 
 
-def _all_regular(case: Case, ranks: tuple[int, ...]) -> bool:
+def _all_regular(case: Case, ranks: tuple[int, ...], *, counted: bool) -> bool:
     """They wait in a call of every step: where steps are counted at their ends, theirs is not counted yet."""
     sites = sites_of(case)
-    return bool(case.blocked) and all(sites.regular(rank) and case.ranks[rank].now.in_loop for rank in ranks)
+    return bool(case.blocked) and all(
+        (sites.regular(rank) or (not counted and _sends_regularly(case, sites, rank))) and case.ranks[rank].now.in_loop
+        for rank in ranks
+    )
+
+
+def _sends_regularly(case: Case, sites: Sites, rank: int) -> bool:
+    """The send or receive in which it waits is not its first one there."""
+    calls = case.ledger.to_peers(rank) or ()
+    return case.blocked[rank].to_a_peer and sum(site(call) == sites.now(rank) for call in calls) > 1
 
 
 def _loop(case: Case, inside: tuple[int, ...]) -> LoopFacts | None:

@@ -77,6 +77,7 @@ from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
+from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import batches_discarded, fewer_steps, uneven_steps, uneven_validation
@@ -171,6 +172,7 @@ ORDER: tuple[Rule, ...] = (
     passed_a_call,
     mispaired_at_a_new_place,
     left_out_before_a_common_call,
+    made_a_shorter_run,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

@@ -381,6 +381,8 @@ def _first_of(key: GroupKey, readings: Mapping[int, Reading], now: float) -> Div
         {rank: readings[rank].steps[positions[rank][step]].issued.get(key[0], 0) for rank in readings}
         for step in shared
     ]
+    if shared and len(set(issued[-1].values())) == 1:
+        return None  # by now all have issued equally many: a call lay on either side of the first step on record
     for index in range(len(shared) - 1, -1, -1):  # from the end: what evened out again was no divergence
         if len({issued[index][rank] - issued[0][rank] for rank in readings}) == 1:
             if index + 1 == len(shared):

@@ -98,11 +98,48 @@ def _keys(node: ast.Subscript | ast.Call) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _derived(tree: ast.Module) -> frozenset[str]:
-    """Names that some assignment of the module makes from a comparison with the rank, or for some ranks only."""
-    return frozenset(_compared(tree)) | (set(_made_by_some(tree)) & set(_absent(tree)))
+    """Names of the rank, and those that an assignment makes from a comparison with it, or for some ranks only."""
+    own = frozenset(_aliases(tree))
+    return own | frozenset(_compared(tree, own)) | (set(_made_by_some(tree, own)) & set(_absent(tree)))
 
 
-def _compared(tree: ast.Module) -> Iterator[str]:
+def _aliases(tree: ast.Module) -> set[str]:
+    """`r` in `r, n = dist.get_rank(), 4`, where nothing else in the module is called so."""
+    found: set[str] = set()
+    others: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+            others += _names(node.target)
+        for target, value in _pairs(node) if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Name) and _is_rank(value):
+                found.add(target.id)
+            else:
+                others += _names(target)
+    return found - set(others)
+
+
+def _pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with its value; a tuple of both is taken apart."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
+def _is_rank(value: ast.expr) -> bool:
+    """It is the rank itself: a function or attribute of that name, or an environment variable, maybe as a number."""
+    if isinstance(value, ast.Call):
+        function = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        plain = function in ("int", "getenv", "get") and bool(value.args) and _is_rank(value.args[0])
+        return plain or _RANK.search(function) is not None
+    if isinstance(value, ast.Subscript):
+        return _is_rank(value.slice)
+    name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", getattr(value, "value", ""))
+    return isinstance(name, str) and _RANK.search(name) is not None
+
+
+def _compared(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
     """`main = rank == 0`, `writer = Writer() if rank == 0 else None`."""
     for node in ast.walk(tree):
         value = node.value if isinstance(node, ast.Assign) else None
@@ -110,14 +147,14 @@ def _compared(tree: ast.Module) -> Iterator[str]:
             value = value.test
         elif not isinstance(value, ast.Compare | ast.BoolOp | ast.UnaryOp):
             continue
-        if isinstance(node, ast.Assign) and any(_RANK.search(name) for name in _names(value)):
+        if isinstance(node, ast.Assign) and _asks_rank(value, known):
             yield from _targets(node)
 
 
-def _made_by_some(tree: ast.Module) -> Iterator[str]:
+def _made_by_some(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
     """What is assigned below `if rank == 0:`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and any(_RANK.search(name) for name in _names(node.test)):
+        if isinstance(node, ast.If) and _asks_rank(node.test, known):
             for each in (part for statement in node.body for part in ast.walk(statement)):
                 yield from _targets(each) if isinstance(each, ast.Assign) else ()
 

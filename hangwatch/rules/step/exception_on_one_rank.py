@@ -44,8 +44,14 @@ def _is_pending(view: RankView, error: ExceptionFacts) -> bool:
         own
         and not _is_retried(view, error)
         and view.reading is not None
-        and error.at >= view.reading.progress.at - SAME_MOMENT_S
+        and (error.at >= view.reading.progress.at - SAME_MOMENT_S or _waits_for_its_thread(view, error))
     )
+
+
+def _waits_for_its_thread(view: RankView, error: ExceptionFacts) -> bool:
+    """The error ended a thread, and the rank waits for what only its own process could have given: a lock, a queue."""
+    ended = error.thread not in ("", "MainThread", *(stack.name for stack in view.evidence.stacks))
+    return ended and view.sleeps_privately and not view.now.in_collective and bool(view.evidence.stacks)
 
 
 def _is_retried(view: RankView, error: ExceptionFacts) -> bool:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, StepName
 from hangwatch.ranks.ledger import Step
@@ -19,7 +20,7 @@ from hangwatch.stacks.activity import Within
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if first is None or not case.blocked:
+    if first is None or not case.blocked or ends_a_loop(case, first):
         return None
     some = _representatives(first)
     recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared

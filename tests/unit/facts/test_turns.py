@@ -11,7 +11,7 @@ from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, RankEvidence
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
-from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
+from tests.unit.simulator import Action, Call, Draw, LoopEnd, Peer, World
 
 END: list[Action] = [Call("barrier", line=88)]
 HERE = Frame(SCRIPT, 60, "train")
@@ -158,3 +158,21 @@ def test_a_stack_says_which_loop_it_stands_in() -> None:
     told = annotated(replace(stack, frames=(Frame(SCRIPT, 6, "train"),)), lambda file: SOURCE)
     assert told.loop == loop_around([(Frame(SCRIPT, 6, "train"), TREE)]) is not None
     assert told.in_loop
+
+
+def test_roles_with_lines_of_their_own_are_in_one_loop() -> None:
+    """A learner receives from its actors after each broadcast; one actor ends its budget before the others."""
+    learner: list[Action] = [Call("broadcast", line=13, root=0), Peer("recv", 1, line=15), Peer("recv", 2, line=15)]
+    actor: list[Action] = [Call("broadcast", line=7, root=0), Peer("send", 0, line=8)]
+    world = World([[*learner * 6, *END], [*actor * 6, *END], [*actor * 3, *END]])
+    verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [2])
+
+
+def test_a_rank_that_never_was_where_the_others_send_may_yet_come_there() -> None:
+    learner: list[Action] = [Call("broadcast", line=13, root=0), Peer("recv", 1, line=15)]
+    actor: list[Action] = [Call("broadcast", line=7, root=0), Peer("send", 0, line=8)]
+    bystander: list[Action] = [Call("broadcast", line=40, root=0)]
+    world = World([[*learner * 3, learner[0], learner[1], *END], [*actor * 4, *END], [*bystander * 3, *END]])
+    verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
+    assert verdict.cause != "uneven-steps"

@@ -198,3 +198,12 @@ def test_batches_of_one_rank_are_not_compared_with_forwards_of_another() -> None
     is_given = reading(1, [3] * 10, ranks=2, named=False)
     assert first_divergence([loads, is_given]) == ()
     assert DivergenceWatch().update([loads, is_given], 1.0) == ()
+
+
+def test_counts_that_are_equal_by_now_are_no_divergence_whatever_came_before_the_first_step() -> None:
+    """A background call of one rank lay before its first step, those of the others in it."""
+    boards = [reading(rank, [2] * 6) for rank in range(3)]
+    first = [replace(entry, issued={"0": 0 if entry.step == 0 else entry.issued["0"]}) for entry in boards[1].steps]
+    early = [replace(entry, issued={"0": 1 if entry.step == 0 else entry.issued["0"]}) for entry in boards[2].steps]
+    boards[1], boards[2] = replace(boards[1], steps=tuple(first)), replace(boards[2], steps=tuple(early))
+    assert first_divergence(boards) == ()

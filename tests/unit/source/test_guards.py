@@ -89,6 +89,11 @@ def test_an_argument_that_differs_by_rank_does_not_guard_the_call(call: str) -> 
         ("writer = Writer() if verbose else None", "writer", "other"),
         ("writer = None\n    if verbose:\n        writer = Writer()", "writer", "other"),
         ("if rank == 0:\n        path = make()\n    path = find()", "path", "other"),
+        ("r, n = dist.get_rank(), 4", "r == 0", "rank"),
+        ("r = int(os.environ['RANK'])", "not r", "rank"),
+        ("r = get_rank()\n    for r in rows:\n        pass", "r > 0", "other"),
+        ("net = Net(rank)", "net.ready", "other"),
+        ("r = get_rank()\n    log = None\n    if r == 0:\n        log = Log()", "log", "rank"),
         ("rank = get_rank() if dist.is_initialized() else 0\n    world = size()", "world > 1", "other"),
     ],
 )

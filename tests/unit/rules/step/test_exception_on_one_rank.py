@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.judge import diagnose
-from hangwatch.model import Status
+from hangwatch.model import RankEvidence, Snapshot, Status
 from tests.unit.rules.step.worlds import STEP, changed, error, retrying, stuck, with_error, world
 from tests.unit.simulator import Call, Die, Stop, blamed_ranks
 
@@ -43,3 +45,28 @@ def test_a_handled_exception_that_all_ranks_have_is_a_way_of_the_program() -> No
 
 def test_an_error_without_a_lock_is_the_cause() -> None:
     assert diagnose(retrying(stuck("lock"))).verdict.cause == "exception-on-one-rank"
+
+
+def _after_an_error_in(thread: str, **process: object) -> Snapshot:
+    """Rank 1 made many steps since an error ended one of its threads, and now stands in its own code."""
+
+    def since(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        return replace(entry, reading=replace(entry.reading, progress=replace(entry.reading.progress, at=900.0)))
+
+    snapshot = changed(stuck("lock", **process), 1, with_error(replace(error("no such file"), thread=thread)))
+    return changed(snapshot, 1, since)
+
+
+def test_a_thread_that_an_error_ended_gives_nothing_for_which_its_rank_waits() -> None:
+    judgement = diagnose(_after_an_error_in("saver", private_wait=True))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("exception-on-one-rank", [1])
+    assert "in thread 'saver'" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("thread", "process"),
+    [("MainThread", {"private_wait": True}), ("saver", {}), ("saver", {"private_wait": True, "cpu_delta_s": 0.9})],
+)
+def test_an_error_that_the_rank_has_survived_is_not_why_it_stands(thread: str, process: dict[str, object]) -> None:
+    assert diagnose(_after_an_error_in(thread, **process)).verdict.cause == "user-code-blocked"

@@ -1,0 +1,46 @@
+"""A run of equal calls that one rank ended before the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.runs import went_on
+from hangwatch.judge import diagnose
+from hangwatch.model import Snapshot
+from tests.unit.rules.step.worlds import Program, world
+from tests.unit.simulator import Call, blamed_ranks
+
+GATHER = Call("all_gather", line=20)  # of each forward of a validation
+TRAIN: Program = [Call("all_gather", line=17), Call("reduce_scatter", line=18)]
+
+
+def _validated(*batches: int) -> Snapshot:
+    """After three steps each rank validates so many batches, and goes on with the next step."""
+    return world(*([*TRAIN * 3, *[GATHER] * count, *TRAIN * 3] for count in batches))
+
+
+def test_the_rank_with_fewer_turns_is_told_though_the_calls_differ_in_kind_only_later() -> None:
+    snapshot = _validated(6, 6, 3)
+    found = went_on(Case(snapshot))
+    assert found is not None
+    assert (found.ranks, found.others, found.seq, found.made) == ((2,), (0, 1), 10, 3)
+    judgement = diagnose(snapshot)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [2])
+    assert "made fewer calls of all_gather (train.py:20) than ranks 0-1" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("batches", [(6, 3), (6, 6, 3, 3)])
+def test_of_two_halves_neither_is_said_to_have_made_too_few(batches: tuple[int, ...]) -> None:
+    assert "made fewer calls of" not in diagnose(_validated(*batches)).verdict.summary
+
+
+def test_a_new_call_may_be_one_too_many() -> None:
+    usual = [*TRAIN, *[GATHER] * 4]
+    odd = [*TRAIN, GATHER, GATHER, Call("broadcast", line=50), GATHER]
+    assert went_on(Case(world(usual, usual, odd))) is None
+
+
+def test_calls_that_take_turns_are_no_run() -> None:
+    one, other = Call("all_gather", line=20), Call("all_reduce", line=21)
+    assert went_on(Case(world([one, other] * 4, [one, other] * 4, [*[one, other] * 3, other, one]))) is None
