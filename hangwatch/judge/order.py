@@ -36,7 +36,7 @@ from hangwatch.rules.start.rendezvous_missing_ranks import missing_ranks
 from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
-from hangwatch.rules.step.collective_mismatch import aborted_by_mismatch, collective_mismatch
+from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, aborted_by_mismatch, collective_mismatch
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import (
     aborted_with_mispaired_threads,
@@ -110,6 +110,7 @@ ORDER: tuple[Rule, ...] = (
     ended_at_a_new_place,
     issued_before_a_common_call,
     aborted_by_mismatch,
+    aborted_by_a_peers_size,
     mispaired_with_the_main_thread,
     aborted_with_two_threads,
     aborted_alone,

@@ -7,11 +7,14 @@ from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import site
 from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.peer_sizes import elements, unlike_pair
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
 
@@ -125,3 +128,34 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
         return None
     found = collective_mismatch(case)
     return found if found is not None and found.status is Status.FAILED else None
+
+
+def aborted_by_a_peers_size(case: Case) -> Finding | None:
+    """A rank ended in a receive of another size than the send that came (gloo aborts the receiver)."""
+    pair = unlike_pair(case) if brought_down(case) else None
+    ended = case.ranks[pair.receiver] if pair is not None else None
+    if pair is None or ended is None or not (ended.dead or ended.raised):
+        return None
+    takes, brings = _of_peer("receives", pair.receive), _of_peer("sent", pair.send)
+    odd = () if pair.odd is None else (pair.odd,)
+    habit = f"rank {pair.odd} had brought another size to each of its last calls of that kind" if odd else ""
+    return Finding(
+        "collective-mismatch",
+        Certainty.LIKELY,
+        f"Rank {pair.receiver} {takes} from rank {pair.sender}, which {brings}: a send and a receive are mispaired.",
+        fix="make both ranks send and receive as often, in the same order and with the same sizes",
+        culprits=tuple(
+            case.ranks[rank].culprit(user_frame((pair.send if rank == pair.sender else pair.receive).frames))
+            for rank in odd
+        ),
+        victims=tuple(rank for rank in case.ranks if rank not in odd),
+        step=case.ranks[pair.receiver].step,
+        evidence=end_sentences(case),
+        witnesses=(Witness(Kind.HABIT, habit),) if habit else (),
+        status=Status.FAILED,
+        awaited=odd,
+    )
+
+
+def _of_peer(verb: str, call: Collective) -> str:
+    return f"{verb} {words.plural(elements(call) or 0, 'element')}{words.at(user_frame(call.frames))}"
