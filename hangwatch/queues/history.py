@@ -50,6 +50,7 @@ class Departure:
     agreeing: int = 0
     majority: bool = False
     habit: bool = False
+    against: tuple[int, ...] = ()  # ranks that kept to `usual`
 
 
 class Histories:
@@ -99,7 +100,8 @@ class Histories:
             other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
             if other is not None and other.habit:
                 return other
-        return _with(first, ranks, majority)
+        kept = tuple(sorted(rows.keys() - {each.ranks[0] for each in found}))
+        return replace(first, ranks=ranks, majority=majority, against=kept)
 
     def _compared(
         self, group: Communicator, rank: int, row: array[int], usual: array[int], other: int
@@ -257,7 +259,3 @@ def _new_steps(calls: Sequence[int]) -> set[tuple[int, int]]:
 
 def _alike(one: Departure, other: Departure) -> bool:
     return (one.number, one.kind, one.own) == (other.number, other.kind, other.own)
-
-
-def _with(first: Departure, ranks: tuple[int, ...], majority: bool) -> Departure:
-    return replace(first, ranks=ranks, majority=majority)

@@ -34,6 +34,7 @@ class _Side:
     open: list[_Open] = field(default_factory=list)
     first: dict[tuple[int, bool], int] = field(default_factory=dict)  # place of the first open one
     issued: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    numbers: dict[tuple[int, bool], list[int]] = field(default_factory=dict)  # of all of them, as torch counts
     lost: bool = False  # calls are no longer recorded, so that counting tells nothing
 
 
@@ -53,12 +54,27 @@ def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
 def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
     """The peer has completed the counterpart: only the rest of the batch, or the moment of the dump, keeps it open.
 
-    The first send to a peer meets the peer's first receive from this rank, the second one the second.
+    The first send to a peer meets the peer's first receive from this rank, the second one the second. Where older calls
+    are lost, torch's numbers tell, if both ranks have so far made such calls under the same numbers.
     """
     theirs = (one.rank, not one.send)
-    if own.lost or other.lost or other.issued[theirs] <= one.place:
+    place = one.place
+    if own.lost or other.lost:
+        mine, known = own.numbers[one.peer, one.send], other.numbers.get(theirs, [])
+        if one.number not in known or not _alike(mine, known):
+            return False
+        place = known.index(one.number)
+    elif other.issued[theirs] <= place:
         return False
-    return other.first.get(theirs, one.place + 1) > one.place
+    return other.first.get(theirs, place + 1) > place
+
+
+def _alike(mine: list[int], theirs: list[int]) -> bool:
+    """Whether two ranks gave the same numbers to all calls that both records hold."""
+    low, high = max(mine[0], theirs[0]), min(mine[-1], theirs[-1])
+    return [number for number in mine if low <= number <= high] == [
+        number for number in theirs if low <= number <= high
+    ]
 
 
 def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
@@ -74,6 +90,7 @@ def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
             side.first.setdefault((peer, send), side.issued[peer, send])
             side.open.append(_opened(lane, place, call, peer, side.issued[peer, send]))
         side.issued[peer, send] += 1
+        side.numbers.setdefault((peer, send), []).append(lane.numbers[place])
     return side
 
 
