@@ -95,7 +95,9 @@ class Histories:
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
-        if not majority and len(rows) == 2 and not first.habit:
+        if not majority and not first.own.frames:
+            first = replace(first, habit=False)  # calls of several lines look alike: their order tells little
+        elif not majority and len(rows) == 2 and not first.habit:
             (rank,) = first.ranks
             other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
             if other is not None and other.habit:

@@ -10,6 +10,8 @@ from .matching import elements
 from .model import RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .stuck import Kind, Stuck
 
+_COMMON = 3  # calls under the same numbers on both sides that are no chance
+
 
 @dataclass(slots=True)
 class _Open:
@@ -48,7 +50,16 @@ def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
                 own = [each for each in side.open if each.peer == peer and not _done_there(each, side, other)]
                 theirs = [each for each in other.open if each.peer == rank and not _done_there(each, other, side)]
                 if own and (found := _judged(queues, group, own, theirs)) is not None:
+                    found.counted = _countable(own[0], side, other)
                     yield found
+
+
+def _countable(one: _Open, own: _Side, other: _Side) -> bool:
+    """Whether counting, or torch's numbers, tell which call of the peer meets which of this rank."""
+    if not (own.lost or other.lost):
+        return True
+    theirs = other.numbers.get((one.rank, not one.send))
+    return theirs is not None and _alike(own.numbers[one.peer, one.send], theirs)
 
 
 def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
@@ -58,23 +69,20 @@ def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
     are lost, torch's numbers tell, if both ranks have so far made such calls under the same numbers.
     """
     theirs = (one.rank, not one.send)
+    if not _countable(one, own, other):
+        return False
     place = one.place
     if own.lost or other.lost:
-        mine, known = own.numbers[one.peer, one.send], other.numbers.get(theirs, [])
-        if one.number not in known or not _alike(mine, known):
-            return False
-        place = known.index(one.number)
-    elif other.issued[theirs] <= place:
-        return False
-    return other.first.get(theirs, place + 1) > place
+        known = other.numbers[theirs]
+        place = known.index(one.number) if one.number in known else len(known)
+    return place < other.issued[theirs] and other.first.get(theirs, place + 1) > place
 
 
 def _alike(mine: list[int], theirs: list[int]) -> bool:
-    """Whether two ranks gave the same numbers to all calls that both records hold."""
+    """Whether two ranks gave the same numbers to all calls that both records hold, and that these are several."""
     low, high = max(mine[0], theirs[0]), min(mine[-1], theirs[-1])
-    return [number for number in mine if low <= number <= high] == [
-        number for number in theirs if low <= number <= high
-    ]
+    common = [number for number in mine if low <= number <= high]
+    return len(common) >= _COMMON and common == [number for number in theirs if low <= number <= high]
 
 
 def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
