@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ class _Side:
     first: dict[tuple[int, bool], int] = field(default_factory=dict)  # place of the first open one
     issued: Counter[tuple[int, bool]] = field(default_factory=Counter)
     numbers: dict[tuple[int, bool], list[int]] = field(default_factory=dict)  # of all of them, as torch counts
+    comparable: dict[tuple[int, bool], bool] = field(default_factory=dict)  # see `_countable`
     lost: bool = False  # calls are no longer recorded, so that counting tells nothing
 
 
@@ -58,8 +60,11 @@ def _countable(one: _Open, own: _Side, other: _Side) -> bool:
     """Whether counting, or torch's numbers, tell which call of the peer meets which of this rank."""
     if not (own.lost or other.lost):
         return True
-    theirs = other.numbers.get((one.rank, not one.send))
-    return theirs is not None and _alike(own.numbers[one.peer, one.send], theirs)
+    way = (one.peer, one.send)
+    if way not in own.comparable:
+        theirs = other.numbers.get((one.rank, not one.send))
+        own.comparable[way] = theirs is not None and _alike(own.numbers[way], theirs)
+    return own.comparable[way]
 
 
 def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
@@ -74,7 +79,8 @@ def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
     place = one.place
     if own.lost or other.lost:
         known = other.numbers[theirs]
-        place = known.index(one.number) if one.number in known else len(known)
+        place = bisect_left(known, one.number)
+        place = place if known[place : place + 1] == [one.number] else len(known)
     return place < other.issued[theirs] and other.first.get(theirs, place + 1) > place
 
 
