@@ -6,6 +6,7 @@ A file that cannot be used is named with the reason, and the others are used all
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ BOARD_MAGIC = b"HANGWTCH"
 LARGEST = 512 << 20
 MOST_RANKS = 1_000_000
 SNIFFED = 1 << 16  # bytes by which a log is told
+DEEPEST = 4  # folders in folders that are looked into: LOGS/JOB/attempt_0/3/stderr.log
+_SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".json", ".board"})
+_ATTEMPT = re.compile(r"attempt_\d+")
 SILENT_S = 5.0  # a board that fell silent so much before the others ended before them
 
 
@@ -51,15 +55,54 @@ def sort_out(paths: Iterable[Path]) -> Pile:
     """Read every file; a folder stands for the files in it that are of use."""
     pile = Pile()
     with _no_collection():
-        for path, asked_for in _expanded(paths):
-            try:
-                _put(pile, path)
-            except HangwatchError as error:
-                if asked_for or not isinstance(error, _UnknownError):
-                    pile.problems.append(f"left out {path}: {error}")
-            except OSError as error:
-                pile.problems.append(f"left out {path}: {(error.strerror or str(error)).lower()}")
+        for path in paths:
+            if path.is_dir():
+                _take_folder(pile, path)
+            elif path.suffix == ".html" and path.with_suffix(".json").exists():
+                _take(pile, path.with_suffix(".json"))
+            else:
+                _take(pile, path)
     return pile
+
+
+def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
+    """Read one file. False where it is of no use; one that was not asked for by name is passed over then."""
+    try:
+        _put(pile, path)
+    except HangwatchError as error:
+        if asked_for or not isinstance(error, _UnknownError):
+            pile.problems.append(f"left out {path}: {error}")
+        return False
+    except OSError as error:
+        pile.problems.append(f"left out {path}: {(error.strerror or str(error)).lower()}")
+        return False
+    return True
+
+
+def _take_folder(pile: Pile, folder: Path, deeper: int = DEEPEST) -> None:
+    """Read the files of a folder; where none is of use, those of the folders in it, as nodes and launchers leave them.
+
+    What lies deeper is of use by its name too: a folder may hold checkpoints and data.
+    """
+    inside = sorted(folder.iterdir())
+    files = [path for path in inside if path.is_file() and (deeper == DEEPEST or _may_be_evidence(path))]
+    of_use = [_take(pile, path, asked_for=False) for path in files]
+    if any(of_use) or not deeper:
+        return
+    folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+    for path in _last_attempts(folders):
+        _take_folder(pile, path, deeper - 1)
+
+
+def _may_be_evidence(path: Path) -> bool:
+    return path.suffix in _SUFFIXES or recorder.rank_of(path) is not None
+
+
+def _last_attempts(folders: list[Path]) -> list[Path]:
+    """Without the folders of attempts that torchrun followed by another one."""
+    attempts = [path for path in folders if _ATTEMPT.fullmatch(path.name)]
+    last = max(attempts, key=lambda path: int(path.name.rpartition("_")[2]), default=None)
+    return [path for path in folders if path not in attempts or path == last]
 
 
 @contextmanager
@@ -76,16 +119,6 @@ def _no_collection() -> Iterator[None]:
 
 class _UnknownError(HangwatchError):
     """A file of no kind that is of use here."""
-
-
-def _expanded(paths: Iterable[Path]) -> Iterable[tuple[Path, bool]]:
-    for path in paths:
-        if path.is_dir():
-            yield from ((inner, False) for inner in sorted(path.iterdir()) if inner.is_file())
-        elif path.suffix == ".html" and path.with_suffix(".json").exists():
-            yield path.with_suffix(".json"), True
-        else:
-            yield path, True
 
 
 def _put(pile: Pile, path: Path) -> None:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Alternative, Certainty, Culprit, Judgement, Stage, Status, Verdict
+from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
 from . import communicators, ends
 from .model import Fault, LateAtBarrier, Logs
+from .queued import to_peers
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
@@ -33,6 +35,8 @@ def assess(queues: Queues, logs: Logs) -> model.Assessment:
 
 def _of_logs(logs: Logs) -> Judgement | None:
     """What the logs say where the queues show nothing wrong; None where they do not either."""
+    if any(map(to_peers, logs.timeouts)):
+        return _between_peers(logs)
     if logs.late is not None:
         return _late(logs.late)
     if (communicator := communicators.half_set_up(logs)) is not None:
@@ -69,6 +73,33 @@ def _late(told: LateAtBarrier) -> Judgement:
             culprits=tuple(Culprit(rank) for rank in late),
             evidence=(f"rank 0 asked each rank, and {who} did not answer",),
             details=("The barrier tells which ranks did not come, and not what their hosts did.",),
+        ),
+    )
+
+
+def _between_peers(logs: Logs) -> Judgement:
+    """Sends or receives were given up; the lines name neither their peers nor a number that two ranks share."""
+    entry = cause("undetermined")
+    given_up = [each for each in logs.timeouts if to_peers(each)]
+    ranks = sorted({each.rank for each in given_up})
+    names = [
+        f"rank {each.rank}: {each.op.lower()} {each.number}{words.at(user_frame(tuple(each.frames)))}"
+        for each in given_up
+    ]
+    return Judgement(
+        Status.HUNG,
+        Stage.STEP,
+        Verdict(
+            cause=entry.id,
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{words.ranks(ranks, capital=True)} waited in sends, receives or batches of calls that torch's"
+            " watchdog gave up; its lines do not name their peers.",
+            fix="give the flight recorder's dumps too: they name the peer of each send and receive",
+            docs=entry.docs,
+            victims=tuple(ranks),
+            evidence=(*names[:4], *_stalls(logs), *communicators.evidence(logs)),
+            hang=Certainty.LIKELY,
+            argument=_gave_up(logs),
         ),
     )
 

@@ -6,7 +6,7 @@ import re
 
 from .model import Communicator, Fault, Logs, Warned
 
-_LINE = re.compile(r"(\S+?):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
+_LINE = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
 _SETUP = re.compile(
     r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+).*?(?:commId (0x[0-9a-f]+))?\s+-\s+Init (START|COMPLETE)"
 )

@@ -27,7 +27,7 @@ def completed(queues: Queues, logs: Logs) -> Queues:
         else:
             _lane(queues, group, progress, timeout)
     if told:
-        queues.ranks = dumped | {progress.rank for _, progress in _told(logs)}
+        queues.ranks = dumped | {far.rank for far in logs.progress} | {each.rank for each in logs.timeouts}
         queues.record = queues.record if dumped else "line of the watchdog"
     return queues
 
@@ -48,6 +48,11 @@ def _spread(logs: Logs) -> Iterator[int]:
                 yield more // less
 
 
+def to_peers(timeout: Timeout) -> bool:
+    """Sends and receives, alone or in a batch: their numbers count a rank's own calls, and compare with no other's."""
+    return timeout.op in ("SEND", "RECV", "COALESCED")
+
+
 def _told(logs: Logs) -> list[tuple[Timeout | None, Progress]]:
     """Each rank's progress in a group with the call that was given up there; a call without such a line by itself."""
     found: list[tuple[Timeout | None, Progress]] = []
@@ -63,7 +68,8 @@ def _told(logs: Logs) -> list[tuple[Timeout | None, Progress]]:
         if id(timeout) not in used:
             far = Progress(timeout.rank, *_DEFAULT, timeout.number, timeout.number - 1, number=timeout.number)
             found.append((timeout, far))
-    return found
+    between = {(far.rank, far.group) for timeout, far in found if timeout is not None and to_peers(timeout)}
+    return [(timeout, far) for timeout, far in found if (far.rank, far.group) not in between]
 
 
 def _group(queues: Queues, progress: Progress, rank: int, size: int | None) -> Communicator:

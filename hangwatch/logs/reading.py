@@ -11,6 +11,8 @@ from .model import Logs
 _MARKS = tuple(
     mark.encode() for mark in (*watchdog.MARKS, *nccl.MARKS, *elastic.MARKS, *barrier.MARKS, *tracebacks.MARKS)
 )
+# What launchers put before a line: torchrun --tee, srun --label, Ray.
+_LABEL = re.compile(r"(?:\[[a-z]+\d+\]:|\d+: |\([^()]*pid=\d+[^()]*\) )+(?=.)")
 LONGEST = 1 << 14  # characters of a line that are looked at
 
 
@@ -45,6 +47,15 @@ def read(path: Path, logs: Logs) -> bool:
     return found
 
 
+def bare(line: str) -> str:
+    """The line without what a launcher puts before it; torch's own `[rank3]:` stays."""
+    label = _LABEL.match(line)
+    if label is None:
+        return line
+    own = label[0].find("[rank")
+    return line[own if own >= 0 else label.end() :]
+
+
 def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
     table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
     with path.open("rb") as file:
@@ -52,7 +63,7 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
             return False
         file.seek(0)
         for raw in file:
-            line = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
+            line = bare(raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n"))
             told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
             told = raised.take(line, logs, rank) or told
             of_use = told or table.take(line, logs) or of_use

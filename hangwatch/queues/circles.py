@@ -35,7 +35,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
     pairs = any(each.peers for each in chain.roots)
-    sure = not any(each.kind is Kind.QUEUED and each.peers for each in chain.roots)
+    sure = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     edges = _edges(chain)
     inside = _inside(edges)

@@ -47,13 +47,10 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
-    certainty = (
-        Certainty.PROVEN
-        if departure.majority and departure.habit and departure.agreeing
-        else Certainty.LIKELY
-        if departure.majority or departure.habit
-        else Certainty.UNDETERMINED
-    )
+    sure = departure.majority and departure.habit and departure.agreeing
+    certainty = Certainty.PROVEN if sure else Certainty.LIKELY
+    if not (departure.majority or departure.habit):
+        return _either(departure, victims, waits)
     summary, cause = _said(departure)
     where = departure.usual.where if departure.kind is Kind.SKIPPED else departure.own.where
     return Finding(
@@ -63,6 +60,24 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         culprits=tuple((rank, where) for rank in departure.ranks),
         victims=victims,
         evidence=tuple(_witnesses(departure, victims)),
+        waits=waits,
+    )
+
+
+def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
+    """Nothing tells which side left the order: neither is the majority, and neither did otherwise before."""
+    group, number = departure.group, departure.number
+    others = tuple(rank for rank in departure.against if rank not in departure.ranks)
+    sides = ((departure.ranks, departure.own), (others, departure.usual))
+    texts = [f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {shape(call)}{at(call)}" for who, call in sides]
+    return Finding(
+        "collective-mismatch",
+        Certainty.UNDETERMINED,
+        f"The order of calls parts at number {number} of {group.title}: {words.listed(texts)};"
+        " nothing tells which of them left a call out, or added one.",
+        culprits=tuple((rank, call.where) for who, call in sides for rank in who),
+        victims=tuple(rank for rank in victims if rank not in others),
+        evidence=tuple(texts),
         waits=waits,
     )
 

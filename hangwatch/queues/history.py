@@ -50,6 +50,7 @@ class Departure:
     agreeing: int = 0
     majority: bool = False
     habit: bool = False
+    against: tuple[int, ...] = ()  # ranks that kept to `usual`
 
 
 class Histories:
@@ -94,12 +95,15 @@ class Histories:
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
-        if not majority and len(rows) == 2 and not first.habit:
+        if not majority and not first.own.frames:
+            first = replace(first, habit=False)  # calls of several lines look alike: their order tells little
+        elif not majority and len(rows) == 2 and not first.habit:
             (rank,) = first.ranks
             other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
             if other is not None and other.habit:
                 return other
-        return _with(first, ranks, majority)
+        kept = tuple(sorted(rows.keys() - {each.ranks[0] for each in found}))
+        return replace(first, ranks=ranks, majority=majority, against=kept)
 
     def _compared(
         self, group: Communicator, rank: int, row: array[int], usual: array[int], other: int
@@ -257,7 +261,3 @@ def _new_steps(calls: Sequence[int]) -> set[tuple[int, int]]:
 
 def _alike(one: Departure, other: Departure) -> bool:
     return (one.number, one.kind, one.own) == (other.number, other.kind, other.own)
-
-
-def _with(first: Departure, ranks: tuple[int, ...], majority: bool) -> Departure:
-    return replace(first, ranks=ranks, majority=majority)

@@ -64,6 +64,7 @@ def _wanting(queues: Queues, usual: int | None, one: Stuck) -> Stuck | None:
             each
             for each in stuck_pairs(queues)
             if each.kind in (Kind.PEER, Kind.HELD, Kind.QUEUED)
+            and each.counted
             and each.group is one.group
             and usual in each.waiting
             and set(each.peers) == {usual, rank}

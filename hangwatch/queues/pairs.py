@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from .matching import elements
 from .model import RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .stuck import Kind, Stuck
+
+_COMMON = 3  # calls under the same numbers on both sides that are no chance
 
 
 @dataclass(slots=True)
@@ -34,6 +37,8 @@ class _Side:
     open: list[_Open] = field(default_factory=list)
     first: dict[tuple[int, bool], int] = field(default_factory=dict)  # place of the first open one
     issued: Counter[tuple[int, bool]] = field(default_factory=Counter)
+    numbers: dict[tuple[int, bool], list[int]] = field(default_factory=dict)  # of all of them, as torch counts
+    comparable: dict[tuple[int, bool], bool] = field(default_factory=dict)  # see `_countable`
     lost: bool = False  # calls are no longer recorded, so that counting tells nothing
 
 
@@ -47,18 +52,43 @@ def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
                 own = [each for each in side.open if each.peer == peer and not _done_there(each, side, other)]
                 theirs = [each for each in other.open if each.peer == rank and not _done_there(each, other, side)]
                 if own and (found := _judged(queues, group, own, theirs)) is not None:
+                    found.counted = _countable(own[0], side, other)
                     yield found
+
+
+def _countable(one: _Open, own: _Side, other: _Side) -> bool:
+    """Whether counting, or torch's numbers, tell which call of the peer meets which of this rank."""
+    if not (own.lost or other.lost):
+        return True
+    way = (one.peer, one.send)
+    if way not in own.comparable:
+        theirs = other.numbers.get((one.rank, not one.send))
+        own.comparable[way] = theirs is not None and _alike(own.numbers[way], theirs)
+    return own.comparable[way]
 
 
 def _done_there(one: _Open, own: _Side, other: _Side) -> bool:
     """The peer has completed the counterpart: only the rest of the batch, or the moment of the dump, keeps it open.
 
-    The first send to a peer meets the peer's first receive from this rank, the second one the second.
+    The first send to a peer meets the peer's first receive from this rank, the second one the second. Where older calls
+    are lost, torch's numbers tell, if both ranks have so far made such calls under the same numbers.
     """
     theirs = (one.rank, not one.send)
-    if own.lost or other.lost or other.issued[theirs] <= one.place:
+    if not _countable(one, own, other):
         return False
-    return other.first.get(theirs, one.place + 1) > one.place
+    place = one.place
+    if own.lost or other.lost:
+        known = other.numbers[theirs]
+        place = bisect_left(known, one.number)
+        place = place if known[place : place + 1] == [one.number] else len(known)
+    return place < other.issued[theirs] and other.first.get(theirs, place + 1) > place
+
+
+def _alike(mine: list[int], theirs: list[int]) -> bool:
+    """Whether two ranks gave the same numbers to all calls that both records hold, and that these are several."""
+    low, high = max(mine[0], theirs[0]), min(mine[-1], theirs[-1])
+    common = [number for number in mine if low <= number <= high]
+    return len(common) >= _COMMON and common == [number for number in theirs if low <= number <= high]
 
 
 def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
@@ -74,6 +104,7 @@ def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
             side.first.setdefault((peer, send), side.issued[peer, send])
             side.open.append(_opened(lane, place, call, peer, side.issued[peer, send]))
         side.issued[peer, send] += 1
+        side.numbers.setdefault((peer, send), []).append(lane.numbers[place])
     return side
 
 

@@ -44,6 +44,7 @@ class Stuck:
     why: str = ""  # of a mismatch that no comparison of two ranks shows
     expired: bool = False  # torch gave one of the calls up: it is retired and not complete
     peers: tuple[int, ...] = ()  # a point-to-point pair
+    counted: bool = True  # of a pair: which call of one rank meets which of the other is known
     batch: dict[int, int] = field(default_factory=dict)  # of a pair: each rank's number, which coalesced calls share
 
     @property

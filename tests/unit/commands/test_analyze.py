@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hangwatch import judge as diagnosis
+from hangwatch import recorder
 from hangwatch.commands import main
 from hangwatch.commands.evidence_files import Pile, kinds, snapshots, sort_out
 from hangwatch.model import Certainty, Identity, Incident, Judgement, Snapshot
@@ -312,6 +313,35 @@ def test_no_report_is_written_where_nothing_is_wrong(tmp_path: Path, capsys: Cap
     assert main(["analyze", str(tmp_path / "dumps"), "--json", str(tmp_path / "report.json")]) == 0
     assert not (tmp_path / "report.json").exists()
     assert "no report is written" in capsys.readouterr().err
+
+
+def test_files_in_folders_of_nodes_are_found(tmp_path: Path) -> None:
+    _skipping_job().write(tmp_path / "all")
+    for path in (tmp_path / "all").iterdir():
+        node = tmp_path / "job" / "dumps" / f"node{recorder.rank_of(path) or 0}"
+        node.mkdir(parents=True)
+        path.rename(node / path.name)
+    pile = sort_out([tmp_path / "job"])
+    assert sorted(pile.dumps) == [0, 1, 2, 3]
+    assert not pile.problems
+
+
+def test_only_the_last_attempt_of_torchrun_counts(tmp_path: Path) -> None:
+    for attempt, error in ((0, "ValueError: first"), (10, "ValueError: last"), (9, "ValueError: between")):
+        folder = tmp_path / "none_1" / f"attempt_{attempt}" / "3"
+        folder.mkdir(parents=True)
+        (folder / "stderr.log").write_text(f"[rank3]: Traceback (most recent call last):\n[rank3]: {error}\n")
+    pile = sort_out([tmp_path])
+    assert pile.logs.raised[3].text == "ValueError: last"
+
+
+def test_a_folder_with_files_of_use_is_not_looked_into_deeper(tmp_path: Path) -> None:
+    _skipping_job().write(tmp_path)
+    (tmp_path / "older").mkdir()
+    for path in tmp_path.glob("*rank*"):
+        (tmp_path / "older" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "older" / "model.pt").write_bytes(b"\x80\x02")
+    assert not sort_out([tmp_path]).problems
 
 
 def test_the_time_of_dumps_that_were_not_copied_says_how_long_nothing_moved(tmp_path: Path, capsys: Capture) -> None:

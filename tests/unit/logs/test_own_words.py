@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hangwatch.logs import Logs, assess, nccl, read, tracebacks
+from hangwatch.logs.reading import bare
 from hangwatch.model import Frame, Verdict
 from hangwatch.recorder import QueueReader
 from tests.unit.logs.lines import failure, far, gave_up, judged, set_up, table
@@ -171,3 +174,36 @@ def test_an_interrupted_rank_did_not_fail() -> None:
     taker = tracebacks.Tracebacks()
     assert not any(taker.take(line, logs, None) for line in trace(0, "KeyboardInterrupt").splitlines())
     assert not logs.raised
+
+
+# ------------------------------------------------------------------------------------------ sends and receives
+
+
+def test_numbers_of_sends_and_receives_are_compared_with_no_other_rank(tmp_path: Path) -> None:
+    """Each rank counts its own: that they differ is no sign of anything."""
+    found = told(tmp_path, gave_up(0, 12, "SEND"), far(0, 12, 12, 11), gave_up(1, 23, "RECV"), far(1, 23, 23, 22))
+    assert (found.cause, found.culprits, found.victims) == ("undetermined", (), (0, 1))
+    assert "its lines do not name their peers" in found.summary
+    assert found.evidence[:2] == ("rank 0: send 12", "rank 1: recv 23")
+
+
+def test_a_rank_that_gave_a_send_up_is_not_said_to_be_as_far_as_its_number(tmp_path: Path) -> None:
+    lines = [line for rank in (0, 1, 2) for line in (gave_up(rank, 90), far(rank, 90, 92, 89))]
+    found = told(tmp_path, *lines, gave_up(3, 91, "SEND"), far(3, 91, 91, 90))
+    assert found.certainty == "undetermined"
+    assert "enqueued by ranks 0-3" not in found.summary
+
+
+# ------------------------------------------------------------------------------------------ what launchers add
+
+
+@pytest.mark.parametrize("label", ["[default3]:", "3: ", "(RayTrainWorker pid=81, ip=10.0.0.3) ", "12: [worker12]:"])
+def test_what_a_launcher_puts_before_a_line_is_no_part_of_it(label: str, tmp_path: Path) -> None:
+    text = "\n".join(label + line for line in trace(3).splitlines())
+    assert told(tmp_path, text).summary.startswith("Rank 3 raised an exception (train.py:42)")
+    assert bare(f"{label}node-a:1:2 [0] NCCL INFO x") == "node-a:1:2 [0] NCCL INFO x"
+
+
+def test_the_rank_that_torch_puts_before_a_line_stays() -> None:
+    for line in ("[rank3]: text", "[rank3]:[E1122 ProcessGroupNCCL.cpp:1] text", "plain", "", "[0]:"):
+        assert bare(line) == line

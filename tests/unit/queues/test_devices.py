@@ -7,7 +7,7 @@ from pathlib import Path
 from hangwatch.commands import evidence_files
 from hangwatch.model import Status, Verdict
 from tests.dump_programs import TURN
-from tests.dump_world import JobDumps, StuckKernel, every
+from tests.dump_world import Call, JobDumps, Step, StuckKernel, Sync, every
 
 GAVE_UP = (
     "[rank{rank}]:[E1122 15:10:00.1 ProcessGroupNCCL.cpp:1882] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a"
@@ -47,3 +47,13 @@ def test_a_majority_that_did_not_come_for_minutes_is_named_and_nothing_is_proven
     found = verdict(tmp_path)
     assert [each.rank for each in found.culprits] == [1, 2, 3, 4, 6, 7]
     assert (found.cause, found.certainty) == ("undetermined", "undetermined")
+
+
+def test_of_two_ranks_without_a_habit_both_are_named(tmp_path: Path) -> None:
+    """One made a call more, or the other one a call less: the records of two ranks do not tell which."""
+    first: list[Step] = [Call("all_reduce", 20, 8), Call("all_reduce", 30, 16), Sync(), *TURN, *TURN]
+    JobDumps({0: first, 1: first[1:]}).write(tmp_path)
+    found = verdict(tmp_path)
+    assert sorted(each.rank or 0 for each in found.culprits) == [0, 1]
+    assert found.certainty == "undetermined"
+    assert "nothing tells which of them left a call out, or added one" in found.summary

@@ -89,6 +89,36 @@ def test_what_the_peer_has_completed_is_not_waited_for() -> None:
     assert waits == [((1,), (2,))]
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_the_peer_has_completed_is_known_by_number_where_older_calls_are_lost(timed: bool) -> None:
+    reader = QueueReader()
+    batches = {0: ["send 0->1", "recv 0<-1"], 1: ["send 1->0", "recv 1<-0"]}
+    for rank, batch in batches.items():
+        entries = [
+            _entry(40 + 3 * turn + place, name, 70 + turn, "completed" if rank or turn < 3 else "scheduled")
+            for turn in range(4)
+            for place, name in enumerate([*batch, "coalesced"])
+        ]
+        entries.append(_entry(60, "all_reduce", 90, "started" if timed and rank else "scheduled", p2p=False))
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        reader.add(rank, {"version": "2.10", "pg_config": config, "entries": entries})
+    assert not list(stuck_pairs(reader.queues()))
+
+
+def test_a_circle_of_pairs_that_cannot_be_counted_is_not_likely() -> None:
+    """Of rings that have lost older calls, with numbers of their own: which send meets which receive is not known."""
+    reader = QueueReader()
+    batches = {0: ("send 0->1", 70, "recv 0<-1"), 1: ("recv 1<-0", 75, "send 1->0")}
+    for rank, (name, number, other) in batches.items():
+        entries = [_entry(40, name, number, "completed"), _entry(41, other, number + 1, "completed")]
+        entries += [_entry(42, name, number + 2, "scheduled"), _entry(43, name, number + 3, "scheduled")]
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        reader.add(rank, {"version": "2.10", "pg_config": config, "entries": entries})
+    found = list(stuck_pairs(reader.queues()))
+    assert found
+    assert not any(one.counted for one in found)
+
+
 def stage(rank: int, wrong: int, *, batched: bool) -> list[Step]:
     """A stage of a pipeline of four, in which rank 1 sends the fourth microbatch to `wrong`."""
     found: list[Step] = []
