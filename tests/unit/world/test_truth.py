@@ -66,6 +66,9 @@ ONCE_WRONG: tuple[Wrong, ...] = (
     Wrong(65292, "false proof", "rank-frozen"),  # stopped, a send on its way
     Wrong(28804, "innocent", "skipped-collective"),  # skipped by most, one line of a trainer
     Wrong(83599, "innocent", "skipped-collective"),  # uneven steps and early exit
+    Wrong(65378, "innocent", "skipped-collective"),  # helper thread, ended before it came to the call
+    Wrong(79801, "innocent", "skipped-collective"),  # the same, without the calls of backward
+    Wrong(88701, "innocent", "skipped-collective"),  # skipped by most, a turn ahead of the others
 )
 
 

@@ -27,7 +27,7 @@ def skipped_collective(case: Case) -> Finding | None:
     what = f"skipped {found.call}" if found.call else f"issued fewer collectives than {_peers(case, found)}"
     return Finding(
         "skipped-collective",
-        case.weigh(found.witnesses),
+        Certainty.LIKELY if _ended_in_that_step(case, found) else case.weigh(found.witnesses),
         f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; {_since_then(case, found)}.",
         culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
         step=found.step,
@@ -45,6 +45,12 @@ def _since_then(case: Case, found: Parting) -> str:
     if waits:
         return f"the others still wait for {words.verb(len(found.who), 'it', 'them')} there"
     return f"since then {words.verb(len(found.who), 'its', 'their')} calls are mispaired"
+
+
+def _ended_in_that_step(case: Case, found: Parting) -> bool:
+    """One of the ranks has ended within that step: it may have been ended before it came to the call."""
+    views = (case.ranks[rank] for rank in found.who if rank in case.ranks)
+    return any((view.dead or view.raised) and view.step.step == found.step.step for view in views)
 
 
 def _peers(case: Case, found: Parting) -> str:

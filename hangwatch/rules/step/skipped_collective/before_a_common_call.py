@@ -31,10 +31,9 @@ def _left_out(case: Case, extra: ExtraCalls, *, usual: bool) -> Finding:
     if usual:
         witnesses.append(Witness(Kind.HABIT, f"{case.name(extra.others)} made this call before"))
     ended = case.any_rank_failed
-    certainty = case.weigh(witnesses)
     return Finding(
         "skipped-collective",
-        Certainty.LIKELY if ended else certainty,
+        Certainty.LIKELY,  # most may have left out what came before, and be a turn ahead
         f"{case.name(extra.others, capital=True)} left out {text}, which {case.name(extra.ranks)} called, and came to"
         f" {extra.paired.op}{words.at(place_of(case, extra.others[0], calls))} without it.",
         culprits=tuple(
