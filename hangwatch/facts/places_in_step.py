@@ -6,14 +6,13 @@ within its step says how many came before it, also on a rank that has died and o
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import takewhile
 
-from hangwatch.facts.call_site import Site, in_backward, site
+from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, StepEntry
+from hangwatch.ranks.ledger import is_numbered
 from hangwatch.ranks.view import RankView
 
 HABITUAL_STEPS = 3  # earlier steps in a row with the call at one place
@@ -55,24 +54,32 @@ def _is_another_call_elsewhere(case: Case, early: Early) -> bool:
 
 
 def _early(case: Case, view: RankView) -> Early | None:
-    steps = view.reading.steps if view.reading is not None else ()
-    places: defaultdict[tuple[str, Site], list[tuple[StepEntry, Collective, int]]] = defaultdict(list)
-    for (group, seq), call in case.ledger.calls(view.rank).items():
-        where = site(call)
-        index = bisect_left(steps, call.step, key=lambda entry: entry.step) if call.step is not None else len(steps)
-        if where is None or in_backward(call) or index == len(steps) or steps[index].step != call.step:
-            continue
-        places[group, where].append((steps[index], call, seq - steps[index].issued.get(group, 0)))
-    found = (_against_habit(view.rank, made, steps[-1]) for made in places.values())
-    return min((each for each in found if each is not None), key=lambda each: each.call.seq, default=None)
-
-
-def _against_habit(rank: int, made: list[tuple[StepEntry, Collective, int]], now: StepEntry) -> Early | None:
-    """The newest of the calls from one site, if it is of the last step, and each of those before had another place."""
-    made = sorted(made, key=lambda each: each[1].seq)[-HABITUAL_STEPS - 1 :]
-    (step, call, place), before = made[-1], made[:-1]
-    in_a_row = all(later[0].step - earlier[0].step == 1 for earlier, later in pairwise(made))
-    usual = {each[2] for each in before}
-    if step is not now or len(before) < HABITUAL_STEPS or not in_a_row or len(usual) != 1 or not 0 < place < min(usual):
+    steps = view.reading.steps[-HABITUAL_STEPS - 1 :] if view.reading is not None else ()
+    if len(steps) <= HABITUAL_STEPS or steps[-1].step - steps[0].step != HABITUAL_STEPS:
         return None
-    return Early(rank, call, step, place, usual.pop(), len(before))
+    now, before = steps[-1], steps[:-1]
+    made = _by_step(view, before[0].step)
+    for where, (call, *more) in made.get(now.step, {}).items():
+        earlier = [made.get(entry.step, {}).get(where, []) for entry in before]
+        if more or any(len(calls) != 1 for calls in earlier):
+            continue  # of several calls from one site in a step it is not known which is missing
+        usual = {_place(calls[0], entry) for calls, entry in zip(earlier, before, strict=True)}
+        if len(usual) == 1 and 0 < _place(call, now) < min(usual):
+            return Early(view.rank, call, now, _place(call, now), usual.pop(), len(before))
+    return None
+
+
+def _by_step(view: RankView, first: int) -> dict[int, dict[tuple[str, Site], list[Collective]]]:
+    """The collectives on the board by step, from `first` on, and by group and site; older ones are not read."""
+    found: dict[int, dict[tuple[str, Site], list[Collective]]] = {}
+    ring = view.reading.calls if view.reading is not None else ()
+    recent = list(takewhile(lambda call: call.step is None or call.step >= first, reversed(ring)))
+    for call in reversed(recent):
+        where = site(call) if is_numbered(call) else None
+        if where is not None and call.step is not None:
+            found.setdefault(call.step, {}).setdefault((call.group, where), []).append(call)
+    return found
+
+
+def _place(call: Collective, step: StepEntry) -> int:
+    return call.seq - step.issued.get(call.group, 0)
