@@ -19,11 +19,11 @@ from hangwatch.model import (
 
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Peer
-from .calls import Issued
+from .calls import Issued, Thread
 from .camera import Camera
 from .machine import Machine
 from .places import SCRIPT, Site
-from .ranks import LoaderState, Rank, Thread
+from .ranks import LoaderState, Rank
 from .stacks import C10D, inside, joined
 
 

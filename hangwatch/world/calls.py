@@ -1,4 +1,4 @@
-"""Communicators of the simulated world: which calls belong together, and when they complete.
+"""Communicators of the simulated world: which calls of which threads belong together, and when they complete.
 
 On **gloo** a call is paired with those of the same number and kind, and a size that does not fit aborts a process. On
 **nccl** calls lie in queues: a call runs when the calls that its stream waits for are complete, and completes when it
@@ -7,22 +7,40 @@ runs on every member. NCCL does not compare kinds: calls that do not fit hang, o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from hangwatch.ranks.ledger import family
 
-from .acts import Collective, Peer
-
-if TYPE_CHECKING:
-    from .ranks import Thread
+from .acts import Act, Collective, Line, Monitored, Peer, Slow
 
 FROM_ROOT = ("broadcast", "scatter")
 TO_ROOT = ("reduce", "gather")
 ROOTED = frozenset({*FROM_ROOT, *TO_ROOT})
 BIG = 1 << 28  # elements: a call of this size takes long on a job with slow links
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "gather", "reduce_scatter"})
+
+
+@dataclass(slots=True, eq=False)
+class Thread:
+    """One thread of a rank; `left` is the number of calls that it waits for."""
+
+    rank: int
+    name: str
+    lines: Sequence[Line]
+    daemon: bool = True
+    main: bool = False
+    number: int = 0
+    pc: int = 0
+    running: bool = True
+    left: int = 0
+    waits: tuple[Issued, ...] = ()
+    slow: Slow | None = None
+    timed: Monitored | None = None
+
+    @property
+    def act(self) -> Act | None:
+        return self.lines[self.pc].act if self.pc < len(self.lines) else None
 
 
 @dataclass(slots=True, eq=False)

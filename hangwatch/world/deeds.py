@@ -5,18 +5,15 @@ Each function carries out one act, and says whether the thread goes on to its ne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hangwatch.model import Phase, StepEntry
 
 from .acts import Destroy, Die, Draw, End, Enter, Forward, LoopEnd, Mark, Optimizer, Raise, Slow, Start, Stop
-from .ranks import LoaderState, Rank, Thread
+from .calls import Thread
+from .failures import Failures
+from .ranks import LoaderState, Rank
 
-if TYPE_CHECKING:
-    from .machine import Machine
 
-
-def draw(machine: Machine, rank: Rank, thread: Thread, act: Draw) -> bool:
+def draw(machine: Failures, rank: Rank, thread: Thread, act: Draw) -> bool:
     loader = rank.loaders.get(act.loader)
     if loader is None:
         loader = rank.loaders[act.loader] = LoaderState(act.length, training=act.training, workers=act.workers)
@@ -40,12 +37,12 @@ def _close(loader: LoaderState) -> None:
     loader.ends.append(loader.exhausted)
 
 
-def _begin_step(machine: Machine, rank: Rank, epoch: int | None, batch: int | None, loader: int | None) -> None:
+def _begin_step(machine: Failures, rank: Rank, epoch: int | None, batch: int | None, loader: int | None) -> None:
     step = rank.steps[-1].step + 1 if rank.steps else 0
     rank.steps.append(StepEntry(step, epoch, batch, loader, machine.clock, dict(rank.issued)))
 
 
-def loop_end(machine: Machine, rank: Rank, thread: Thread, act: LoopEnd) -> bool:
+def loop_end(machine: Failures, rank: Rank, thread: Thread, act: LoopEnd) -> bool:
     loader = rank.loaders.get(act.loader)
     if loader is None:
         return True
@@ -56,7 +53,7 @@ def loop_end(machine: Machine, rank: Rank, thread: Thread, act: LoopEnd) -> bool
     return True
 
 
-def forward(machine: Machine, rank: Rank, thread: Thread, act: Forward) -> bool:
+def forward(machine: Failures, rank: Rank, thread: Thread, act: Forward) -> bool:
     rank.forwards += 1
     rank.phase = Phase.FORWARD if act.grad else Phase.EVAL
     rank.moved_at = machine.clock
@@ -65,7 +62,7 @@ def forward(machine: Machine, rank: Rank, thread: Thread, act: Forward) -> bool:
     return True
 
 
-def optimizer(machine: Machine, rank: Rank, thread: Thread, act: Optimizer) -> bool:
+def optimizer(machine: Failures, rank: Rank, thread: Thread, act: Optimizer) -> bool:
     rank.optimizer_steps += 1
     rank.phase = Phase.OPTIMIZER
     rank.moved_at = machine.clock
@@ -74,12 +71,12 @@ def optimizer(machine: Machine, rank: Rank, thread: Thread, act: Optimizer) -> b
     return True
 
 
-def enter(machine: Machine, rank: Rank, thread: Thread, act: Enter) -> bool:
+def enter(machine: Failures, rank: Rank, thread: Thread, act: Enter) -> bool:
     rank.phase = act.phase
     return True
 
 
-def slow(machine: Machine, rank: Rank, thread: Thread, act: Slow) -> bool:
+def slow(machine: Failures, rank: Rank, thread: Thread, act: Slow) -> bool:
     thread.slow = act
     if act.fault is not None:
         machine.fired.add(act.fault)
@@ -88,34 +85,34 @@ def slow(machine: Machine, rank: Rank, thread: Thread, act: Slow) -> bool:
     return False
 
 
-def mark(machine: Machine, rank: Rank, thread: Thread, act: Mark) -> bool:
+def mark(machine: Failures, rank: Rank, thread: Thread, act: Mark) -> bool:
     machine.fired.add(act.fault)
     return True
 
 
-def start(machine: Machine, rank: Rank, thread: Thread, act: Start) -> bool:
+def start(machine: Failures, rank: Rank, thread: Thread, act: Start) -> bool:
     other = rank.threads[act.thread]
     other.running = True
     machine.ready.append(other)
     return True
 
 
-def raises(machine: Machine, rank: Rank, thread: Thread, act: Raise) -> bool:
+def raises(machine: Failures, rank: Rank, thread: Thread, act: Raise) -> bool:
     machine.fail(thread, act.type, act.message, act.site, lingers=act.lingers)
     return False
 
 
-def die(machine: Machine, rank: Rank, thread: Thread, act: Die) -> bool:
+def die(machine: Failures, rank: Rank, thread: Thread, act: Die) -> bool:
     machine.kill(rank, act.code)
     return False
 
 
-def stop(machine: Machine, rank: Rank, thread: Thread, act: Stop) -> bool:
+def stop(machine: Failures, rank: Rank, thread: Thread, act: Stop) -> bool:
     rank.state = "T"
     return False
 
 
-def destroy(machine: Machine, rank: Rank, thread: Thread, act: Destroy) -> bool:
+def destroy(machine: Failures, rank: Rank, thread: Thread, act: Destroy) -> bool:
     rank.phase, rank.destroyed = Phase.DESTROYED, True
     machine.first_closed = rank.number if machine.first_closed is None else machine.first_closed
     for other in machine.ranks:
@@ -124,7 +121,7 @@ def destroy(machine: Machine, rank: Rank, thread: Thread, act: Destroy) -> bool:
     return True
 
 
-def end(machine: Machine, rank: Rank, thread: Thread, act: End) -> bool:
+def end(machine: Failures, rank: Rank, thread: Thread, act: End) -> bool:
     rank.phase = Phase.MAIN_DONE
     thread.running = False
     machine.ended(rank, thread)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hangwatch.model import ExceptionFacts, Phase
 
 from .acts import Collective, Monitored, Peer
-from .calls import Comm, Issued
-from .ranks import Rank, Thread
+from .calls import Comm, Issued, Thread
+from .ranks import Rank
 
 LOST_PEER = "[../third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [10.0.0.1]:{port}"
 
@@ -21,6 +21,8 @@ class Failures:
     clock: float
     ranks: list[Rank]
     first_closed: int | None
+    fired: set[int]
+    ready: list[Thread]
     _of: dict[tuple[int, str], Comm]
 
     def on_device(self, call: Issued) -> bool:

@@ -32,9 +32,9 @@ from .acts import (
     ThreadPlan,
     Wait,
 )
-from .calls import BIG, Comm, Issued, Meeting, Route, kind_of
+from .calls import BIG, Comm, Issued, Meeting, Route, Thread, kind_of
 from .failures import Failures
-from .ranks import BEGAN, Rank, Stream, Thread
+from .ranks import BEGAN, Rank, Stream
 
 
 class Machine(Failures):

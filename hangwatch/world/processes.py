@@ -5,10 +5,11 @@ from __future__ import annotations
 from hangwatch.model import Frame, ProcessEvidence, ProcessFacts, ThreadStack
 
 from .acts import DeviceWait
+from .calls import Thread
 from .looks import LOADER_KINDS, LOOKS, Look
 from .machine import Machine
 from .places import SCRIPT, STDLIB, TORCH
-from .ranks import Rank, Thread
+from .ranks import Rank
 
 
 def process_of(machine: Machine, rank: Rank) -> ProcessFacts:

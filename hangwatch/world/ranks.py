@@ -1,39 +1,16 @@
-"""The state of a simulated rank: its threads, its queues of calls, and what its board has recorded."""
+"""The state of a simulated rank: its queues of calls, and what its board has recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hangwatch.model import ExceptionFacts, Phase, StepEntry
 
-from .acts import Act, Draw, Line, Monitored, Slow
-from .calls import Issued
+from .acts import Draw
+from .calls import Issued, Thread
 
 Stream = tuple[object, ...]
 BEGAN = 1_700_000_000.0
-
-
-@dataclass(slots=True, eq=False)
-class Thread:
-    """One thread of a rank; `left` is the number of calls that it waits for."""
-
-    rank: int
-    name: str
-    lines: Sequence[Line]
-    daemon: bool = True
-    main: bool = False
-    number: int = 0
-    pc: int = 0
-    running: bool = True
-    left: int = 0
-    waits: tuple[Issued, ...] = ()
-    slow: Slow | None = None
-    timed: Monitored | None = None
-
-    @property
-    def act(self) -> Act | None:
-        return self.lines[self.pc].act if self.pc < len(self.lines) else None
 
 
 @dataclass(slots=True)

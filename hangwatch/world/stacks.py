@@ -8,11 +8,12 @@ from hangwatch.model import Frame, Phase, ThreadStack
 
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Monitored, Peer, Wait
+from .calls import Thread
 from .camera import Camera
 from .looks import BACKWARD, LOOKS, THREADING
 from .machine import Machine
 from .places import AGENT, SCRIPT, TORCH, Site
-from .ranks import Rank, Thread
+from .ranks import Rank
 
 C10D = f"{TORCH}/distributed/distributed_c10d.py"
 LOGGER = Frame(f"{TORCH}/distributed/c10d_logger.py", 83, "wrapper")
