@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -62,11 +63,15 @@ def last_calls(case: Case) -> dict[int, Last]:
     return {view.rank: last for view in case if (last := last_call(case, view)) is not None}
 
 
+def may_be_ahead(view: RankView, here: Path, others: Iterable[Path]) -> bool:
+    """Others stood before the call of `view` in the source, and nothing counts in how many turns they went by it."""
+    return view.step.step is None and any(comes_before(there, here) for there in others)
+
+
 def may_have_come_first(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
-    """Others stood before the call of `rank` in the source, and nothing counts in how many turns they went by it."""
-    others = (last for other, last in lasts.items() if other != rank)
-    uncounted = rank in lasts and case.ranks[rank].step.step is None
-    return uncounted and any(comes_before(last.site.lines, lasts[rank].site.lines) for last in others)
+    """`may_be_ahead` by the calls in which ranks ended."""
+    others = (last.site.lines for other, last in lasts.items() if other != rank)
+    return rank in lasts and may_be_ahead(case.ranks[rank], lasts[rank].site.lines, others)
 
 
 def library_call(frames: tuple[Frame, ...]) -> str:

@@ -70,14 +70,14 @@ def until(wanted: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
     return found
 
 
-def fits(page: Page, width: int) -> None:
+def fits(page: Page, width: int) -> bool:
     """The page is no wider than the screen. Chromium lays it out a frame after a new size, so this waits for it."""
 
     def widths() -> tuple[int, int]:
         screen, content = page.evaluate("[innerWidth, document.documentElement.scrollWidth]")
         return screen, content
 
-    until(lambda: max(widths()) <= width)
+    return bool(until(lambda: max(widths()) <= width))
 
 
 def free_port() -> int:

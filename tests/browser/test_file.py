@@ -111,7 +111,7 @@ def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path, w
     assert value is not None
     beside = label["x"] + label["width"] <= value["x"] + 1 and abs(label["y"] - value["y"]) < 12
     assert beside if width > 1000 else beside or label["y"] + label["height"] <= value["y"] + 1
-    fits(page, width)
+    assert fits(page, width)
     assert said == [], "the page's policy allows the style"
     context.close()
 

@@ -60,7 +60,7 @@ def test_a_slow_rank_stands_first(page: Page, served: Served, fleet: Fleet, widt
     # AND the memory that rank 3 holds on the GPU of rank 2 is marked in the matrix
     expect(main).to_contain_text("Rank 3 holds 3.0 GiB on GPU 0 of node-b, which is rank 2's")
     expect(main.locator("td.foreign")).to_contain_text("3.0 GiB")
-    fits(page, width)
+    assert fits(page, width)
     assert barriers(page) == []
 
 

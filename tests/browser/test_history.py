@@ -45,7 +45,7 @@ def test_the_history_is_there_and_has_no_barrier(page: Page, served: Served, wee
     for path, text in (("/", "run-2"), ("/incidents", "seen 3 times"), ("/history", "run-1")):
         page.goto(served.url + path)
         expect(page.locator("main")).to_contain_text(text)
-        fits(page, width)
+        assert fits(page, width)
         schemes: tuple[Any, ...] = ("light", "dark")
         for scheme in schemes:
             page.emulate_media(color_scheme=scheme)

@@ -94,10 +94,10 @@ def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served
         box = row.get_by_text(text, exact=True).first.bounding_box()
         assert box is not None
         assert box["x"] + box["width"] <= width
-    fits(page, width)
+    assert fits(page, width)
     page.locator("tbody th a").click()
     page.locator("canvas").first.wait_for()
-    fits(page, width)
+    assert fits(page, width)
     assert barriers(page) == []
 
 
@@ -178,7 +178,7 @@ def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served
         expect(page.locator(".go-to")).to_contain_text("no such rank")
         page.set_viewport_size({"width": 400, "height": 900})
         expect(page.get_by_label("Go to rank")).to_be_visible()
-        fits(page, 400)
+        assert fits(page, 400)
         page.get_by_label("Go to rank").fill("100")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Rank 100 on")).to_be_visible()

@@ -97,7 +97,7 @@ def test_narrow_screens_do_not_scroll_sideways(page: Page, served: Served, fleet
         page.goto(address + view)
         page.locator(".verdict").wait_for()
         page.wait_for_timeout(200)
-        fits(page, width)
+        assert fits(page, width)
 
 
 def test_the_theme_can_be_chosen(page: Page, served: Served, fleet: Fleet) -> None:

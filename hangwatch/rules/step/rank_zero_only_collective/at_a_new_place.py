@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import Caller, comes_before, path
+from hangwatch.facts.call_site import Caller, path
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, first_mismatch, place_of, threads_of
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Status
@@ -21,7 +22,7 @@ def mispaired_at_a_new_place(case: Case) -> Finding | None:
         return None
     alone = _at_new_places(case, found)
     views = [case.ranks[rank] for rank in alone if rank in case.ranks]
-    if not views or any(_may_have_left_its_loop(case, view) or _may_be_ahead(found, view) for view in views):
+    if not views or any(_may_have_left_its_loop(case, view) or _ended_ahead(found, view) for view in views):
         return None
     return _alone(case, found, alone)
 
@@ -37,11 +38,10 @@ def _may_have_left_its_loop(case: Case, view: RankView) -> bool:
     return has_left_loop(case, view) or has_left_inner_loop(case, view)
 
 
-def _may_be_ahead(found: Mismatch, view: RankView) -> bool:
-    """The others stood before that call in the source, and nothing counts in how many turns they went by it."""
-    here = path(found.calls[view.rank].frames)
+def _ended_ahead(found: Mismatch, view: RankView) -> bool:
+    """It may have ended a turn ahead of the others, which were on their way to its call."""
     others = (path(call.frames) for rank, call in found.calls.items() if rank != view.rank)
-    return view.dead and view.step.step is None and any(comes_before(there, here) for there in others)
+    return view.dead and may_be_ahead(view, path(found.calls[view.rank].frames), others)
 
 
 def _at_new_places(case: Case, found: Mismatch) -> tuple[int, ...]:
