@@ -61,7 +61,7 @@ class Hub:
         return len(self.readers) >= self._most
 
     def wanted(self, job: str) -> bool:
-        """Whether anybody watches a job."""
+        """Whether a reader watches a job."""
         return any(job in reader.jobs for reader in list(self.readers))
 
     def publish(self, event: str, data: Any, job: str = "") -> None:

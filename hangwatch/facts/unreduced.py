@@ -88,7 +88,7 @@ def _entries(view: RankView) -> tuple[StepEntry, ...]:
 def _backward_line(case: Case, view: RankView) -> Frame | None:
     """The user's line from which the newest recorded gradients of `view` were computed."""
     for call in reversed(list(case.ledger.calls(view.rank).values())):
-        if any(frame.function == _BACKWARD for frame in call.frames):
+        if call.frames and in_backward(call):
             return _of_user(call.frames)
     return None
 

@@ -66,7 +66,6 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             certainty=Certainty.LIKELY if len(ends) == 1 else Certainty.UNDETERMINED,
             summary=" ".join(_said(ends)),
             fix=entry.fix,
-            docs=entry.docs,
             culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
             victims=tuple(sorted(victims)),
             evidence=(_order(ends),),
@@ -97,7 +96,6 @@ def _order(ends: list[Failure]) -> str:
 
 
 def only_victims(logs: Logs) -> Judgement:
-    entry = cause("undetermined")
     ranks = sorted(failures(logs))
     return Judgement(
         Status.FAILED,
@@ -108,7 +106,6 @@ def only_victims(logs: Logs) -> Judgement:
             summary=f"{words.ranks(ranks, capital=True)} {words.verb(len(ranks), 'was', 'were')} brought down by what"
             " another rank or the network did, and no log tells which.",
             fix="give the logs of all ranks, and the flight recorder's dumps",
-            docs=entry.docs,
             victims=tuple(ranks),
         ),
     )

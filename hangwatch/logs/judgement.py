@@ -18,7 +18,17 @@ from .queued import to_peers
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
-    """What dumps and logs say; the first end of a process that is no consequence comes before all waiting."""
+    """What dumps and logs say, with the page of the docs on the cause."""
+    found = _assessed(queues, logs)
+    return replace(found, judgement=_documented(found.judgement)) if found.judgement is not None else found
+
+
+def _documented(judged: Judgement) -> Judgement:
+    return replace(judged, verdict=replace(judged.verdict, docs=cause(judged.verdict.cause).docs))
+
+
+def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
+    """The first end of a process that is no consequence comes before all waiting."""
     if found := ends.first_ends(logs):
         return model.Assessment(ends.failed(found, logs))
     warning = communicators.worst(logs)
@@ -57,19 +67,17 @@ def _nothing(logs: Logs) -> tuple[str, ...]:
 
 def _late(told: LateAtBarrier) -> Judgement:
     """A monitored barrier names the ranks that did not come, and not why."""
-    entry = cause("undetermined")
     late = sorted(told.ranks)
     who = words.ranks(late)
     return Judgement(
         Status.FAILED,
         Stage.STEP,
         Verdict(
-            cause=entry.id,
+            cause="undetermined",
             certainty=Certainty.UNDETERMINED,
             summary=f"{words.ranks(late, capital=True)} did not come to the monitored barrier of rank 0"
             f"{words.at(told.where)} within {words.duration(told.timeout_s)}.",
             fix=f"find out what {who} did instead: look at the stacks or last output, or run again under hangwatch",
-            docs=entry.docs,
             culprits=tuple(Culprit(rank) for rank in late),
             evidence=(f"rank 0 asked each rank, and {who} did not answer",),
             details=("The barrier tells which ranks did not come, and not what their hosts did.",),
@@ -79,7 +87,6 @@ def _late(told: LateAtBarrier) -> Judgement:
 
 def _between_peers(logs: Logs) -> Judgement:
     """Sends or receives were given up; the lines name neither their peers nor a number that two ranks share."""
-    entry = cause("undetermined")
     given_up = [each for each in logs.timeouts if to_peers(each)]
     ranks = sorted({each.rank for each in given_up})
     names = [
@@ -90,12 +97,11 @@ def _between_peers(logs: Logs) -> Judgement:
         Status.HUNG,
         Stage.STEP,
         Verdict(
-            cause=entry.id,
+            cause="undetermined",
             certainty=Certainty.UNDETERMINED,
             summary=f"{words.ranks(ranks, capital=True)} waited in sends, receives or batches of calls that torch's"
             " watchdog gave up; its lines do not name their peers.",
             fix="give the flight recorder's dumps too: they name the peer of each send and receive",
-            docs=entry.docs,
             victims=tuple(ranks),
             evidence=(*names[:4], *_stalls(logs), *communicators.evidence(logs)),
             hang=Certainty.LIKELY,
@@ -109,18 +115,16 @@ def _between_peers(logs: Logs) -> Judgement:
 
 def _stalled(logs: Logs) -> Judgement:
     """torch's watchdog threads stood, and nothing else is told: in a call of CUDA or NCCL, or for the interpreter."""
-    entry = cause("undetermined")
     ranks = sorted(logs.stalls)
     return Judgement(
         Status.HUNG,
         Stage.STEP,
         Verdict(
-            cause=entry.id,
+            cause="undetermined",
             certainty=Certainty.UNDETERMINED,
             summary=f"torch's watchdog {words.verb(len(ranks), 'thread', 'threads')} of {words.ranks(ranks)} stood, in"
             " a call of CUDA or NCCL or for the interpreter lock; these files do not tell in which collective.",
             fix=f"take the native stacks of {words.ranks(ranks)} (py-spy dump --native), or give the logs of all ranks",
-            docs=entry.docs,
             culprits=tuple(map(Culprit, ranks)) if len(ranks) == 1 else (),
             victims=tuple(ranks) if len(ranks) > 1 else (),
             evidence=tuple(_stalls(logs)),
@@ -171,7 +175,7 @@ def _with_warnings(verdict: Verdict, logs: Logs) -> Verdict:
     text, known = warning
     if known.fault is Fault.NETWORK:
         said = communicators.warned(text, known, logs).verdict
-        return replace(verdict, cause=said.cause, docs=said.docs, fix=said.fix, certainty=Certainty.LIKELY)
+        return replace(verdict, cause=said.cause, fix=said.fix, certainty=Certainty.LIKELY)
     if known.fault is Fault.CUDA and (ranks := communicators.by(known, logs)):
         return replace(
             communicators.warned(text, known, logs).verdict,

@@ -25,7 +25,7 @@ STATIC = Path(hangwatch_dashboard.__file__).parent / "static"
 
 
 def judge(snapshot: Snapshot) -> Judgement:
-    """Stands in for the diagnosis: rank 3 ran out of data once nobody moves; else all is well."""
+    """Stands in for the diagnosis: rank 3 ran out of data once no rank moves; else all is well."""
     if snapshot.ranks and all(rank.still_s > 1 for rank in snapshot.ranks):
         return uneven_steps_judgement(len(snapshot.ranks), 3, 2)
     return Judgement(Status.WAITING, Stage.STEP, Verdict("", Certainty.UNDETERMINED, ""))
@@ -160,5 +160,5 @@ def watched(browser: Browser, served: Served) -> Iterator[tuple[Page, Watched]]:
 
 @pytest.fixture
 def page(watched: tuple[Page, Watched]) -> Page:
-    """A page of its own. After the test: no error stood on its console, and it asked nobody but the dashboard."""
+    """A page of its own. After the test: no error stood on its console, and it sent requests to the dashboard alone."""
     return watched[0]

@@ -242,7 +242,7 @@ def test_jobs_can_be_searched_and_finished_ones_stay(page: Page, served: Served,
     other.finish()
     page.goto(served.url)
     expect(page.get_by_role("row").filter(has_text="llama-pretrain")).to_contain_text("finished")
-    # WHEN somebody searches
+    # WHEN a user searches
     page.get_by_role("searchbox", name="Search jobs").fill("llama")
     # THEN the other is gone
     expect(page.get_by_role("link", name="vision", exact=True)).to_have_count(0)

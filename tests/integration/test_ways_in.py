@@ -119,7 +119,7 @@ def test_a_healthy_job_that_attaches_leaves_no_watchdog(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_is_slow_for_a_while_is_not_hung(tmp_path: Path) -> None:
-    """Ten seconds of silence within the default patience: waiting, and said only to who asks."""
+    """Ten seconds of silence within the default patience: waiting, and shown only on request."""
     played = play_command(torchrun(2, "--slow=10"), tmp_path, stall_after=120.0)
     assert played.exit_code == 0, played.output
     assert_not_hung(played)

@@ -1,6 +1,6 @@
 """A small world of ranks that run lists of actions, and the evidence that hangwatch would have of them.
 
-A rank's program is a list of actions. `World.run()` lets ranks act, one at a time in a given order, until nobody can.
+A rank's program is a list of actions. `World.run()` lets ranks act, one at a time in a given order, until none can.
 A collective completes on a member when every member has issued the same number of the same group (rooted ones: when
 the root has). What a world looks like from outside at any moment is `world.snapshot()`.
 """
@@ -159,7 +159,7 @@ class World:
     # -------------------------------------------------------------- running
 
     def run(self, rounds: int = 100_000, order: Callable[[int], Iterable[int]] | None = None) -> World:
-        """Lets everybody act until nobody can, or for so many rounds."""
+        """Lets all ranks act until none can, or for so many rounds."""
         for _ in range(rounds):
             ranks = list(order(len(self.ranks)) if order else range(len(self.ranks)))
             if not [rank for rank in ranks if self.act(rank)]:

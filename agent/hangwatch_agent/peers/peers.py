@@ -1,9 +1,9 @@
 """Several nodes without a dashboard that share a report directory: their evidence is judged together, and once.
 
 A node that needs a verdict and has not seen all ranks asks the others through the report directory (`shared_folder`),
-waits a short time, merges what has come as `hangwatch analyze` does, judges it, and writes the one incident. Who was
-asked points to that. Where no node answers, because the directory is not shared or the others are gone, the node judges
-alone, says of which ranks it knows nothing, and blames no rank unless what it knows is proof.
+waits a short time, merges what has come as `hangwatch analyze` does, judges it, and writes the one incident. The nodes
+that were asked point to that. Where no node answers, because the directory is not shared or the others are gone, the
+node judges alone, says of which ranks it knows nothing, and blames no rank unless what it knows is proof.
 """
 
 from __future__ import annotations

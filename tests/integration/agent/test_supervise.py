@@ -207,7 +207,7 @@ def test_the_next_run_sweeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
         # WHEN the next one of this user starts
         code = f"import os, time\nfor _ in range(600):\n    if os.path.exists({str(dead)!r}): time.sleep(0.1)"
         assert run(tmp_path, *python(code), env=environment).returncode == 0
-        # THEN only the folder that nobody uses is gone
+        # THEN only the folder that no process uses is gone
         assert not dead.exists()
         assert living.exists()
     finally:

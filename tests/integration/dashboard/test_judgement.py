@@ -474,7 +474,7 @@ def test_while_answers_come_the_others_are_waited_for(
 
 
 def test_what_is_known_of_silent_nodes_grows_with_the_ranks_and_not_with_their_square() -> None:
-    """GIVEN 600 ranks of one group of which nobody has answered THEN its members stand in the evidence once."""
+    """GIVEN 600 ranks of one group of which none has answered THEN its members stand in the evidence once."""
     now, size = 1000.0, 600
     job = live.LiveJob("key", "10.0.0.1:29500", now)
     for number in range(size // 8):

@@ -1,4 +1,4 @@
-"""Telling people: once an incident, once more when it is over, and never in anybody's way."""
+"""Telling people: once an incident, once more when it is over, and never in the way of a job."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # hundreds of requests, half a minute where nobody else is
+@pytest.mark.timeout(600)  # hundreds of requests, half a minute on an idle machine
 def test_nothing_that_is_allowed_breaks_it(described: Any) -> None:
     tried = [result.ok() for result in described.get_all_operations()]
     assert len(tried) > 20

@@ -1,4 +1,4 @@
-"""Clients that send half of something, over real connections: they cost themselves, and nobody else."""
+"""Clients that send half of something, over real connections: they cost themselves, and no other client."""
 
 from __future__ import annotations
 

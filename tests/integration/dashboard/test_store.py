@@ -147,7 +147,7 @@ def test_one_write_that_fails_fails_alone(store: Store) -> None:
 def test_a_database_that_has_gone_is_said_to_be_busy(store: Store) -> None:
     with store.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE parts"))
-    # A missing table is nobody's connection; what matters is that the writer goes on.
+    # A missing table is no connection error; what matters is that the writer goes on.
     with pytest.raises(Exception, match="parts"):
         store.put_part(PartRow("c", "n", 1.0, 0.0, b"x")).result(60)
     store.put_incident(incident()).result(60)

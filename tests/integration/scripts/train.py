@@ -1,4 +1,4 @@
-"""A training script for tests of the ways in: rank `--short` has fewer batches than the others, or nobody has.
+"""A training script for tests of the ways in: rank `--short` has fewer batches than the others, or no rank has.
 
 Started by torchrun or with RANK and friends set; `--spawn N` starts its ranks itself. `--attach` watches from within.
 """

@@ -14,7 +14,7 @@ from tests.unit.simulator import Leave, Stall, World, blamed_ranks
 
 def test_calls_that_have_been_made_up_for_are_no_parting() -> None:
     """GIVEN rank 1 with fewer batches, which makes the calls of the others' batches within `Join`
-    WHEN ranks 1 and 2 wait in one barrier for rank 0, which writes a checkpoint THEN nobody but rank 0 is spoken of."""
+    WHEN ranks 1 and 2 wait in one barrier for rank 0, which writes a checkpoint THEN only rank 0 is named."""
     long = epoch(0, 9, log=False)
     short = [*epoch(0, 6, log=False), *GRADIENTS * 3]
     world = World([[*long, Stall(kind="checkpoint", line=55), *END], [*short, *END], [*long, *END]]).run()

@@ -1,4 +1,4 @@
-"""DDP's first steps, in which it finds out about its buckets by further collectives, are nobody's habit."""
+"""DDP's first steps, in which it finds out about its buckets by further collectives, are no rank's habit."""
 
 from __future__ import annotations
 

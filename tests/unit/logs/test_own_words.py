@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch.catalogue import cause
 from hangwatch.logs import Logs, assess, nccl, read, tracebacks
 from hangwatch.logs.reading import bare
 from hangwatch.model import Frame, Verdict
@@ -32,6 +33,7 @@ def test_one_rank_alone_that_did_not_finish_is_no_partition(tmp_path: Path) -> N
     found = told(tmp_path, *lines)
     assert (found.cause, [each.rank for each in found.culprits]) == ("undetermined", [2])
     assert "rank 2 on node-a has not finished it, and ranks 0-1 and 3 have" in found.summary
+    assert found.docs == cause("undetermined").docs
 
 
 def test_ranks_of_one_host_that_did_not_finish_are_no_partition_of_hosts(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def _path(text: str) -> str:
 def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> Iterator[LockFile]:
     """The files that a process has open while another one, and not it, has locked them for writing.
 
-    Who has inherited the open file holds the lock too, and waits for nothing: `flock FILE torchrun ...` does that.
+    A process that has inherited the open file holds the lock too, and waits for nothing, as the ranks below
+    `flock FILE torchrun ...`.
     """
     locks = [lock for lock in held_locks(proc) if lock["access"] == "WRITE"]
     files = open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}

@@ -1,4 +1,4 @@
-"""Bytes that nobody acknowledges: a link that is cut between two network namespaces."""
+"""Bytes that the peer does not acknowledge: a link that is cut between two network namespaces."""
 
 from __future__ import annotations
 

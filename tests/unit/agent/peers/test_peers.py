@@ -122,7 +122,7 @@ def test_the_other_node_points_to_the_incident(pair: tuple[Node, Node]) -> None:
     assert ruling.incident == files.read(path)
     assert second.heeds() is None, "it is told once"
     again = second.asks()
-    assert isinstance(again, Ruling), "who is about to say something of its own points to it too"
+    assert isinstance(again, Ruling), "a node that is about to report by itself points to that report too"
     assert not list(path.parent.glob("nodes-*/*part*"))
 
 
@@ -179,7 +179,7 @@ def test_no_node_answers(pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_proven_whatever_the_others_do_is_blamed(pair: tuple[Node, Node]) -> None:
-    """A stopped process is stopped, whoever else there is."""
+    """A stopped process is stopped, whichever other nodes there are."""
     _, second = pair
     *others, last = second.snapshot.ranks
     assert last.process is not None
