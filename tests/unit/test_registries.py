@@ -17,7 +17,7 @@ INDEX = re.compile(r"--(?:extra-)?index-url[ =]+['\"]?https?:|\bregistry *=.*htt
 
 
 def committed() -> list[Path]:
-    """Every file of the repository that is text."""
+    """Every file of the repository."""
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [ROOT / name for name in names.split("\0") if name and (ROOT / name).is_file()]
 
@@ -31,6 +31,14 @@ def test_no_file_names_a_registry() -> None:
         pytest.skip("not a checkout")
     found = {path.name: named(path.read_bytes().decode("utf-8", "ignore")) for path in committed()}
     assert {name: hosts for name, hosts in found.items() if hosts} == {}
+
+
+def test_what_is_not_text_is_a_picture_of_the_docs() -> None:
+    """A package of others that slipped in would be seen."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout")
+    binary = {path.relative_to(ROOT) for path in committed() if b"\0" in path.read_bytes()}
+    assert {str(path) for path in binary if (path.parent, path.suffix) != (Path("docs/images"), ".png")} == set()
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,7 @@ def main() -> None:
 
 def keep(folder: Path, measured: dict[str, Any]) -> None:
     """Write the raw numbers and the page."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "overhead.json").write_text(json.dumps(measured, indent=1) + "\n")
     (folder / "overhead.md").write_text(page(measured))
 
