@@ -11,7 +11,11 @@ DOCS = "docs/causes.md"
 
 @dataclass(frozen=True)
 class Cause:
-    """One entry of the catalogue. `look_alikes` are the causes that a person would suspect first."""
+    """One entry of the catalogue.
+
+    `look_alikes` are the causes that a person would suspect first. Of `explains` this one is the reason: where both are
+    found of the same ranks, the others say only what they came to.
+    """
 
     id: str
     stage: Stage | None  # None for health warnings
@@ -19,6 +23,7 @@ class Cause:
     explanation: str
     fix: str
     look_alikes: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
 
     @property
     def docs(self) -> str:

@@ -33,6 +33,7 @@ STEP = (
         "never skip on one rank alone: let all vote first, e.g. skip = torch.tensor(float(bad));"
         " dist.all_reduce(skip, op=dist.ReduceOp.MAX); if skip.item(): continue",
         ("uneven-steps", "collective-mismatch", "rank-zero-only-collective"),
+        explains=("exit-destroy-asymmetric",),
     ),
     Cause(
         "data-dependent-graph",
@@ -85,6 +86,7 @@ STEP = (
         "One rank called a collective that the others never call: validation, logging or saving behind a rank check.",
         "call collectives on every rank; in rank-guarded code use model.module instead of the DDP wrapper",
         ("skipped-collective", "uneven-steps"),
+        explains=("exit-destroy-asymmetric",),
     ),
     Cause(
         "collective-mismatch",
@@ -133,6 +135,7 @@ STEP = (
         "The others wait for a rank that reads or writes a checkpoint.",
         "write to a faster disk, or in the background with torch.distributed.checkpoint.async_save",
         ("user-code-blocked", "rank-zero-only-collective"),
+        explains=("uneven-steps", "early-exit", "skipped-collective"),
     ),
     Cause(
         "compile-skew",

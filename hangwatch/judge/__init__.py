@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.histories import ranks_diff
+from hangwatch.judge.explained import best
 from hangwatch.judge.order import ORDER
 from hangwatch.judge.verdict import judged, stage_of, undetermined
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage
@@ -26,8 +27,8 @@ def diagnose(snapshot: Snapshot) -> Judgement:
     rules behind it say is proven.
     """
     case, faults = Case(snapshot), list[str]()
-    finding = next((found for rule in ORDER if (found := asked(rule, case, faults)) is not None), None)
-    finding = finding or undetermined(case)
+    found = (asked(rule, case, faults) for rule in ORDER)
+    finding = best(each for each in found if each is not None) or undetermined(case)
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None

@@ -1,7 +1,8 @@
-"""The order in which the rules are asked; the first that finds something is right.
+"""The order in which the rules are asked: the first that finds something is told, or one that explains it.
 
 What ended a rank or its data comes before the end of the rank itself, a process that is gone before any counting, an
-earlier step before a later one, a cause inside the ranks before one outside.
+earlier step before a later one, a cause inside the ranks before one outside. Which causes explain others, the catalogue
+says (`Cause.explains`); `hangwatch.judge.explained` asks it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hangwatch import words
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import ASKED, Sites, sites_of
@@ -26,7 +28,7 @@ def skipped_by_site(case: Case) -> Finding | None:
     ahead = _may_have_skipped(case, places, skipped, reached)
     first, second = words.place(Frame(*skipped.lines[0], "")), words.place(Frame(*reached.lines[0], ""))
     due = [rank for rank, place in places.items() if place == skipped]
-    outvoted = 2 * len(due) > len(places) == len(case.ranks)
+    outvoted = 2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places)
     behind = due[0]
     ways = ways_past(case, skipped)
     order_kept = f"by the order of all earlier steps, {first} comes before {second} in this one"
@@ -45,6 +47,11 @@ def skipped_by_site(case: Case) -> Finding | None:
         witnesses=tuple(witnesses),
         awaited=ahead,
     )
+
+
+def _of_one_group(case: Case, ranks: Iterable[int]) -> bool:
+    """They wait in one group. A call of another group may still come: its order with this one may have changed."""
+    return len({id(case.blocked[rank].group) for rank in ranks}) == 1
 
 
 def _may_have_skipped(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
