@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 PAGE = """# What watching costs
@@ -13,6 +14,7 @@ pair gives plain over watched for the same number of steps: 1.0 is no cost. The 
 every single run is in [overhead.json](overhead.json).
 
 Measured on {date}: {system}, {cores} cores, Python {python}.
+Median of all {pairs} pairs: **{clock:.3f}** by the clock, **{cpu:.3f}** in the processor time of the ranks.
 The load of the machine was {quietest:.1f} to {busiest:.1f}: where that is more than its cores, other programs took
 them, ratios by the clock scatter by tenths and say little, and processor time, which a busy neighbour slows too, is
 good to some hundredths at best. Such a table is no proof that a goal is met or missed. Measure on a quiet machine:
@@ -33,17 +35,15 @@ apart and is in it.{note}
 - gloo's threads poll without a pause while the data of another rank is there and their own rank has not asked for it
   yet. So each moment by which one rank comes later than another is processor time too, where a core is free for it:
   of two ranks of which one sleeps for 1 ms before an `all_reduce`, the late one spends 0.9 ms on polling. Most of
-  what the column `processor` shows above is that, and the training's own thread takes no longer. Seen on a machine
-  with a load of 20 (6 runs of 300 steps each, medians): gloo's thread took 256 us of a step plain, 295 us below
-  `hangwatch run` with HANGWATCH_ENABLED=0, 320 us watched with a ticker that never ticks, and 486 us with five ticks
-  a second.
+  what the column `processor` shows above is that, and the training's own thread takes no longer. It grows where other
+  programs take the cores, for the ranks come further apart then (6 runs of 300 steps each at a load of 20, medians):
+  gloo's thread took 256 us of a step plain, 295 us below `hangwatch run` with HANGWATCH_ENABLED=0, 320 us watched with
+  a ticker that never ticks, and 486 us with five ticks a second.
 - The ticker thread of a rank wakes five times a second (`HANGWATCH_TICK`). Each of its looks holds Python's lock, for
   45 us of processor time in a loop and about 0.2 ms within a training; the training waits for that, and for longer
-  where another program takes the core meanwhile. So
-  a rank that moves is looked at once a second only, and the ticks between take 4 us in a loop. At a load of 20 to 27 (8
-  runs each, medians) gloo's thread took 261 us of a step plain, 449 us with the ticker as it was and about 400 us now,
-  and the ticker itself no less than before: what remains is that a thread wakes and asks for Python's lock at all.
-  Nothing of this has been measured on a quiet machine yet.
+  where another program takes the core meanwhile. So a rank that moves is looked at once a second only, and the ticks
+  between take 4 us in a loop. At a load of 20 to 27 (8 runs each, medians) gloo's thread took 261 us of a step plain,
+  449 us with a ticker that looks each time and about 400 us now.
 - The hooks of a step take 434 bytecodes in 13 calls of Python and one call into torch: about 2.4 us of processor time
   in a loop on a quiet machine (loader 1.4, forward 0.7, optimizer 0.3). Within a real step their code and data have
   left the processor's caches: there the same hooks take 10 to 20 us, and up to 40 us where other programs share the
@@ -67,9 +67,20 @@ The same measured with {name} {version} in the place of hangwatch (`{watcher}`),
 def page(measured: dict[str, Any]) -> str:
     """The page for people. `peers`, where there are any, are documents of other watchers with `name` and `version`."""
     loads = [load for each in measured["results"] for load in each["load"]]
+    figures = {"quietest": min(loads), "busiest": max(loads), **_medians(measured)}
     note = f"\n{measured['note']}" if "note" in measured else ""
-    own = PAGE.format(**{**measured, "note": note}, rows=_rows(measured), quietest=min(loads), busiest=max(loads))
+    own = PAGE.format(**{**measured, **figures, "note": note}, rows=_rows(measured))
     return own + "".join(PEER.format(**peer, rows=_rows(peer)) for peer in measured.get("peers", ()))
+
+
+def _medians(measured: dict[str, Any]) -> dict[str, float]:
+    """Over the pairs of all setups: each weighs the same, however long its steps are."""
+    pairs = [pair for each in measured["results"] for pair in zip(each["plain"], each["watched"], strict=True)]
+    ratios = {
+        name: statistics.median(plain[figure] / watched[figure] for plain, watched in pairs)
+        for name, figure in (("clock", "wall_s"), ("cpu", "cpu_s"))
+    }
+    return {"pairs": len(pairs), **ratios}
 
 
 def _rows(measured: dict[str, Any]) -> str:

@@ -45,10 +45,12 @@ def test_the_page_says_what_the_machine_was_doing(result: Result) -> None:
     shown = page(document([result], ["hangwatch", "run", "--"]))
     assert "| 5 ms | 10.0 ms | 2 | 1 | 0.990 | 0.948 | 0.993 | 50 us | 3 |" in shown
     assert "1.0 to 4.0" in shown
+    assert "all 3 pairs: **0.990** by the clock, **0.948** in the processor time" in shown
 
 
 def test_raw_numbers_and_page_are_kept_together(result: Result, tmp_path: Path) -> None:
     measured = document([result], ["hangwatch", "run", "--"])
-    keep(tmp_path, measured)
-    assert json.loads((tmp_path / "overhead.json").read_text()) == measured
-    assert (tmp_path / "overhead.md").read_text() == page(measured)
+    folder = tmp_path / "new" / "folder"
+    keep(folder, measured)
+    assert json.loads((folder / "overhead.json").read_text()) == measured
+    assert (folder / "overhead.md").read_text() == page(measured)
