@@ -22,13 +22,20 @@ from hangwatch.ranks.view import RankView
 class FewerTurns:
     """The ranks that are past the loop, the others that are in it still, and how many steps each has begun.
 
-    `begun` is empty where nothing counts steps: no optimizer, no DataLoader.
+    `begun` is empty where nothing counts steps: no optimizer, no DataLoader. `made` are the steps of those that left:
+    where optimizer steps end the steps, the one that follows the last began outside of the loop, and is none.
     """
 
     left: tuple[int, ...]
     inside: tuple[int, ...]
     begun: dict[int, int]
+    made: dict[int, int]
     loop: LoopFacts | None
+
+    @property
+    def now(self) -> int:
+        """The index of the step in which those inside are."""
+        return max(self.begun[rank] for rank in self.inside) - 1
 
 
 @once
@@ -51,7 +58,8 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     sites = sites_of(case)
     if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
         return None  # a rank that has not been in the loop may yet reach it
-    return FewerTurns(left, inside, begun, _loop(case, inside))
+    made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
+    return FewerTurns(left, inside, begun, made, _loop(case, inside))
 
 
 def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
@@ -74,7 +82,7 @@ def _died_behind_it(view: RankView) -> bool:
 
 
 def _all_regular(case: Case, ranks: tuple[int, ...], *, counted: bool) -> bool:
-    """They wait in a call of every step: where steps are counted at their ends, theirs is not counted yet."""
+    """They wait in a call of every step: the step that they have begun is one that those outside did not begin."""
     sites = sites_of(case)
     return bool(case.blocked) and all(
         (sites.regular(rank) or (not counted and _sends_regularly(case, sites, rank))) and case.ranks[rank].now.in_loop
@@ -91,12 +99,6 @@ def _sends_regularly(case: Case, sites: Sites, rank: int) -> bool:
 def _loop(case: Case, inside: tuple[int, ...]) -> LoopFacts | None:
     views: list[RankView] = [case.ranks[rank] for rank in inside]
     return next((view.now.loop for view in views if view.now.loop is not None), None)
-
-
-def furthest(short: FewerTurns) -> int:
-    """The index of the step in which the others are: one that is counted at its end only is not in their count yet."""
-    most = max(short.begun[rank] for rank in short.inside)
-    return most if any(short.begun[rank] == most for rank in short.left) else most - 1
 
 
 def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:

@@ -63,6 +63,37 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert f"rank {culprit} began 8 steps" in verdict.evidence
 
 
+def ended_by_optimizers(snapshot: Snapshot) -> Snapshot:
+    """As the boards tell it where each step that the world begins is one that an optimizer step has ended."""
+
+    def told(entry: RankEvidence) -> RankEvidence:
+        reading = entry.reading
+        assert reading is not None
+        steps = tuple(replace(each, step=each.step + 1, optimizer_steps=each.step + 1) for each in reading.steps)
+        now = steps[-1].step
+        return replace(
+            entry, reading=replace(reading, steps=steps, progress=replace(reading.progress, step=now, optimizer_steps=now))
+        )
+
+    return replace(snapshot, ranks=tuple(map(told, snapshot.ranks)))
+
+
+@pytest.mark.parametrize("short", [5, 8])
+def test_the_step_in_progress_is_told_where_optimizer_steps_end_the_steps(short: int) -> None:
+    def program(made: int) -> list[Action]:
+        return [*(each for _ in range(made) for each in (Call(via="gradients", line=12), Draw())), *END]
+
+    facts = LoopFacts(HERE, counted=True, leaves=(BREAK,))
+    world = World([program(short if rank == 1 else 9) for rank in range(3)])
+    snapshot = ended_by_optimizers(world.run().snapshot())
+    verdict = diagnose(_standing(snapshot, 1, facts)).verdict
+    assert (verdict.cause, [each.rank for each in verdict.culprits]) == ("early-exit", [1])
+    assert f"has left the loop after {short} steps" in verdict.summary
+    assert f"ranks 0 and 2 are in step {short} already" in verdict.summary
+    assert {"rank 0 began 9 steps", "rank 1 made 8 steps"} <= {*verdict.evidence} or short != 8
+    assert verdict.step.step == short
+
+
 @pytest.mark.parametrize(("guard", "cause"), [("none", "uneven-steps"), ("rank", "rank-zero-only-collective")])
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_call_behind_an_inner_loop_is_told_by_its_guard(guard: str, cause: str, culprit: int) -> None:
