@@ -6,13 +6,14 @@ likely causes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import comes_before, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.last_calls import brought_down, last_calls
 from hangwatch.facts.process_end import ended_for
 from hangwatch.model import Frame, LoopFacts
 from hangwatch.ranks.view import RankView
@@ -49,17 +50,20 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         waiting = [rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked]
         inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
     else:
-        left = tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
-        inside = tuple(r for r, count in begun.items() if count == most and ended_for(case.ranks[r]))
+        around = _ended_around(case)
+        left = around or tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
+        ended = (rank for rank, count in begun.items() if count == most and ended_for(case.ranks[rank]))
+        inside = tuple(rank for rank in ended if rank not in around)
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
-    if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside, counted=bool(begun)):
+    level = any(begun.get(rank, 0) == most for rank in left)
+    if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
     if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
         return None  # a rank that has not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
-    return FewerTurns(left, inside, begun, made, _loop(case, inside))
+    return FewerTurns(left, inside, begun, made, _loop(case, left, inside))
 
 
 def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
@@ -96,9 +100,39 @@ def _sends_regularly(case: Case, sites: Sites, rank: int) -> bool:
     return case.blocked[rank].to_a_peer and sum(site(call) == sites.now(rank) for call in calls) > 1
 
 
-def _loop(case: Case, inside: tuple[int, ...]) -> LoopFacts | None:
+@once
+def _ended_around(case: Case) -> tuple[int, ...]:
+    """The fewer ranks, which the end of the job found in a loop around that of the others; none where that is not sure.
+
+    All stood in calls that they had made before, so none has a call of its own.
+    """
+    lasts, sites = last_calls(case), sites_of(case)
+    usual = [rank for rank, last in lasts.items() if last.call is not None and sites.used(rank, last.call)]
+    if not brought_down(case) or len(usual) < len(case.ranks):
+        return ()
+    loops = {view.rank: view.now.loop for view in case if view.now.loop is not None}
+    found = tuple(rank for rank in loops if case.ranks[rank].now.guard == "none" and _is_around(loops, rank))
+    return found if 2 * len(found) < len(case.ranks) else ()
+
+
+def _is_around(loops: dict[int, LoopFacts], rank: int) -> bool:
+    """The loop of `rank` lies around those of other ranks, and around none that it shares with one."""
+    others = [loop for other, loop in loops.items() if loop.where != loops[rank].where]
+    return bool(others) and all(loops[rank].where in loop.outer for loop in others)
+
+
+def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFacts | None:
+    """The outermost loop that those who `left` are past and those `inside` are in, with every way out on the way."""
     views: list[RankView] = [case.ranks[rank] for rank in inside]
-    return next((view.now.loop for view in views if view.now.loop is not None), None)
+    loop = next((view.now.loop for view in views if view.now.loop is not None), None)
+    theirs = case.ranks[left[0]].now.loop
+    if loop is None or (theirs is not None and theirs.where not in loop.outer):
+        return loop
+    past = len(loop.outer) if theirs is None else loop.outer.index(theirs.where)
+    if len(loop.outer_leaves) < past:
+        return None  # a report of an older version: not read
+    leaves = sorted({*loop.leaves, *(each for found in loop.outer_leaves[:past] for each in found)}, key=words.place)
+    return replace(loop, where=(loop.where, *loop.outer)[past], leaves=tuple(leaves))
 
 
 def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:

@@ -72,6 +72,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     failed_with_a_lone_call,
     stayed_with_a_lone_call,
 )
+from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
@@ -174,6 +175,7 @@ ORDER: tuple[Rule, ...] = (
     mispaired_at_a_new_place,
     left_out_before_a_common_call,
     made_a_shorter_run,
+    made_a_longer_run,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

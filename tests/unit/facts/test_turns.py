@@ -72,7 +72,8 @@ def ended_by_optimizers(snapshot: Snapshot) -> Snapshot:
         steps = tuple(replace(each, step=each.step + 1, optimizer_steps=each.step + 1) for each in reading.steps)
         now = steps[-1].step
         return replace(
-            entry, reading=replace(reading, steps=steps, progress=replace(reading.progress, step=now, optimizer_steps=now))
+            entry,
+            reading=replace(reading, steps=steps, progress=replace(reading.progress, step=now, optimizer_steps=now)),
         )
 
     return replace(snapshot, ranks=tuple(map(told, snapshot.ranks)))
