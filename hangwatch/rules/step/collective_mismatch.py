@@ -16,6 +16,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.skipped_collective.by_place import earlier_than_ever
 from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
@@ -124,8 +125,8 @@ def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
 def aborted_by_mismatch(case: Case) -> Finding | None:
     """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes).
 
-    Where ranks have left their loop over the data before the others, or have made fewer or more calls in a step that is
-    behind them, what they call since then is another call.
+    Where ranks have left a loop before the others, have made fewer or more calls in a step that is behind them, or came
+    to a call of every step earlier than ever, what they call since then is another call.
     """
     if not any((view.dead and not view.finished) or view.raised for view in case) or first_uneven(case) is not None:
         return None
@@ -134,9 +135,9 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
 
 
 def _apart_before(case: Case) -> bool:
-    """The ledgers say which ranks left the common path, in a step that these ranks have finished, or left its loop."""
+    """The records say which ranks left the common path, ahead of the calls that were paired."""
     found = parting(case)
-    if found is None and fewer_turns(case) is not None:
+    if found is None and (fewer_turns(case) is not None or earlier_than_ever(case) is not None):
         return True
     steps = [case.ranks[rank].step.step for rank in found.who if rank in case.ranks] if found is not None else []
     return (

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from hangwatch import words
-from hangwatch.facts.call_site import in_backward
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import ends_a_loop
@@ -60,13 +59,14 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
 
 
 def _what(case: Case, rank: int, group: str) -> str:
-    """Gradients, unless the calls of its steps are on record and backward issued none of them: then their line."""
-    steps = {step.step for step in _complete(case, rank)}
-    made = [call for call in case.ledger.calls(rank).values() if call.group == group]
-    inside = [call for call in made if case.ledger.step_of(rank, call) in steps]
-    if not inside or any(map(in_backward, inside)):
+    """Gradients, unless Python code has issued all collectives of its last step that has any: then their line."""
+    reading = case.ranks[rank].reading
+    last = next((step for step in reversed(_complete(case, rank)) if step.counts.get(group)), None)
+    ring = reading.calls if reading is not None and last is not None else ()
+    made = [call for call in ring if last is not None and call.group == group and call.step == last.step]
+    if last is None or len(made) < last.counts[group]:
         return " their gradients"
-    return words.at(user_frame(inside[-1].frames))
+    return words.at(user_frame(made[-1].frames))
 
 
 def synchronised_alone(case: Case) -> Finding | None:
