@@ -11,6 +11,7 @@ from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
+from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
@@ -137,7 +138,7 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
 def _apart_before(case: Case) -> bool:
     """The records say which ranks left the common path, ahead of the calls that were paired."""
     found = parting(case)
-    if found is None and (fewer_turns(case) is not None or earlier_than_ever(case) is not None):
+    if found is None and any(fact(case) is not None for fact in (fewer_turns, trainer_branch, earlier_than_ever)):
         return True
     steps = [case.ranks[rank].step.step for rank in found.who if rank in case.ranks] if found is not None else []
     return (
