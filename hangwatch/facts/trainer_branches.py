@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.extra_calls import alike
 from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
@@ -33,7 +34,7 @@ class Branch:
 def trainer_branch(case: Case) -> Branch | None:
     """Where the paths to the first pair of unlike calls part, if that is in a package; None where it is elsewhere."""
     found = first_mismatch(case)
-    if found is None or threads_of(case, found):
+    if found is None or threads_of(case, found) or first_uneven(case) is not None:
         return None
     sides = sorted(differing(found.calls).values(), key=len)
     if len(sides) != 2 or len(sides[0]) == len(sides[1]) or not _came_the_same_way(case, found):

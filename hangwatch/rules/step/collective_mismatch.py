@@ -11,13 +11,13 @@ from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
+from hangwatch.facts.places_in_step import early_calls
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.skipped_collective.by_place import earlier_than_ever
 from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
@@ -138,7 +138,8 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
 def _apart_before(case: Case) -> bool:
     """The records say which ranks left the common path, ahead of the calls that were paired."""
     found = parting(case)
-    if found is None and any(fact(case) is not None for fact in (fewer_turns, trainer_branch, earlier_than_ever)):
+    early = early_calls(case)
+    if found is None and (fewer_turns(case) or trainer_branch(case) or 0 < 2 * len(early) <= len(case.ranks)):
         return True
     steps = [case.ranks[rank].step.step for rank in found.who if rank in case.ranks] if found is not None else []
     return (
