@@ -61,7 +61,11 @@ def detach() -> None:
 
 
 def tick() -> None:
-    """Say that a step of a loop of your own has been made. Does nothing when not attached."""
+    """Say that a step of a loop of your own begins: call it first in the loop. Does nothing when not attached.
+
+    What the rank does up to the next call is of this step; steps count from 0. At the end of a loop whose steps an
+    optimizer ends it does as well.
+    """
     from hangwatch import session
 
     session.tick()

@@ -112,8 +112,21 @@ def _of_parting(case: Case, found: Parting) -> Disagreement | None:
 
 
 def _different(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
-    """The ways past `place` within the innermost loop around it."""
-    return tuple(way for way in ways_past(case, place, times) if way.inner)
+    """The ways past `place` within the innermost loop around it; a loop over parts of a batch is none."""
+    part = _in_part_of_batch(case, place)
+    return tuple(way for way in ways_past(case, place, 2 if part else times) if way.inner or part)
+
+
+def _in_part_of_batch(case: Case, place: Site) -> bool:
+    """A rank stands at `place` in a loop, over parameters for example, that lies right in the loop over its batches."""
+    for view in case:
+        loop, loader = view.now.loop, view.loader
+        if loop is None or loader is None or loader.where is None or not loop.outer:
+            continue
+        around = (loop.outer[0].file, loop.outer[0].line) == (loader.where.file, loader.where.line)
+        if around and sites_of(case).now(view.rank) == place:
+            return True
+    return False
 
 
 def _record(case: Case, rank: int, place: Site) -> Collective | None:

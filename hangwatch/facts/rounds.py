@@ -19,6 +19,7 @@ from hangwatch.proof.waits import Blocked, serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
 HABITUAL_ROUNDS = 2  # earlier rounds that make a habit
+BEFORE_STEPS = -1  # what is of no step: the preparations, and step 0 where optimizer steps end the steps
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class LeftHabit:
     call: Collective  # the extra call, or the last one of the kind that it left out
     number: int  # of the round
     step: StepName | None = None  # where rounds are steps
+    early: bool = False  # it went on to another send or receive in the middle of them, and waits there
 
     @property
     def too_many(self) -> bool:
@@ -60,6 +62,16 @@ class _Round:
         place = before.calls.index(usual)
         ahead, behind = _collectives(before.calls[:place]), _collectives(before.calls[place + 1 :])
         return any(times > ahead[token] and token in behind for token, times in _collectives(self.calls).items())
+
+    def has_overtaken(self, usual: Collective, before: _Round) -> bool:
+        """It holds a send or receive that came behind `usual` in the round before."""
+        ahead = _messages(before.calls[: before.calls.index(usual) + 1])
+        all_of_them = _messages(before.calls)
+        return any(ahead[kind] < times <= all_of_them[kind] for kind, times in _messages(self.calls).items())
+
+
+def _messages(calls: list[Collective]) -> Counter[Hashable]:
+    return Counter((call.op, call.peer, call.group, call.tag) for call in calls if is_point_to_point(call))
 
 
 def _collectives(calls: list[Collective]) -> Counter[Hashable]:
@@ -122,9 +134,12 @@ def _in_round(
         return LeftHabit(entry.rank, peer, made[now], count, len(before), call, now)
     if not made[now] <= count > served[now]:
         return None
-    last = theirs[before[-1]].last(other, entry.rank, call)
+    lasts = {n: theirs[n].last(other, entry.rank, call) for n in before}
+    last = lasts[before[-1]]
     if now < max(theirs) or theirs[now].has_passed(last, theirs[before[-1]]):
         return LeftHabit(peer, entry.rank, served[now], count, len(before), last, now)
+    if served[now] and all(theirs[now].has_overtaken(usual, theirs[n]) for n, usual in lasts.items()):
+        return LeftHabit(peer, entry.rank, served[now], count, len(before), last, now, early=True)
     return None
 
 
@@ -165,6 +180,8 @@ def _rounds(case: Case, rank: int, markers: str) -> Rounds:
             found.setdefault(number, _Round(site(call)))
         else:
             found.setdefault(number if markers else _step(case, rank, call), _Round(None)).calls.append(call)
+    if len(found) > 1 and not markers:
+        found.pop(BEFORE_STEPS, None)
     if found and case.ledger.to_peers(rank) is None:
         del found[min(found)]
     return found
@@ -178,4 +195,4 @@ def _unrecorded(case: Case, rank: int) -> Iterable[Collective]:
 
 def _step(case: Case, rank: int, call: Collective) -> int:
     step = case.ledger.step_of(rank, call) if is_numbered(call) else call.step
-    return step if step is not None else 0
+    return step if step is not None else BEFORE_STEPS

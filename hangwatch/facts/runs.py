@@ -2,17 +2,20 @@
 
 Up to some number the calls of all ranks come from the same lines; from there on they differ, often long before a pair
 of calls differs in kind or size. Where both calls have been made before, one of them again and again until then, the
-ranks that made the other one have come to the end of that run first.
+ranks that made the other one have come to the end of that run first. How much they carry may differ from one to
+the next, as the lengths and the bytes of `all_gather_object` do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.extra_calls import alike
 from hangwatch.facts.mismatches import first_mismatch, threads_of
-from hangwatch.model import Collective
+from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import CALLS_TOLD
 
 REPEATED = 2  # equal calls right before the ranks part that make a run
@@ -63,5 +66,32 @@ def _parted(case: Case, ranks: list[int], name: str, seq: int) -> WentOn | None:
 
 
 def _run(past: list[Collective], call: Collective) -> int:
-    """How many calls right before it are equal to `call`."""
-    return next((n for n, other in enumerate(past) if not alike(call, other)), len(past))
+    """How many calls right before it are of its kind and from its place."""
+    mine = replace(call, sizes=(), dtypes=())
+    return next((n for n, other in enumerate(past) if not alike(mine, replace(other, sizes=(), dtypes=()))), len(past))
+
+
+def numbers_apart(case: Case, found: WentOn) -> str:
+    """Up to which number all ranks made the same calls, and where those of either side are from then on."""
+    before, after = (words.place(place_apart(*pair)) for pair in _both_ways(found))
+    return (
+        f"up to number {found.seq - 1} all made the same calls, the last {found.made} of them at {before};"
+        f" from {found.seq} on those of {case.name(found.ranks)} are at {after}"
+    )
+
+
+def _both_ways(found: WentOn) -> tuple[tuple[Collective, Collective], tuple[Collective, Collective]]:
+    return (found.repeated, found.reached), (found.reached, found.repeated)
+
+
+def name_apart(call: Collective, other: Collective) -> str:
+    """`call` in words, with the line of `place_apart`."""
+    return f"{call.op}{words.at(place_apart(call, other))}"
+
+
+def place_apart(call: Collective, other: Collective) -> Frame | None:
+    """The line of the way to `call` by which it differs from the way to `other`, the outermost one."""
+    mine, theirs = path(call.frames), path(other.frames)
+    pairs = zip(reversed(mine), reversed(theirs), strict=False)
+    line = next((one for one, two in pairs if one != two), mine[0] if mine else None)
+    return next((frame for frame in call.frames if (frame.file, frame.line) == line), None)

@@ -6,13 +6,14 @@ likely causes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import comes_before, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.last_calls import brought_down, last_calls
 from hangwatch.facts.process_end import ended_for
 from hangwatch.model import Frame, LoopFacts
 from hangwatch.ranks.view import RankView
@@ -22,13 +23,20 @@ from hangwatch.ranks.view import RankView
 class FewerTurns:
     """The ranks that are past the loop, the others that are in it still, and how many steps each has begun.
 
-    `begun` is empty where nothing counts steps: no optimizer, no DataLoader.
+    `begun` is empty where nothing counts steps: no optimizer, no DataLoader. `made` are the steps of those that left:
+    where optimizer steps end the steps, the one that follows the last began outside of the loop, and is none.
     """
 
     left: tuple[int, ...]
     inside: tuple[int, ...]
     begun: dict[int, int]
+    made: dict[int, int]
     loop: LoopFacts | None
+
+    @property
+    def now(self) -> int:
+        """The index of the step in which those inside are."""
+        return max(self.begun[rank] for rank in self.inside) - 1
 
 
 @once
@@ -42,16 +50,20 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         waiting = [rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked]
         inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
     else:
-        left = tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
-        inside = tuple(r for r, count in begun.items() if count == most and ended_for(case.ranks[r]))
+        around = _ended_around(case)
+        left = around or tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
+        ended = (rank for rank, count in begun.items() if count == most and ended_for(case.ranks[rank]))
+        inside = tuple(rank for rank in ended if rank not in around)
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
-    if any(begun.get(rank, 0) == most for rank in left) and not _all_regular(case, inside, counted=bool(begun)):
+    level = any(begun.get(rank, 0) == most for rank in left)
+    if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
     if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
         return None  # a rank that has not been in the loop may yet reach it
-    return FewerTurns(left, inside, begun, _loop(case, inside))
+    made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
+    return FewerTurns(left, inside, begun, made, _loop(case, left, inside))
 
 
 def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
@@ -74,7 +86,7 @@ def _died_behind_it(view: RankView) -> bool:
 
 
 def _all_regular(case: Case, ranks: tuple[int, ...], *, counted: bool) -> bool:
-    """They wait in a call of every step: where steps are counted at their ends, theirs is not counted yet."""
+    """They wait in a call of every step: the step that they have begun is one that those outside did not begin."""
     sites = sites_of(case)
     return bool(case.blocked) and all(
         (sites.regular(rank) or (not counted and _sends_regularly(case, sites, rank))) and case.ranks[rank].now.in_loop
@@ -88,15 +100,39 @@ def _sends_regularly(case: Case, sites: Sites, rank: int) -> bool:
     return case.blocked[rank].to_a_peer and sum(site(call) == sites.now(rank) for call in calls) > 1
 
 
-def _loop(case: Case, inside: tuple[int, ...]) -> LoopFacts | None:
+@once
+def _ended_around(case: Case) -> tuple[int, ...]:
+    """The fewer ranks, which the end of the job found in a loop around that of the others; none where that is not sure.
+
+    All stood in calls that they had made before, so none has a call of its own.
+    """
+    lasts, sites = last_calls(case), sites_of(case)
+    usual = [rank for rank, last in lasts.items() if last.call is not None and sites.used(rank, last.call)]
+    if not brought_down(case) or len(usual) < len(case.ranks):
+        return ()
+    loops = {view.rank: view.now.loop for view in case if view.now.loop is not None}
+    found = tuple(rank for rank in loops if case.ranks[rank].now.guard == "none" and _is_around(loops, rank))
+    return found if 2 * len(found) < len(case.ranks) else ()
+
+
+def _is_around(loops: dict[int, LoopFacts], rank: int) -> bool:
+    """The loop of `rank` lies around those of other ranks, and around none that it shares with one."""
+    others = [loop for other, loop in loops.items() if loop.where != loops[rank].where]
+    return bool(others) and all(loops[rank].where in loop.outer for loop in others)
+
+
+def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFacts | None:
+    """The outermost loop that those who `left` are past and those `inside` are in, with every way out on the way."""
     views: list[RankView] = [case.ranks[rank] for rank in inside]
-    return next((view.now.loop for view in views if view.now.loop is not None), None)
-
-
-def furthest(short: FewerTurns) -> int:
-    """The index of the step in which the others are: one that is counted at its end only is not in their count yet."""
-    most = max(short.begun[rank] for rank in short.inside)
-    return most if any(short.begun[rank] == most for rank in short.left) else most - 1
+    loop = next((view.now.loop for view in views if view.now.loop is not None), None)
+    theirs = case.ranks[left[0]].now.loop
+    if loop is None or (theirs is not None and theirs.where not in loop.outer):
+        return loop
+    past = len(loop.outer) if theirs is None else loop.outer.index(theirs.where)
+    if len(loop.outer_leaves) < past:
+        return None  # a report of an older version: not read
+    leaves = sorted({*loop.leaves, *(each for found in loop.outer_leaves[:past] for each in found)}, key=words.place)
+    return replace(loop, where=(loop.where, *loop.outer)[past], leaves=tuple(leaves))
 
 
 def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:

@@ -13,6 +13,8 @@ from hangwatch.rules.finding import Finding, Rule
 from hangwatch.rules.step.early_exit import early_exit
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import swallowed
+from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch
+from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.skipped_collective import skipped_collective
@@ -24,6 +26,7 @@ OF_HISTORIES: tuple[Rule, ...] = (
     uneven_validation,
     uneven_steps,
     early_exit,
+    gradient_sync_mismatch,
     rank_zero_only,
     skipped_collective,
     against_all_habit,
@@ -32,6 +35,7 @@ OF_HISTORIES: tuple[Rule, ...] = (
     left_early,
     swallowed,
     fewer_steps,
+    decided_by_a_trainer,
 )
 
 

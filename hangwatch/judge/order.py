@@ -64,7 +64,7 @@ from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
-from hangwatch.rules.step.rank_local_decision import decided_and_ended, rank_local_decision
+from hangwatch.rules.step.rank_local_decision import decided_and_ended, decided_by_a_trainer, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, mispaired_at_a_new_place
@@ -73,6 +73,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     failed_with_a_lone_call,
     stayed_with_a_lone_call,
 )
+from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
@@ -175,6 +176,8 @@ ORDER: tuple[Rule, ...] = (
     mispaired_at_a_new_place,
     left_out_before_a_common_call,
     made_a_shorter_run,
+    made_a_longer_run,
+    decided_by_a_trainer,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

@@ -34,8 +34,9 @@ class Progress:
     """Counters that only grow. A rank moves where any of them differs between two readings.
 
     `epoch` and `batch` are the training loader's: `batch` is the index of the last batch drawn, in this `epoch`.
-    `step` is the index of the current step since the start (one per batch drawn by the training loader, or per
-    training forward, optimizer step or tick() where there is no loader); -1 before the first.
+    `step` is the index of the step in progress, counted from 0 at the start; -1 before the first. A batch drawn by the
+    training loader begins one; where there is no loader, a training forward or tick(). Where there is none of these,
+    an optimizer step ends one and begins the next: then -1 up to the end of step 0.
     """
 
     epoch: int | None = None

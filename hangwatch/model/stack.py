@@ -28,6 +28,7 @@ class LoopFacts:
     leaves: tuple[Frame, ...] = ()  # `break` and `return`
     swallows: Frame | None = None  # the except clause around the loop that lets an error go no further
     outer: tuple[Frame, ...] = ()  # the loops around it, also those of callers, the innermost first
+    outer_leaves: tuple[tuple[Frame, ...], ...] = ()  # `break` and `return` of each of them
 
 
 @dataclass(frozen=True)

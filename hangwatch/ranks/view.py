@@ -59,6 +59,14 @@ class RankView:
         return self.evidence.pid or (reading.identity.pid if reading is not None else None)
 
     @property
+    def steps_end(self) -> bool:
+        """Its optimizer steps end its steps, for nothing begins them: the one in progress may be none."""
+        if self.reading is None or self.step.batch is not None:
+            return False
+        made = self.reading.progress
+        return made.optimizer_steps > 0 and not made.forwards and not made.ticks
+
+    @property
     def phase(self) -> Phase | None:
         return None if self.reading is None else self.reading.phase
 

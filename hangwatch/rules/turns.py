@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.batches import now_at
 from hangwatch.facts.case import Case
-from hangwatch.facts.turns import drew_alike, fewer_turns, furthest, likely_way, standing, ways_out
+from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, likely_way, standing, ways_out
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 
@@ -19,11 +19,11 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     how, why, not_cause = likely_way(case, short)
     if how != cause:
         return None
-    count = short.begun.get(first.rank)
+    count = short.made.get(first.rank)
     after = f" after {words.plural(count, 'step')}" if count is not None else ""
     made = f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
     are = words.verb(len(short.inside), "is", "are")
-    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {furthest(short)}'}"
+    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
     failed = not case.blocked
     already = "" if count is None else " already"
     return Finding(
@@ -34,7 +34,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         culprits=tuple(case.ranks[rank].culprit() for rank in short.left),
         step=StepName() if how == "skipped-collective" else StepName(None, None, count),
         evidence=(
-            *(f"rank {rank} began {words.plural(n, 'step')}" for rank, n in sorted(short.begun.items())[: words.SHOWN]),
+            *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),
             *standing(case, short),
             *ways_out(short.loop),
         ),
@@ -42,3 +42,10 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         awaited=short.left,
         not_causes=not_cause,
     )
+
+
+def _counted(case: Case, short: FewerTurns, rank: int) -> str:
+    """`rank 1 made 6 steps` where the end of each was seen, else how many it began."""
+    count = short.made.get(rank, short.begun[rank])
+    made = rank in short.made and case.ranks[rank].steps_end
+    return f"rank {rank} {'made' if made else 'began'} {words.plural(count, 'step')}"

@@ -32,23 +32,30 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             skips += [Frame(frame.file, line, frame.function) for line in _swallowing(scope, frame.line)]
             continue
         inside = [*_own(loop.body, ast.Continue), *_going_on(loop.body)]
-        ends = [*_by_condition(loop), *_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
+        further = [
+            (f, each)
+            for f, t in frames[index:]
+            for each in loops_around(scope_of(t, f.line), f.line)
+            if each is not loop
+        ]
         around = [(frame, scope, loop.lineno)] + [(f, scope_of(t, f.line), f.line) for f, t in frames[index + 1 :]]
         outside = [Frame(f.file, line, f.function) for f, s, at in around for line in _swallowing(s, at)]
         return LoopFacts(
             Frame(frame.file, loop.lineno, frame.function),
             counted=_is_counted(loop),
             skips=(*skips, *(Frame(frame.file, line, frame.function) for line in sorted(inside))),
-            leaves=tuple(Frame(frame.file, line, frame.function) for line in sorted(ends)),
+            leaves=_leaves(frame, loop),
             swallows=outside[0] if outside else None,
-            outer=tuple(
-                Frame(f.file, each.lineno, f.function)
-                for f, t in frames[index:]
-                for each in loops_around(scope_of(t, f.line), f.line)
-                if each is not loop
-            ),
+            outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
+            outer_leaves=tuple(_leaves(f, each) for f, each in further),
         )
     return None
+
+
+def _leaves(frame: Frame, loop: _Loop) -> tuple[Frame, ...]:
+    """How `loop`, in the function of `frame`, can end before its last turn."""
+    ends = [*_by_condition(loop), *_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
+    return tuple(Frame(frame.file, line, frame.function) for line in sorted(ends))
 
 
 def scope_of(tree: ast.Module, line: int) -> ast.AST:

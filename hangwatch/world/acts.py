@@ -105,7 +105,7 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """An optimizer step; `step`: nothing better counts the steps of this rank."""
+    """An optimizer step; `step`: it ends a step of this rank, since nothing better counts them."""
 
     step: bool = False
 

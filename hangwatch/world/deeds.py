@@ -37,8 +37,10 @@ def _close(loader: LoaderState) -> None:
     loader.ends.append(loader.exhausted)
 
 
-def _begin_step(machine: Failures, rank: Rank, epoch: int | None, batch: int | None, loader: int | None) -> None:
-    step = rank.steps[-1].step + 1 if rank.steps else 0
+def _begin_step(
+    machine: Failures, rank: Rank, epoch: int | None, batch: int | None, loader: int | None, first: int = 0
+) -> None:
+    step = rank.steps[-1].step + 1 if rank.steps else first
     rank.steps.append(StepEntry(step, epoch, batch, loader, machine.clock, dict(rank.issued)))
 
 
@@ -67,7 +69,7 @@ def optimizer(machine: Failures, rank: Rank, thread: Thread, act: Optimizer) -> 
     rank.phase = Phase.OPTIMIZER
     rank.moved_at = machine.clock
     if act.step:
-        _begin_step(machine, rank, None, None, None)
+        _begin_step(machine, rank, None, None, None, first=1)  # it has ended step 0, which no act began
     return True
 
 

@@ -64,3 +64,13 @@ def test_a_save_on_rank_0_alone_between_two_epochs_is_no_end_of_the_training(tmp
     assert counted in verdict.evidence
     assert any("only under a condition on the rank" in sentence for sentence in verdict.evidence)
     assert "early-exit" not in {other.cause for other in verdict.alternatives if other.certainty == "likely"}
+
+
+def test_steps_without_a_loader_are_named_as_the_loop_counts_them(tmp_path: Path) -> None:
+    played = play_command([*TORCHRUN, str(SCRIPTS / "bare_steps.py")], tmp_path, seconds=60.0)
+    assert played.incident is not None, played.output
+    verdict = played.incident.verdict
+    assert (verdict.cause, blamed(played.incident)) == ("skipped-collective", [1])
+    assert verdict.step.step == 7
+    assert " in step 7" in verdict.summary
+    assert f"bare_steps.py:{line_of('bare_steps.py', 'the gradients')}" in played.verdict

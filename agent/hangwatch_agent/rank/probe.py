@@ -268,7 +268,7 @@ class Probe:
             self.context.guard.swallow(error)
 
     def tick(self) -> None:
-        """A step of a loop of one's own has been made."""
+        """A step of a loop of one's own begins."""
         try:
             self.context.steps.tick()
         except Exception as error:

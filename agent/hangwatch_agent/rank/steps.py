@@ -2,6 +2,10 @@
 
 A step is a batch that a framework names; where none does, one drawn by the training loader, else a tick, else a
 forward, else an optimizer step. A better source takes over as soon as it shows.
+
+The count says which step is in progress, from 0: what a rank records is of the step that `step` names. A batch, a
+forward and a tick begin a step. An optimizer step ends one, and so begins the next: what was recorded before the first
+one is of no step, since where the preparations end and step 0 begins is not seen.
 """
 
 from __future__ import annotations
@@ -112,11 +116,28 @@ class Steps:
         self.count = words[b.W_STEPS_WRITTEN] = count
 
     def offer(self, source: int, now: int) -> None:
-        """A step by a lesser source than a loader: taken where there has been none better."""
+        """A step begins, by a lesser source than a loader: taken where there has been none better."""
         if source < self.source:
             return
-        self.source = source
+        if self.source != source:
+            self._begun_otherwise()
+            self.source = source
         self.begin(b.NONE, b.NONE, b.NONE, now)
+
+    def ended(self, now: int) -> None:
+        """An optimizer step has ended a step, and begins the next: taken where there is no source that begins them."""
+        if self.source > BY_OPTIMIZER:
+            return
+        self.source = BY_OPTIMIZER
+        if not self.count:
+            self._board.words[STEPS_AT] = 0  # no reader finds an entry of step 0, not even one that was taken back
+            self.count = 1
+        self.begin(b.NONE, b.NONE, b.NONE, now)
+
+    def _begun_otherwise(self) -> None:
+        """The step that an optimizer has begun is the one that a better source begins now."""
+        if self.source == BY_OPTIMIZER and self.count:
+            self.take_back(self.count - 1)
 
     def loader_found(self) -> None:
         """There is a training loader: its draws are the steps. What was counted before the training began is not."""
@@ -130,6 +151,7 @@ class Steps:
         """A framework says that the training's batch `batch` begins: what it draws ahead is no step of its own."""
         now = time.monotonic_ns()
         if self.source != BY_FRAMEWORK:
+            self._begun_otherwise()
             if self.source != NOTHING and self._board.words[b.W_OPTIMIZER_STEPS] == 0:
                 self.take_back(0)
             self.source = BY_FRAMEWORK
@@ -157,7 +179,7 @@ class Steps:
         words[b.W_PHASE_AT] = now or time.monotonic_ns()
 
     def tick(self) -> None:
-        """The user says that a step of a loop of their own is made."""
+        """The user says that a step of a loop of their own begins."""
         now = time.monotonic_ns()
         words = self._board.words
         words[b.W_TICKS] += 1

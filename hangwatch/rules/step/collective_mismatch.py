@@ -9,7 +9,11 @@ from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
+from hangwatch.facts.places_in_step import early_calls
+from hangwatch.facts.trainer_branches import trainer_branch
+from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
@@ -122,12 +126,25 @@ def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
 def aborted_by_mismatch(case: Case) -> Finding | None:
     """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes).
 
-    Where ranks have left their loop over the data before the others, what they call since then is another call.
+    Where ranks have left a loop before the others, have made fewer or more calls in a step that is behind them, or came
+    to a call of every step earlier than ever, what they call since then is another call.
     """
     if not any((view.dead and not view.finished) or view.raised for view in case) or first_uneven(case) is not None:
         return None
-    found = collective_mismatch(case)
+    found = collective_mismatch(case) if not _apart_before(case) else None
     return found if found is not None and found.status is Status.FAILED else None
+
+
+def _apart_before(case: Case) -> bool:
+    """The records say which ranks left the common path, ahead of the calls that were paired."""
+    found = parting(case)
+    early = early_calls(case)
+    if found is None and (fewer_turns(case) or trainer_branch(case) or 0 < 2 * len(early) <= len(case.ranks)):
+        return True
+    steps = [case.ranks[rank].step.step for rank in found.who if rank in case.ranks] if found is not None else []
+    return (
+        found is not None and bool(steps) and all(step is not None and step > found.divergence.step for step in steps)
+    )
 
 
 def aborted_by_a_peers_size(case: Case) -> Finding | None:

@@ -28,10 +28,7 @@ def concurrent_collectives(case: Case) -> Finding | None:
     if not found:
         return None
     rank, threads = next(iter(found.items()))
-    named = [
-        f"thread {_name(case, rank, thread)!r} in {thread.call or thread.op}{words.at(thread.where)}"
-        for thread in threads
-    ]
+    named = [f"{_does(case, rank, thread)}{words.at(thread.where)}" for thread in threads]
     return Finding(
         "concurrent-collectives",
         Certainty.LIKELY,
@@ -41,16 +38,17 @@ def concurrent_collectives(case: Case) -> Finding | None:
         victims=tuple(each for each in case.blocked if each not in found),
         step=case.ranks[rank].step,
         evidence=tuple(
-            f"rank {each}: {words.listed(f'{_name(case, each, one)} in {one.call or one.op}' for one in threads)}"
+            f"rank {each}: {words.listed(_does(case, each, one) for one in threads)}"
             for each, threads in list(found.items())[: words.SHOWN]
         ),
     )
 
 
-def _name(case: Case, rank: int, thread: Activity) -> str:
-    """The thread's name; a crash trace has none, but the calls that the rank recorded may have just one."""
+def _does(case: Case, rank: int, thread: Activity) -> str:
+    """`thread 'saver' in all_gather`; a crash trace has no names, but the calls that the rank recorded may have one."""
     others = {call.thread_name for call in _recorded(case, rank)} - {MAIN}
-    return thread.thread or (MAIN if thread.main else others.pop() if len(others) == 1 else "?")
+    name = thread.thread or (MAIN if thread.main else others.pop() if len(others) == 1 else "")
+    return f"{f'thread {name!r}' if name else 'a background thread'} in {thread.call or thread.op or 'a collective'}"
 
 
 def aborted_with_two_threads(case: Case) -> Finding | None:

@@ -15,12 +15,13 @@ from hangwatch.model import Certainty, Divergence, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
+from hangwatch.stacks.frames import user_frame
 
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if first is None or not case.blocked or ends_a_loop(case, first):
+    if first is None or not (case.blocked or case.any_rank_failed) or ends_a_loop(case, first):
         return None
     some = _representatives(first)
     recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared
@@ -43,7 +44,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     return Finding(
         "gradient-sync-mismatch",
         case.weigh(witnesses),
-        f"The ranks synchronise their gradients at different intervals: {words.listed(sides)}.",
+        f"The ranks synchronise{_what(case, some[0], first.group)} at different intervals: {words.listed(sides)}.",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=StepName(first.epoch, first.batch, first.step),
@@ -55,6 +56,17 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         witnesses=tuple(witnesses),
         awaited=tuple(case.ranks),
     )
+
+
+def _what(case: Case, rank: int, group: str) -> str:
+    """Gradients, unless Python code has issued all collectives of its last step that has any: then their line."""
+    reading = case.ranks[rank].reading
+    last = next((step for step in reversed(_complete(case, rank)) if step.counts.get(group)), None)
+    ring = reading.calls if reading is not None and last is not None else ()
+    made = [call for call in ring if last is not None and call.group == group and call.step == last.step]
+    if last is None or len(made) < last.counts[group]:
+        return " their gradients"
+    return words.at(user_frame(made[-1].frames))
 
 
 def synchronised_alone(case: Case) -> Finding | None:
@@ -161,7 +173,10 @@ def _busy_steps(steps: Sequence[Step], group: str) -> list[int]:
     """
     inside = [step for step, after in pairwise(steps) if step.epoch == after.epoch]
     least = min((step.counts.get(group, 0) for step in steps), default=0)
-    busy = [step.step for step in steps if step.counts.get(group, 0) > least]
+    levels = Counter(count for step in steps if (count := step.counts.get(group, 0)) > least)
+    # DDP finds out about its buckets once, with further collectives, in the step after its first synchronisation.
+    once = {count for count, times in levels.items() if times == 1} if max(levels.values(), default=0) > 2 else set()
+    busy = [step.step for step in steps if (count := step.counts.get(group, 0)) > least and count not in once]
     if busy and all(step.counts.get(group, 0) == least for step in inside):
         return []
     return busy or [step.step for step in steps if least > 0]

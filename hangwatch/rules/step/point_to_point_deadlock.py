@@ -59,6 +59,11 @@ def _did(found: LeftHabit) -> str:
             f"made {words.plural(found.made - found.usual, _kind(found))} {_direction(found)} more than in the rounds"
             f" before{at}; rank {found.peer} made its part of them as often as usual"
         )
+    if found.early:
+        return (
+            f"went on after {found.made} of the {words.plural(found.usual, _kind(found))} {_direction(found)}{at}"
+            " that it had made in every round before"
+        )
     fewer = words.plural(found.usual - found.made, _kind(found))
     return f"left out {fewer} {_direction(found)}{at}, which it had made in every round before"
 

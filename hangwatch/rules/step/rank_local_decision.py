@@ -9,8 +9,9 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.parting import Left, counted
+from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Status
+from hangwatch.model import Bypass, Certainty, Phase, Status
 from hangwatch.rules.finding import Finding
 
 
@@ -70,3 +71,42 @@ def _what_it_asks(found: Disagreement) -> str:
 
 def _way(way: Bypass) -> str:
     return f"`{way.text}` ({words.place(way.where)})"
+
+
+def decided_by_a_trainer(case: Case) -> Finding | None:
+    """A package's own loop went different ways on the ranks: what it decides by was set on some of them only."""
+    branch = trainer_branch(case)
+    if branch is None or not (case.blocked or case.any_rank_failed):
+        return None
+    calls, function = branch.found.calls, branch.there.function
+    odd, others = case.name(branch.odd), case.name(branch.others)
+    there, here = words.place(branch.there), words.place(branch.here)
+    ways = (
+        f"{odd} went on at {there} to {calls[branch.odd[0]].op}, and {others} at {here} to {calls[branch.others[0]].op}"
+    )
+    doing = _phases(case, branch)
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"{words.capital(odd)} took another way than {others} in {function} ({there}), which is no code of the user's:"
+        f" what it decides by differs by rank, such as a stop, a limit or an interval that was set on"
+        f" {odd} alone{doing}.",
+        fix="set what the trainer decides by (a stop, a limit, an interval) on every rank: reduce the value first",
+        culprits=tuple(case.ranks[rank].culprit() for rank in branch.odd if rank in case.ranks),
+        victims=case.victims(branch.odd),
+        step=next((case.ranks[rank].step for rank in branch.odd if rank in case.ranks), case.furthest_step(case.ranks)),
+        evidence=(f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
+        witnesses=(Witness(Kind.MAJORITY, f"most ranks went the same way: {others}"),),
+        status=Status.FAILED if case.any_rank_failed else None,
+        awaited=branch.odd,
+    )
+
+
+def _phases(case: Case, branch: Branch) -> str:
+    """Which side evaluates, where one does and the other does not."""
+    evaluate = [{case.ranks[rank].phase is Phase.EVAL for rank in side} for side in (branch.odd, branch.others)]
+    if evaluate == [{True}, {False}]:
+        return f"; {case.name(branch.odd)} {words.verb(len(branch.odd), 'evaluates', 'evaluate')}, the others train"
+    if evaluate == [{False}, {True}]:
+        return f"; {case.name(branch.odd)} {words.verb(len(branch.odd), 'trains', 'train')}, the others evaluate"
+    return ""

@@ -44,3 +44,22 @@ def test_a_new_call_may_be_one_too_many() -> None:
 def test_calls_that_take_turns_are_no_run() -> None:
     one, other = Call("all_gather", line=20), Call("all_reduce", line=21)
     assert went_on(Case(world([one, other] * 4, [one, other] * 4, [*[one, other] * 3, other, one]))) is None
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+def test_the_rank_with_one_turn_more_is_told_whatever_each_turn_carries(culprit: int) -> None:
+    """A gather for each table, whose lengths and bytes differ; one rank has a table more than the others."""
+
+    def saved(tables: int) -> Program:
+        gathers = [Call("all_gather", line=20, size=size) for _ in range(tables) for size in (1, 28)]
+        return [*TRAIN * 3, *gathers, *TRAIN * 3]
+
+    snapshot = world(*(saved(4 if rank == culprit else 3) for rank in range(3)))
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-zero-only-collective", [culprit])
+    assert "made more calls of all_gather (train.py:20) than ranks" in verdict.summary
+    assert any("the last 6 of them at train.py:20" in sentence for sentence in verdict.evidence)
+
+
+def test_of_two_halves_neither_is_said_to_have_made_too_many() -> None:
+    assert "made more calls of" not in diagnose(_validated(6, 3)).verdict.summary

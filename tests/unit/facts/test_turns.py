@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, RankEvidence, Snapshot, Status
+from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, ProcessFacts, RankEvidence, Snapshot, Status
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
+from tests.unit.rules.step.worlds import with_ring
 from tests.unit.simulator import Action, Call, Draw, LoopEnd, Peer, World
 
 END: list[Action] = [Call("barrier", line=88)]
@@ -61,6 +62,38 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert words in verdict.summary
     assert judgement.status is Status.HUNG
     assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+def ended_by_optimizers(snapshot: Snapshot) -> Snapshot:
+    """As the boards tell it where each step that the world begins is one that an optimizer step has ended."""
+
+    def told(entry: RankEvidence) -> RankEvidence:
+        reading = entry.reading
+        assert reading is not None
+        steps = tuple(replace(each, step=each.step + 1, optimizer_steps=each.step + 1) for each in reading.steps)
+        now = steps[-1].step
+        return replace(
+            entry,
+            reading=replace(reading, steps=steps, progress=replace(reading.progress, step=now, optimizer_steps=now)),
+        )
+
+    return replace(snapshot, ranks=tuple(map(told, snapshot.ranks)))
+
+
+@pytest.mark.parametrize("short", [5, 8])
+def test_the_step_in_progress_is_told_where_optimizer_steps_end_the_steps(short: int) -> None:
+    def program(made: int) -> list[Action]:
+        return [*(each for _ in range(made) for each in (Call(via="gradients", line=12), Draw())), *END]
+
+    facts = LoopFacts(HERE, counted=True, leaves=(BREAK,))
+    world = World([program(short if rank == 1 else 9) for rank in range(3)])
+    snapshot = ended_by_optimizers(world.run().snapshot())
+    verdict = diagnose(_standing(snapshot, 1, facts)).verdict
+    assert (verdict.cause, [each.rank for each in verdict.culprits]) == ("early-exit", [1])
+    assert f"has left the loop after {short} steps" in verdict.summary
+    assert f"ranks 0 and 2 are in step {short} already" in verdict.summary
+    assert {"rank 0 began 9 steps", "rank 1 made 8 steps"} <= {*verdict.evidence} or short != 8
+    assert verdict.step.step == short
 
 
 @pytest.mark.parametrize(("guard", "cause"), [("none", "uneven-steps"), ("rank", "rank-zero-only-collective")])
@@ -176,3 +209,44 @@ def test_a_rank_that_never_was_where_the_others_send_may_yet_come_there() -> Non
     world = World([[*learner * 3, learner[0], learner[1], *END], [*actor * 4, *END], [*bystander * 3, *END]])
     verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
     assert verdict.cause != "uneven-steps"
+
+
+PARTS, INNER, OUTER = (Frame(SCRIPT, line, "train") for line in (9, 8, 15))
+
+
+def _updates(*inner: int) -> list[Action]:
+    """Iterations with so many updates, each with its gradients' call, and a call behind them."""
+    update = [Call(line=10), Draw()]
+    return [each for times in inner for each in (*update * times, Call("all_gather", line=17, size=2))]
+
+
+def _brought_down(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -> Snapshot:
+    """The backend has aborted `culprit`, in the loop over iterations, and the others stood in that over parameters."""
+    inner = LoopFacts(PARTS, outer=(INNER, OUTER), outer_leaves=(leaves, ()))
+
+    def ended(entry: RankEvidence) -> RankEvidence:
+        mine = entry.rank == culprit
+        loop = LoopFacts(OUTER, counted=True) if mine else inner
+        stacks = tuple(replace(each, in_loop=True, loop=loop, guard="none") for each in entry.stacks)
+        process = ProcessFacts(entry.pid or 0, "X", exit_code=-6 if mine else -15)
+        return with_ring(replace(entry, process=process, stacks=stacks))
+
+    return ended_by_optimizers(replace(snapshot, ranks=tuple(map(ended, snapshot.ranks))))
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_that_left_an_inner_loop_is_told_where_the_backend_ends_the_job(culprit: int) -> None:
+    programs = [_updates(*[4] * 4, 2 if rank == culprit else 4, 4) for rank in range(3)]
+    verdict = diagnose(_brought_down(World(programs).run().snapshot(), culprit, (BREAK,))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("early-exit", [culprit])
+    assert "has left the loop after 18 steps" in verdict.summary
+    assert "may have left it at train.py:62" in verdict.summary
+    assert "the loop at train.py:8 can be left at train.py:62" in verdict.evidence
+    assert f"rank {culprit} made 18 steps" in verdict.evidence
+
+
+def test_an_inner_loop_without_a_way_out_ran_out_of_turns() -> None:
+    programs = [_updates(*[4] * 4, 2 if rank == 1 else 4, 4) for rank in range(3)]
+    verdict = diagnose(_brought_down(World(programs).run().snapshot(), 1, ())).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
+    assert "the loop at train.py:8 has no break and no return" in [each.why_not for each in verdict.alternatives]

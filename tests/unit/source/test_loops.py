@@ -76,3 +76,21 @@ def test_a_range_over_data_is_not_counted_and_no_loop_is_none() -> None:
     assert found is not None
     assert not found.counted
     assert loop(30) is None
+
+
+UPDATES = """\
+for iteration in range(20):
+    for inner in range(4):
+        for parameter in parameters:
+            reduce(parameter)
+        if kl() > limit:
+            break
+    report()
+"""
+
+
+def test_the_ways_out_of_the_loops_around() -> None:
+    found = loop_around([(Frame(SCRIPT, 4, "main"), ast.parse(UPDATES))])
+    assert found is not None
+    assert (found.where.line, at(found.leaves)) == (3, [])
+    assert (at(found.outer), [at(each) for each in found.outer_leaves]) == ([2, 1], [[6], []])

@@ -15,7 +15,7 @@ from hangwatch_agent.rank.steps import BY_OPTIMIZER
 
 
 class OptimizerHook:
-    """Counts the steps of all optimizers; without loader, ticks and forwards the first one's are the rank's steps."""
+    """Counts the steps of all optimizers; without loader, ticks and forwards the first one's end the rank's steps."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -55,7 +55,7 @@ class OptimizerHook:
                 words[phase_at] = now = time_ns()
                 words[phase] = b.OPTIMIZER
                 if steps.source <= BY_OPTIMIZER:
-                    self._offer(optimizer, now)
+                    self._ended(optimizer, now)
                 if context.unconfirmed:
                     context.training_seen()
             except Exception as error:
@@ -63,7 +63,7 @@ class OptimizerHook:
 
         return stepped
 
-    def _offer(self, optimizer: Any, now: int) -> None:
+    def _ended(self, optimizer: Any, now: int) -> None:
         self._stepping = self._stepping or id(optimizer)
         if self._stepping == id(optimizer):
-            self._context.steps.offer(BY_OPTIMIZER, now)
+            self._context.steps.ended(now)

@@ -64,7 +64,8 @@ def _peers(case: Case, found: Parting) -> str:
 def _now(view: RankView | None) -> tuple[str, ...]:
     if view is None or view.where is None:
         return ()
-    return (f"rank {view.rank} is now at {words.place(view.where)}, in {words.step(view.step) or 'an unknown step'}",)
+    stands = "ended" if view.dead else "is now"
+    return (f"rank {view.rank} {stands} at {words.place(view.where)}, in {words.step(view.step) or 'an unknown step'}",)
 
 
 def _one_side_differs(case: Case, found: Parting) -> Finding | None:

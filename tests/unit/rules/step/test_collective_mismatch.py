@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Certainty, Judgement, ProcessFacts, Status
-from tests.unit.rules.step.worlds import STEP, Program, changed, world
+from hangwatch.model import Certainty, Judgement, ProcessFacts, Snapshot, Status
+from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
 from tests.unit.simulator import Call, Draw, blamed_ranks
 
 
@@ -56,3 +56,31 @@ def test_a_broadcast_that_all_ranks_receive_can_never_complete(roots: tuple[int,
 def test_where_one_rank_is_the_root_no_receiver_is_proven_to_wait_for_good() -> None:
     """A backend's tree may bring its data to a receiver that named another rank."""
     assert not Case(world(*([*STEP * 4, Call("broadcast", line=14, root=root)] for root in (0, 2, 1)))).deadlocked
+
+
+def _ended(snapshot: Snapshot) -> Judgement:
+    """The backend ends rank 1 at a pair of unlike sizes; the boards have what Python code called."""
+    process = ProcessFacts(4001, "X", exit_code=-6)
+    ended = changed(snapshot, 1, lambda e: replace(e, process=process, stacks=()))
+    return diagnose(replace(ended, ranks=tuple(map(with_ring, ended.ranks))))
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_pair_that_follows_from_calls_left_out_before_is_no_mismatch(culprit: int, late: int) -> None:
+    """The sizes are unlike at once, or some steps later: until then calls of one size were mispaired."""
+    calls = [Call(line=10, size=8), Call(line=10, size=8), Call(line=12, size=1)]
+    alike = [replace(call, size=8) for call in calls]
+    first, then = (alike, calls) if late else (calls, calls)
+    usual: Program = [*[Draw(), *first] * (4 + late), *[Draw(), *then] * 3]
+    odd: Program = [
+        *[Draw(), *first] * 4,
+        Draw(),
+        first[-1],
+        *[Draw(), *first] * max(late - 1, 0),
+        *[Draw(), *then] * 3,
+    ]
+    judgement = _ended(world(*(odd if rank == culprit else usual for rank in range(3))))
+    assert (judgement.verdict.cause, judgement.status) == ("skipped-collective", Status.FAILED)
+    assert blamed_ranks(judgement) == [culprit]
+    assert judgement.verdict.step.step == 4

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.model import Collectives
+from hangwatch.model import Collectives, ProcessFacts
 from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, judged
+from tests.unit.rules.step.worlds import with_ring
 from tests.unit.simulator import Call, Draw, LoopEnd, World, blamed_ranks
 
 
@@ -51,3 +52,32 @@ def test_counts_of_a_rank_that_has_ended_are_not_compared_with_recorded_calls_of
     snapshot = World([logging(15), logging(16), logging(16)]).run().snapshot()
     ended = replace(snapshot.ranks[0], collectives=Collectives(snapshot.ranks[0].collectives.heads))
     assert gradient_sync_mismatch(Case(replace(snapshot, ranks=(ended, *snapshot.ranks[1:])))) is None
+
+
+def _synchronising(every: int, *gradients: Call, turns: int = 24) -> Program:
+    steps = ([Draw(0, batch), *(gradients if (batch + 1) % every == 0 else ())] for batch in range(turns))
+    return [action for step in steps for action in step]
+
+
+@pytest.mark.parametrize("via", ["gradients", "python"])
+def test_a_rhythm_is_told_in_a_failed_job_and_by_its_line_where_python_calls(via: str) -> None:
+    usual, odd = (_synchronising(every, *[Call(line=14, via=via)] * 3) for every in (4, 6))
+    snapshot = World([odd if rank == 2 else usual for rank in range(3)]).run().snapshot()
+    ended = replace(snapshot.ranks[0], process=ProcessFacts(4000, "X", exit_code=-6), stacks=())
+    ranks = (ended, *snapshot.ranks[1:])
+    if via == "python":  # the board has what Python code issued
+        ranks = tuple(map(with_ring, ranks))
+    finding = gradient_sync_mismatch(Case(replace(snapshot, ranks=ranks)))
+    assert finding is not None
+    assert [who.rank for who in finding.culprits] == [2]
+    what = "their gradients" if via == "gradients" else "(train.py:14)"
+    sides = "ranks 0-1 every 4 batches and rank 2 every 6 batches"
+    assert finding.summary == f"The ranks synchronise {what} at different intervals: {sides}."
+
+
+def test_further_collectives_of_the_first_synchronisation_are_no_part_of_the_rhythm() -> None:
+    """DDP finds out about its buckets in the step after it."""
+    program = _synchronising(2, Call(line=12, via="gradients"))
+    rebuilt = [*program[:4], Call(line=12, via="gradients"), *program[4:]]
+    case = Case(World([rebuilt] * 2).run().snapshot())
+    assert cadence(case, 0, "0", recorded=False) == 2

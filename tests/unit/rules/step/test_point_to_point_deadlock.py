@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Snapshot, Status
 from tests.unit.rules.step.worlds import STEP, Program, world
@@ -100,3 +102,14 @@ def test_a_send_that_was_left_out_some_steps_ago_is_found_where_the_backward_fol
     assert judgement.verdict.step.step == 4
     said = "rank 0 made 1 send to rank 1 in each of the 4 steps before, and 0 in step 4"
     assert said in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize("made", [1, 3])
+def test_a_stage_that_goes_on_with_a_part_of_its_microbatches_is_the_culprit(made: int) -> None:
+    """Four microbatches a step, of which one stage sends fewer and then waits for their gradients."""
+    sends, gradients = [Peer("send", 1, line=30)] * 4, [Peer("recv", 1, line=30)] * 4
+    stage, last = [Peer("recv", 0, line=40)] * 4, [Peer("send", 0, line=40)] * 4
+    short = [Draw(), *sends[:made], *gradients]
+    verdict = diagnose(world([*[Draw(), *sends, *gradients] * 4, *short], [Draw(), *stage, *last] * 5)).verdict
+    assert [culprit.rank for culprit in verdict.culprits] == [0]
+    assert f"went on after {made} of the 4 sends to rank 1 (train.py:30)" in verdict.summary

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import (
-    Bypass,
-    Certainty,
-    Status,
-)
-from tests.unit.rules.step.decisions import blamed, job, way
+from hangwatch.model import Bypass, Certainty, Frame, LoopFacts, RankEvidence, Status
+from tests.unit.rules.step.decisions import blamed, changed, job, way
+from tests.unit.simulator import SCRIPT
 
 
 @pytest.mark.parametrize(
@@ -58,3 +57,20 @@ def test_any_other_way_past_the_call_leaves_the_cause_as_it_was(ways: tuple[Bypa
 def test_a_call_of_every_step_was_skipped_whatever_the_condition_asks() -> None:
     judgement = diagnose(job(3, (0, 2), (way("value"),), every_step=True))
     assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])
+
+
+@pytest.mark.parametrize("around", [10, 27])
+def test_a_condition_around_a_loop_over_parts_of_a_batch_decides(around: int) -> None:
+    """A broadcast for each parameter, under a condition on the clock; line 10 draws the batches, line 27 does not."""
+    parts = LoopFacts(Frame(SCRIPT, 29, "main"), outer=(Frame(SCRIPT, around, "main"),))
+    snapshot = job(3, (1,), (replace(way("value"), inner=False),))
+
+    def standing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loaders = tuple(replace(each, where=Frame(SCRIPT, 10, "main")) for each in entry.reading.loaders)
+        stacks = tuple(replace(each, in_loop=True, loop=parts) for each in entry.stacks)
+        return replace(entry, reading=replace(entry.reading, loaders=loaders), stacks=stacks)
+
+    verdict = diagnose(changed(snapshot, standing)).verdict
+    assert (verdict.cause == "rank-local-decision") is (around == 10)
+    assert around != 10 or [who.rank for who in verdict.culprits] == [1]

@@ -71,3 +71,9 @@ def retrying(snapshot: Snapshot, *locks: LockFile) -> Snapshot:
         return replace(evidence, reading=reading, lock_files=locks)
 
     return changed(snapshot, 1, met)
+
+
+def with_ring(entry: RankEvidence) -> RankEvidence:
+    """The recorded calls of a rank stand on its board: Python code issued them all."""
+    assert entry.reading is not None
+    return replace(entry, reading=replace(entry.reading, calls=entry.collectives.recent))

@@ -181,17 +181,58 @@ def optimizer_hook(watched: Watched) -> Iterator[OptimizerHook]:
     hook.remove()
 
 
-def test_optimizer_steps_are_the_steps_of_last_resort(watched: Watched, optimizer_hook: OptimizerHook) -> None:
+def test_optimizer_steps_end_the_steps_where_nothing_begins_them(
+    watched: Watched, optimizer_hook: OptimizerHook
+) -> None:
     first, second = (torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1) for _ in range(2))
-    for _ in range(3):
+    assert watched.reading.progress.step == -1
+    for ended in range(3):
         first.step()
         second.step()
-    progress = watched.reading.progress
-    assert (progress.optimizer_steps, progress.step) == (6, 2)
+        progress = watched.reading.progress
+        assert (progress.optimizer_steps, progress.step) == (2 * (ended + 1), ended + 1)
     assert watched.reading.phase is Phase.OPTIMIZER
-    watched.context.steps.tick()
-    first.step()
-    assert watched.reading.progress.step == 3
+    assert [(entry.step, entry.optimizer_steps) for entry in watched.reading.steps] == [(1, 1), (2, 3), (3, 5)]
+
+
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_a_tick_names_the_same_steps_at_either_end_of_a_loop_with_an_optimizer(
+    watched: Watched, optimizer_hook: OptimizerHook, *, at_the_end: bool
+) -> None:
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    steps, named = watched.context.steps, []
+    for _ in range(4):
+        if not at_the_end:
+            steps.tick()
+        named.append(watched.reading.progress.step)
+        optimizer.step()
+        if at_the_end:
+            steps.tick()
+    assert named == ([-1, 1, 2, 3] if at_the_end else [0, 1, 2, 3])
+
+
+def test_a_forward_takes_over_the_step_that_an_optimizer_began(
+    watched: Watched, hook: ForwardHook, optimizer_hook: OptimizerHook, lone_group: None
+) -> None:
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.step()  # warms up
+    wrapped, named = DistributedDataParallel(model), []
+    for _ in range(3):
+        wrapped(torch.ones(1, 2)).sum().backward()
+        named.append(watched.reading.progress.step)
+        optimizer.step()
+    assert named == [1, 2, 3]
+
+
+def test_a_framework_takes_over_the_step_that_an_optimizer_began(
+    watched: Watched, optimizer_hook: OptimizerHook
+) -> None:
+    optimizer = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    for batch in range(2):
+        optimizer.step()
+        watched.context.steps.named(0, batch + 1)
+    assert watched.steps == [(1, 0, 1), (2, 0, 2)]
 
 
 def test_the_optimizer_hook_goes_as_it_came(watched: Watched) -> None:

@@ -1,0 +1,77 @@
+"""Ranks that parted in a trainer's own loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.trainer_branches import parted
+from hangwatch.judge import diagnose
+from hangwatch.model import Collective, Frame, RankEvidence, Snapshot
+from tests.unit.rules.step.worlds import Program, world
+from tests.unit.simulator import SCRIPT, TORCH, TRAINER, Call, Draw
+
+C10D = Frame(f"{TORCH}/distributed/distributed_c10d.py", 3151, "broadcast")
+FIT = (Frame(TRAINER, 217, "Loop.run"), Frame(TRAINER, 584, "Trainer.fit"), Frame(SCRIPT, 12, "main"))
+ADVANCE = (C10D, Frame(TRAINER, 265, "Loop.advance"), Frame(TRAINER, 153, "Loop.epoch"), *FIT)
+VALIDATE = (C10D, Frame(TRAINER, 406, "Loop.on_advance_end"), Frame(TRAINER, 154, "Loop.epoch"), *FIT)
+HOOK = Frame(SCRIPT, 7, "Plot.on_advance_end")
+
+
+def test_the_function_in_which_two_ways_part() -> None:
+    assert parted(ADVANCE, VALIDATE) == (ADVANCE[2], VALIDATE[2])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ADVANCE,
+        (C10D, HOOK, *VALIDATE[1:]),
+        (C10D, Frame(TRAINER, 154, "Loop.epoch"), *FIT),
+        (*VALIDATE[:-1], Frame(SCRIPT, 14, "main")),
+        (C10D, Frame(SCRIPT, 14, "main")),
+    ],
+    ids=["one way", "a user's hook", "two calls of one function", "the user's lines differ", "the user's own call"],
+)
+def test_ways_that_do_not_part_in_a_package(other: tuple[Frame, ...]) -> None:
+    assert parted(ADVANCE, other) is None
+
+
+def _below(entry: RankEvidence, *further: Frame) -> RankEvidence:
+    """The trainer makes all calls: barriers come from its validation, by way of `further`."""
+
+    def placed(call: Collective) -> Collective:
+        own = (VALIDATE[0], *further, *VALIDATE[1:]) if call.op == "barrier" else ADVANCE
+        return replace(call, frames=own)
+
+    found = entry.collectives
+    calls = replace(found, recent=tuple(map(placed, found.recent)), open_calls=tuple(map(placed, found.open_calls)))
+    stacks = tuple(replace(stack, frames=calls.recent[-1].frames, in_loop=True) for stack in entry.stacks)
+    return replace(entry, collectives=calls, stacks=stacks, earlier_stacks=stacks)
+
+
+def _job(odd_one: int, ranks: int, *further: Frame) -> Snapshot:
+    """After five steps one rank goes to validate, and the others to the next batch, before its step begins."""
+    usual: Program = [Call("broadcast", line=12), Draw()]
+    odd: Program = [*usual * 5, Call("barrier", line=12), *usual]
+    snapshot = world(*(odd if rank == odd_one else [*usual * 7] for rank in range(ranks)))
+    return replace(snapshot, ranks=tuple(_below(entry, *further) for entry in snapshot.ranks))
+
+
+@pytest.mark.parametrize("odd", [0, 2])
+def test_what_a_trainer_decides_by_differs_by_rank(odd: int) -> None:
+    verdict = diagnose(_job(odd, 3)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-local-decision", [odd])
+    assert "another way" in verdict.summary
+    assert "strategy.py:154" in verdict.summary
+    said = f"rank {odd} went on at strategy.py:154 to barrier, and"
+    assert any(sentence.startswith(said) for sentence in verdict.evidence), verdict.evidence
+
+
+def test_of_two_ranks_neither_took_the_other_way() -> None:
+    assert "another way" not in diagnose(_job(1, 2)).verdict.summary
+
+
+def test_a_call_of_the_users_own_hook_is_no_decision_of_the_trainer() -> None:
+    assert "another way" not in diagnose(_job(1, 3, HOOK)).verdict.summary
