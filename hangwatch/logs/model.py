@@ -24,7 +24,10 @@ class Timeout:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far `rank` was in a group, in the watchdog's words. `number` is the call that it gave up, if any."""
+    """How far `rank` was in a group, in the watchdog's words. `number` is the call that it gave up, if any.
+
+    `place` is the rank within the group.
+    """
 
     rank: int
     group: str
@@ -33,6 +36,7 @@ class Progress:
     completed: int
     started: int = -1
     number: int | None = None
+    place: int | None = None
 
 
 @dataclass

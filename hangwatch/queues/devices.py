@@ -71,8 +71,9 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         if queues.timed
         else "without start events it is not known which devices started it"
     )
+    whole = root.peers or not root.group.guessed or root.group.default  # else others may not have come
     return Finding(
-        "interconnect-stall" if stands else "undetermined",
+        "interconnect-stall" if stands and whole else "undetermined",
         Certainty.UNDETERMINED,
         f"{collective(root)}{at(root.call)} is enqueued by {_by(root)} and {_completed(root)}; {unknown}.",
         status=Status.HUNG if stands else Status.WAITING,

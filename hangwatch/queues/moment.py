@@ -9,6 +9,7 @@ from .model import Queues
 from .stuck import Kind, Stuck
 
 ON_ITS_WAY_S = 5.0  # a call that was incomplete for less when the record was written shows nothing
+YOUNG_S = 120.0  # a rank that others await may be at work for so long: hangwatch's own patience with a live job
 COPIED_S = 86_400.0  # a file so much younger than what it tells of was copied
 
 
@@ -48,6 +49,22 @@ def on_its_way(queues: Queues, one: Stuck) -> bool:
         return False
     stood = stood_s(queues, one)
     return one.kind in (Kind.WIRE, Kind.QUEUED) and bool(one.peers) if stood is None else stood < ON_ITS_WAY_S
+
+
+def open_s(queues: Queues, one: Stuck) -> float | None:
+    """For how long the call had been open when the records were written; None where their dates do not tell."""
+    stood = stood_s(queues, one)
+    return stood if stood is not None and stood < COPIED_S else None
+
+
+def is_young(queues: Queues, one: Stuck) -> bool:
+    """The records were written before patience or torch's timeout ran out: the ranks that are awaited may be at work.
+
+    Where no timeout is recorded, torch may have written them because of it.
+    """
+    stood = stood_s(queues, one)
+    limit_s = min(YOUNG_S, 0.9 * queues.timeout_ns / 1e9)
+    return not one.expired and stood is not None and stood < limit_s
 
 
 def said(queues: Queues, one: Stuck) -> str:

@@ -337,3 +337,24 @@ def test_a_log_alone_does_not_claim_that_all_ranks_came(tmp_path: Path) -> None:
     found = judged(tmp_path, "\n".join(gave_up(rank, 90) for rank in range(3))).judgement
     assert found is not None
     assert "by ranks 0-2 (others may belong to the group and not have come), alike" in found.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("op", "apart", "named"), [("ALLREDUCE", 1, [5]), ("_REDUCE_SCATTER_BASE", 1, [7]), ("ALLREDUCE", 2, [])]
+)
+def test_a_member_of_a_group_of_which_no_line_speaks_is_told_by_the_places_of_the_others(
+    op: str, apart: int, named: list[int], tmp_path: Path
+) -> None:
+    """The line says the place in the group behind the group's name: what lies between them is free for one rank."""
+    members = range(4, 8) if apart == 1 else [1, 3, 4, 6]
+    lost = named[0] if named else 3
+    given = 400 if "SCATTER" in op else 100
+    lines = [asked_to_dump(rank, 40, 40) for rank in range(8)]
+    for place, rank in enumerate(members):
+        if rank != lost:
+            text = far(rank, 7, 7, 6, "1 PG GUID 3(mesh_tp)")
+            lines += [gave_up(rank, 7, op, given), text.replace(f"Rank {rank}]", f"Rank {place}]")]
+    found = judged(tmp_path, *lines)
+    assert blamed(found) == named
+    assert found.judgement is not None
+    assert found.judgement.verdict.cause == "undetermined"
