@@ -184,6 +184,39 @@ def test_all_began_and_some_did_not_finish(tmp_path: Path) -> None:
     assert "ranks 2-3 on node-b have not finished it" in found.judgement.verdict.summary
 
 
+def _split(rank: int, place: int, word: str, color: int, count: str = "splitCount") -> str:
+    """As NCCL writes it since 2.22: without an id, and at the start without a space before the dash."""
+    dash = "- " if word == "START" else " - "
+    return (
+        f"node-a:{4000 + rank}:{5000 + rank} [{rank}] NCCL INFO ncclCommSplit comm 0x66d0{rank}0 rank {place} nranks 2"
+        f" cudaDev {rank} nvmlDev {rank} busId {rank}000 parent 0x55d0{rank}0 {count} 1 color {color} key {place}"
+        f"{dash}Init {word}"
+    )
+
+
+@pytest.mark.parametrize("count", ["splitCount", "childCount"])
+def test_a_split_that_did_not_come_to_its_end(count: str, tmp_path: Path) -> None:
+    """The numbers of a part of the ranks are its own: they name no rank of the job."""
+    whole = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
+    first = [_split(rank, rank, word, 7, count) for word in ("START", "COMPLETE") for rank in (0, 1)]
+    found = judged(tmp_path, "\n".join([*whole, *first, _split(2, 0, "START", 8, count)]))
+    assert found.judgement is not None
+    told = found.judgement.verdict
+    assert not told.culprits
+    assert told.victims == (2,)
+    assert told.summary == (
+        "Rank 2 began to set up communicator of split 1 (color 8) of 2 ranks and did not finish; its own rank 1 never"
+        " began."
+    )
+    every = [
+        *whole,
+        *first,
+        *(_split(rank, rank - 2, word, 8, count) for word in ("START", "COMPLETE") for rank in (2, 3)),
+    ]
+    (tmp_path / "job-0.log").unlink()
+    assert judged(tmp_path, "\n".join(every)).judgement is None
+
+
 def test_a_communicator_that_all_have_set_up_is_well(tmp_path: Path) -> None:
     lines = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
     found = judged(tmp_path, "\n".join(lines))
