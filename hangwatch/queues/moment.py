@@ -16,12 +16,13 @@ COPIED_S = 86_400.0  # a file so much younger than what it tells of was copied
 def stood_s(queues: Queues, one: Stuck) -> float | None:
     """For how long the call had kept a rank waiting when that rank's record was written; None where not known.
 
-    The wait began when the rank enqueued the call, or when the call before it in the same communicator completed. A
-    copied file has a later time of its own, so the true time may be shorter, and never longer.
+    The wait began when the rank enqueued the call, or when the call before it in the same communicator completed; where
+    a record no longer holds either, the last call that its host enqueued bounds it from below. A copied file has a
+    later time of its own, so the true time may be shorter, and never longer.
     """
     found = []
     for rank in one.waiting:
-        began = max(one.created.get(rank, 0), _completed_at(one, rank))
+        began = max(one.created.get(rank, 0), _completed_at(one, rank)) or _enqueued_at(one, rank)
         if began and (written := queues.written.get(rank)) is not None:
             found.append((written - began) / 1e9)
     return max(found) if found and min(found) > -1.0 else None
@@ -38,6 +39,11 @@ def unmoved_s(queues: Queues) -> float | None:
 def _completed_at(one: Stuck, rank: int) -> int:
     lanes = one.group.peers if one.peers else one.group.lanes
     return lanes[rank].completed_at if rank in lanes else 0
+
+
+def _enqueued_at(one: Stuck, rank: int) -> int:
+    lane = (one.group.peers if one.peers else one.group.lanes).get(rank)
+    return lane.created[-1] if lane is not None and len(lane) else 0
 
 
 def on_its_way(queues: Queues, one: Stuck) -> bool:

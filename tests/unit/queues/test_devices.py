@@ -105,3 +105,14 @@ def test_of_a_job_that_has_nothing_open_it_is_said_how_long_nothing_completed(tm
     found = evidence_files.sort_out([tmp_path]).assessment
     assert found.judgement is None
     assert any("the last of them completed 10 min before the dumps were written" in text for text in found.sentences)
+
+
+def test_what_a_record_no_longer_holds_may_be_before_a_call(tmp_path: Path) -> None:
+    """A host that ran on has overwritten the receive in which its device waits: no kernel of its own is to blame."""
+    ahead: list[Step] = [Call("send", 420, 8, peer=0), Call("recv", 421, 8, peer=0)] * 12
+    first: list[Step] = [Call("recv", 410, 8, peer=1), Call("send", 411, 8, peer=1)]
+    programs: dict[int, list[Step]] = {0: [*TURN, *first, Sync()], 1: [*TURN, Call("recv", 412, 8, peer=0), *ahead]}
+    JobDumps(programs, window=20).write(tmp_path)
+    found = verdict(tmp_path)
+    assert (found.cause, found.certainty, found.culprits) == ("undetermined", "undetermined", ())
+    assert found.summary.endswith("the record of rank 1 no longer holds what is before it there.")
