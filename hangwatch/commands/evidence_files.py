@@ -26,6 +26,7 @@ SNIFFED = 1 << 16  # bytes by which a log is told
 DEEPEST = 4  # folders in folders that are looked into: LOGS/JOB/attempt_0/3/stderr.log
 _SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".json", ".board"})
 _ATTEMPT = re.compile(r"attempt_\d+")
+_OF_A_RANK = re.compile(r"(?:rank[-_]?)?\d{1,4}")
 SILENT_S = 5.0  # a board that fell silent so much before the others ended before them
 
 
@@ -39,6 +40,11 @@ class Pile:
     reader: recorder.QueueReader = field(default_factory=recorder.QueueReader)
     logs: logs.Logs = field(default_factory=logs.Logs)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def besides_logs(self) -> int:
+        """How many files of it are no logs."""
+        return len(self.incidents) + len(self.boards) + len(self.dumps)
 
     @cached_property
     def queues(self) -> Queues:
@@ -82,16 +88,27 @@ def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
 def _take_folder(pile: Pile, folder: Path, deeper: int = DEEPEST) -> None:
     """Read the files of a folder; where none is of use, those of the folders in it, as nodes and launchers leave them.
 
-    What lies deeper is of use by its name too: a folder may hold checkpoints and data.
+    Beside a log, those of torchrun's attempts and of single ranks belong to it. What lies deeper is of use by its name
+    too: a folder may hold checkpoints and data.
     """
     inside = sorted(folder.iterdir())
     files = [path for path in inside if path.is_file() and (deeper == DEEPEST or _may_be_evidence(path))]
+    before = pile.besides_logs
     of_use = [_take(pile, path, asked_for=False) for path in files]
-    if any(of_use) or not deeper:
+    if not deeper:
         return
     folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+    if any(of_use):
+        folders = [path for path in folders if pile.besides_logs == before and _of_launcher(path)]
     for path in _last_attempts(folders):
         _take_folder(pile, path, deeper - 1)
+
+
+def _of_launcher(folder: Path) -> bool:
+    """Whether a folder is one of those that torchrun makes for an attempt, or for the output of one rank."""
+    if _ATTEMPT.fullmatch(folder.name) or _OF_A_RANK.fullmatch(folder.name):
+        return True
+    return any(_ATTEMPT.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _may_be_evidence(path: Path) -> bool:

@@ -23,6 +23,8 @@ def half_set_up(logs: Logs) -> Communicator | None:
 
 def set_up(communicator: Communicator, logs: Logs) -> Judgement:
     """What a communicator that is half set up tells of the ranks that did not begin, or did not finish."""
+    if not logs.of_all(communicator):
+        return _part_set_up(communicator, logs)
     absent = set(range(communicator.size)) - set(communicator.begun)
     left = sorted(set(communicator.begun) - communicator.complete)
     name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
@@ -43,6 +45,40 @@ def set_up(communicator: Communicator, logs: Logs) -> Judgement:
             argument=("the logs end before the communicator was set up",),
         ),
     )
+
+
+def _part_set_up(communicator: Communicator, logs: Logs) -> Judgement:
+    """The same of a communicator of some ranks: its numbers are its own, and the job's are known of few processes."""
+    absent = sorted(set(range(communicator.size)) - set(communicator.begun))
+    left = sorted(set(communicator.begun) - communicator.complete)
+    job = {own: logs.rank_of(communicator.processes[own]) for own in left if own in communicator.processes}
+    waiting = tuple(sorted(rank for rank in job.values() if rank is not None))
+    places = words.listed([_process(communicator, own, job.get(own)) for own in left[:_SHOWN]])
+    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
+    lacking = f"; its own {words.ranks(absent)} never began" if absent else ""
+    return Judgement(
+        Status.HUNG,
+        Stage.START,
+        Verdict(
+            cause="undetermined",
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{words.capital(places)}{more} began to set up {name} and did not finish{lacking}.",
+            fix="give the dumps or the watchdog's lines too: NCCL numbers the ranks of each communicator anew",
+            victims=waiting,
+            evidence=(f"Init START and no Init COMPLETE: its own {words.ranks(left)}", *evidence(logs)),
+            hang=Certainty.LIKELY,
+            argument=("the logs end before the communicator was set up",),
+        ),
+    )
+
+
+def _process(communicator: Communicator, own: int, rank: int | None) -> str:
+    """rank 5, or pid 4711 on node-a where the job's rank is not known"""
+    if rank is not None:
+        return words.ranks([rank])
+    host, pid = communicator.processes[own]
+    return f"pid {pid} on {host}"
 
 
 _Said = tuple[str, Certainty, str, str, list[int]]  # cause, certainty, summary, fix, ranks to blame

@@ -24,7 +24,10 @@ class Timeout:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far `rank` was in a group, in the watchdog's words. `number` is the call that it gave up, if any."""
+    """How far `rank` was in a group, in the watchdog's words. `number` is the call that it gave up, if any.
+
+    `place` is the rank within the group.
+    """
 
     rank: int
     group: str
@@ -33,16 +36,21 @@ class Progress:
     completed: int
     started: int = -1
     number: int | None = None
+    place: int | None = None
 
 
 @dataclass
 class Communicator:
-    """A communicator of NCCL's by its commId: which ranks began to set it up, and which came to the end."""
+    """A communicator of NCCL's by its commId: which ranks began to set it up, and which came to the end.
+
+    The ranks are its own numbers, which are those of the job only where it is the communicator of all ranks.
+    """
 
     identifier: str
     size: int
     begun: dict[int, str] = field(default_factory=dict)  # rank to host
     complete: set[int] = field(default_factory=set)
+    processes: dict[int, tuple[str, int]] = field(default_factory=dict)  # rank to host and pid
 
 
 class Fault(StrEnum):
@@ -118,9 +126,23 @@ class Logs:
     def __bool__(self) -> bool:
         return bool(self.files)
 
+    def of_all(self, communicator: Communicator) -> bool:
+        """Whether a communicator is of all ranks: none is larger, and others of its size number its processes alike."""
+        size = max(each.size for each in self.communicators.values())
+        return communicator.size == size and all(
+            _numbered_alike(communicator.processes, each.processes)
+            for each in self.communicators.values()
+            if each.size == size
+        )
+
     def rank_of(self, process: tuple[str, int]) -> int | None:
         """The rank of a process, by the communicator of all ranks; None where it is not known or not the only one."""
         size, rank = self.processes.get(process, (0, -1))
         largest = max((each for each, _ in self.processes.values()), default=0)
         alone = sum(known == (size, rank) for known in self.processes.values()) == 1
         return rank if size == largest and alone else None
+
+
+def _numbered_alike(one: dict[int, tuple[str, int]], other: dict[int, tuple[str, int]]) -> bool:
+    common = set(one.values()) & set(other.values())
+    return bool(common) and all(other.get(rank, process) == process for rank, process in one.items())

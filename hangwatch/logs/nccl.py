@@ -7,9 +7,9 @@ import re
 from .model import Communicator, Fault, Logs, Warned
 
 _LINE = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
-_SETUP = re.compile(
-    r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+).*?(?:commId (0x[0-9a-f]+))?\s+-\s+Init (START|COMPLETE)"
-)
+_SETUP = re.compile(r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+)(.*?)\s*-\s+Init (START|COMPLETE)")
+_IDENTIFIER = re.compile(r"commId (0x[0-9a-f]+)")
+_SPLIT = re.compile(r"(?:splitCount|childCount) (\d+) color (-?\d+)")  # instead, since 2.22
 _NETWORK = re.compile(r"NET/(\w+) : Using (.+)|Bootstrap : Using (\S+)")
 _INTERFACE = re.compile(r"\[\d+\]([\w.-]+(?::\d+/\w+)?)|^([\w.-]+):")
 _CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[\w+\] )?via (\S+)")
@@ -49,15 +49,25 @@ def take(line: str, logs: Logs, rank: int | None = None) -> bool:
 
 
 def _set_up(process: tuple[str, int], found: re.Match[str], logs: Logs) -> bool:
-    rank, size, identifier, word = int(found[1]), int(found[2]), found[3] or "", found[4]
+    rank, size, word = int(found[1]), int(found[2]), found[4]
+    identifier = _named(found[3])
     logs.processes[process] = max(logs.processes.get(process, (0, 0)), (size, rank))
     known = logs.communicators.setdefault(f"{identifier}/{size}", Communicator(identifier, size))
+    known.processes[rank] = process
     if word == "START":
         known.begun[rank] = process[0]
     else:
         known.begun.setdefault(rank, process[0])
         known.complete.add(rank)
     return True
+
+
+def _named(said: str) -> str:
+    """What tells a communicator from others: its id, or the count and the color of the split that made it."""
+    identifier, split = _IDENTIFIER.search(said), _SPLIT.search(said)
+    if split:
+        return f"of split {split[1]} (color {split[2]})"
+    return identifier[1] if identifier else ""
 
 
 def _interfaces(host: str, found: re.Match[str], logs: Logs) -> bool:

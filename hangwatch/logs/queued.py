@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import origin
@@ -11,6 +11,7 @@ from ..queues.model import RETIRED, SCHEDULED, Call, Communicator, Lane, Queues
 from .model import Logs, Progress, Timeout
 
 _DEFAULT = ("0", "default_pg")
+_ENOUGH = 2  # ranks of a group that tell how far apart its ranks are
 
 
 def completed(queues: Queues, logs: Logs) -> Queues:
@@ -26,6 +27,8 @@ def completed(queues: Queues, logs: Logs) -> Queues:
             _mark(group, progress.rank, timeout)
         else:
             _lane(queues, group, progress, timeout)
+    for group in queues.communicators:
+        _add_members(group, logs, size or 0)
     if told:
         queues.ranks = dumped | {far.rank for far in logs.progress} | {each.rank for each in logs.timeouts}
         queues.record = queues.record if dumped else "line of the watchdog"
@@ -36,12 +39,12 @@ def world_size(queues: Queues, logs: Logs) -> int | None:
     """The number of ranks, by the dumps, by NCCL's communicators, or by the highest rank that is named."""
     sizes = [communicator.size for communicator in logs.communicators.values()]
     named = [rank + 1 for rank in (*logs.ranks, *queues.ranks)]
-    return max((queues.world_size or 0, *sizes, *named, *_spread(logs)), default=0) or None
+    return max((queues.world_size or 0, *sizes, *named, *_spread(logs.timeouts)), default=0) or None
 
 
-def _spread(logs: Logs) -> Iterator[int]:
+def _spread(timeouts: Iterable[Timeout]) -> Iterator[int]:
     """Sizes of groups, which are what a reduce_scatter takes by what it makes, and the reverse of an all_gather."""
-    for timeout in logs.timeouts:
+    for timeout in timeouts:
         if timeout.given and timeout.made:
             more, less = max(timeout.given, timeout.made), min(timeout.given, timeout.made)
             if family(timeout.op) in ("reduce_scatter", "all_gather") and more % less == 0:
@@ -84,6 +87,28 @@ def _group(queues: Queues, progress: Progress, rank: int, size: int | None) -> C
     group = Communicator(progress.group, members, description, guessed=True)
     queues.communicators.append(group)
     return group
+
+
+def _add_members(group: Communicator, logs: Logs, world: int) -> None:
+    """Members of which no line speaks: the lines of the others say their places, which leave some free between them.
+
+    That holds for groups whose ranks lie at equal distances, as those of a mesh do.
+    """
+    told = {far.place: far.rank for far in logs.progress if far.group == group.name and far.place is not None}
+    if not group.guessed or set(told.values()) != set(group.members) or len(told) < _ENOUGH:
+        return
+    first, second, *_ = sorted(told)
+    apart, rest = divmod(told[second] - told[first], second - first)
+    members = {place: told[first] + (place - first) * apart for place in range(max(*told, _size(group, logs) - 1) + 1)}
+    regular = not rest and apart > 0 and all(members[place] == rank for place, rank in told.items())
+    if regular and members[0] >= 0 and max(members.values()) < world:
+        group.members = tuple(members.values())
+
+
+def _size(group: Communicator, logs: Logs) -> int:
+    """The size of a group by the calls that were given up in it; 0 where they do not tell."""
+    numbers = {(far.rank, far.number) for far in logs.progress if far.group == group.name}
+    return max(_spread(each for each in logs.timeouts if (each.rank, each.number) in numbers), default=0)
 
 
 def _mark(group: Communicator, rank: int, timeout: Timeout | None) -> None:

@@ -24,7 +24,7 @@ _FAR = re.compile(
     re.IGNORECASE,
 )
 _AT = re.compile(r"(?:at work(?: sequence id)?|work sequence id): (\d+)")
-_GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank \d+\]")
+_GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank (\d+)\]")
 _FRAME = re.compile(r"^\s*#\d+ (\S+) from (.+):(\d+)\s*$")
 _STUCK = re.compile(r"watchdog got stuck for (\d+) seconds without making progress")
 _NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
@@ -99,6 +99,7 @@ def _progress(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> 
             int(found[3]),
             int(found[2] or -1),
             int(at[1]) if at else None,
+            int(group[3]) if group else None,
         )
     )
     return True

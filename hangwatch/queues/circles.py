@@ -13,6 +13,7 @@ from .follow import Chain, before
 from .history import Histories
 from .model import Call, Queues
 from .stuck import Kind, Stuck
+from .tally import miscounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,12 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     edges = _edges(chain)
     inside = _inside(edges)
-    stray = histories.strays(concerned)
+    stray = _behind_most(edges) or histories.strays(concerned)
+    stray = [rank for rank in stray if rank in inside] or stray
     blamed = stray if 2 * len(stray) <= len(concerned) and stray else inside
     without, fix = _without(edges, stray)
+    if not without and (odd := miscounted(queues, chain)) is not None:
+        return odd
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "group-order-cycle",
@@ -68,6 +72,17 @@ def _edges(chain: Chain) -> list[_Edge]:
         waiting = tuple(rank for rank in one.waiting if rank not in awaited) or one.waiting
         found.append(_Edge(one, waiting, awaited))
     return found
+
+
+def _behind_most(edges: list[_Edge]) -> list[int]:
+    """Few ranks that went on without a call which most of its group enqueued first: theirs is the other order."""
+    for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
+        one, then = edge.one, following.one
+        if one.kind is not Kind.ABSENT or len(edge.awaited) >= len(one.waiting):
+            continue
+        if set(edge.awaited) <= then.order.keys() and all(before(one, then, rank) for rank in one.waiting):
+            return sorted(edge.awaited)
+    return []
 
 
 def _inside(edges: list[_Edge]) -> list[int]:

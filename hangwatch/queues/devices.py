@@ -18,14 +18,19 @@ from .stuck import Stuck
 def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All have enqueued it, and some devices have not come to it: nothing of other groups is before it there."""
     root = chain.roots[0]
-    few = 2 * len(root.awaited) <= len(root.group.members)
+    cut = [rank for rank in root.awaited if _begins_open(queues, rank)]
+    few = 2 * len(root.awaited) <= len(root.group.members) and not cut
+    before = (
+        f"the record of {ranks(cut)} no longer holds what is before it there"
+        if cut
+        else "no other collective is before it there: a kernel of its own does not finish"
+    )
     return Finding(
-        "device-stall",
+        "undetermined" if cut else "device-stall",
         Certainty.LIKELY if few else Certainty.UNDETERMINED,
         f"{'Both' if root.peers else 'All'} ranks have enqueued {collective(root)}{at(root.call)}; the"
         f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
-        f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and no other collective is before it there:"
-        " a kernel of its own does not finish.",
+        f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
         stage=Stage.DEVICE,
         passing=True,
         culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.awaited)
@@ -38,6 +43,13 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         ),
         waits=wait_edges(root),
     )
+
+
+def _begins_open(queues: Queues, rank: int) -> bool:
+    """The oldest call that is recorded of a rank is not complete, and older ones are lost: one of them may be open."""
+    lanes = [lane for _, lane in queues.lanes() if lane.rank == rank and len(lane)]
+    first = min(lanes, key=lambda lane: lane.order[0], default=None)
+    return first is not None and first.lost and not first.done(0)
 
 
 def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
@@ -71,8 +83,9 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         if queues.timed
         else "without start events it is not known which devices started it"
     )
+    whole = root.peers or not root.group.guessed or root.group.default  # else others may not have come
     return Finding(
-        "interconnect-stall" if stands else "undetermined",
+        "interconnect-stall" if stands and whole else "undetermined",
         Certainty.UNDETERMINED,
         f"{collective(root)}{at(root.call)} is enqueued by {_by(root)} and {_completed(root)}; {unknown}.",
         status=Status.HUNG if stands else Status.WAITING,

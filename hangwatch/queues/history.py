@@ -18,11 +18,12 @@ from itertools import pairwise
 from hangwatch.stacks.frames import origin
 
 from .matching import shape
-from .model import Call, Communicator, Lane, Queues
+from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
 ENOUGH = 8  # calls in a row that agree again are no chance
+_HABIT = 2  # times that a step went well, which make it the rank's own
 
 
 class Kind(StrEnum):
@@ -152,22 +153,23 @@ class Histories:
         """Those of `ranks` that, over all their groups, made calls in an order of which no other rank made.
 
         A step from one call to another is new to a rank where it knew both before, and never one behind the other.
-        Steps that half of the ranks have made are the program's.
+        Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
+        the first stage of a pipeline calls in an order that no other stage has.
         """
-        new = {rank: _new_steps(self._merged(rank)) for rank in ranks}
+        new = {rank: _new_steps(*self._merged(rank)) for rank in ranks}
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
 
-    def _merged(self, rank: int) -> list[int]:
-        """All calls of a rank in the order in which it made them."""
-        calls = [
-            (order, self._token[call])
+    def _merged(self, rank: int) -> tuple[list[int], list[bool]]:
+        """All calls of a rank in the order in which it made them, and which of them are complete."""
+        calls = sorted(
+            (order, self._token[call], state & STATE == COMPLETED)
             for group in self.queues.communicators
             for lane in (group.lanes.get(rank), group.peers.get(rank))
             if lane is not None
-            for order, call in zip(lane.order, lane.calls, strict=True)
-        ]
-        return [token for _, token in sorted(calls)]
+            for order, call, state in zip(lane.order, lane.calls, lane.states, strict=True)
+        )
+        return [token for _, token, _ in calls], [done for _, _, done in calls]
 
     def used(self, group: Communicator, rank: int, call: Call) -> bool:
         """Whether `rank` has ever made that call in this communicator, as far as its record goes back."""
@@ -246,17 +248,20 @@ def _strays(row: array[int], usual: array[int], place: int) -> bool:
     return (row[place - 1], usual[place]) in before and (row[place - 1], row[place]) not in before
 
 
-def _new_steps(calls: Sequence[int]) -> set[tuple[int, int]]:
+def _new_steps(calls: Sequence[int], done: Sequence[bool]) -> set[tuple[int, int]]:
+    """Steps between calls that were known before, without those that went well twice: they are no departure."""
     seen: set[int] = set()
     steps: set[tuple[int, int]] = set()
     new: set[tuple[int, int]] = set()
-    for before, (one, other) in zip([None, *calls], pairwise(calls), strict=False):
+    went_well: Counter[tuple[int, int]] = Counter()
+    for before, (one, other), well in zip([None, *calls], pairwise(calls), done[1:], strict=False):
         if before is not None:
             seen.add(before)
         if one in seen and other in seen and (one, other) not in steps:
             new.add((one, other))
         steps.add((one, other))
-    return new
+        went_well[one, other] += well
+    return {step for step in new if went_well[step] < _HABIT}
 
 
 def _alike(one: Departure, other: Departure) -> bool:

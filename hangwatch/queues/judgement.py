@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.catalogue import cause
@@ -16,7 +16,7 @@ from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
-from .moment import COPIED_S, ON_ITS_WAY_S, on_its_way, said, stood_s
+from .moment import ON_ITS_WAY_S, YOUNG_S, is_young, on_its_way, open_s, said, unmoved_s
 from .rules import judge
 from .stuck import Stuck
 
@@ -38,9 +38,12 @@ def assess(queues: Queues) -> Assessment:
     moving: list[Stuck] = []
     for chain in Follower(found).chains():
         judged = judge(queues, chain, histories)
-        if not (judged.passing and on_its_way(queues, chain.roots[0])):
-            return Assessment(_judgement(queues, judged, chain))
-        moving.append(chain.roots[0])
+        if judged.passing and on_its_way(queues, chain.roots[0]):
+            moving.append(chain.roots[0])
+            continue
+        if judged.passing and is_young(queues, chain.roots[0]):
+            judged = _waiting(queues, judged, chain.roots[0])
+        return Assessment(_judgement(queues, judged, chain))
     meeting = unfit(queues)
     if meeting is not None:
         return Assessment(_judgement(queues, _unfit(meeting)))
@@ -55,8 +58,21 @@ def _healthy(queues: Queues) -> Iterable[str]:
         f" in {words.plural(len(queues.communicators), 'group')})"
     )
     yield from remarks(queues)
+    stood = unmoved_s(queues)
+    if stood is not None and stood >= YOUNG_S:
+        yield (
+            f"the last of them completed {words.duration(stood)} before the dumps were written: if the job stood still,"
+            " look at the hosts, or for a kernel of a rank's own, of which such a record does not tell"
+        )
     if missing := queues.missing():
         yield not_told(missing, queues.record)
+
+
+def _waiting(queues: Queues, found: Finding, root: Stuck) -> Finding:
+    """The same of a job in which a rank may still be at work: no rank is to blame yet."""
+    since = words.duration(open_s(queues, root) or 0.0)
+    said = f"by the time of the files, that call had been open for {since}: the job may still go on"
+    return replace(found, status=Status.WAITING, culprits=(), details=(said, *found.details))
 
 
 def _unfit(meeting: Meeting) -> Finding:
@@ -107,6 +123,6 @@ def _argument(queues: Queues, chain: Chain) -> Iterable[str]:
     yield "calls were enqueued and not complete when the records were written"
     if any(each.expired for each in chain.path):
         yield "torch gave some of them up after their timeout"
-    stood = stood_s(queues, chain.roots[0])
-    if stood is not None and ON_ITS_WAY_S <= stood < COPIED_S:
+    stood = open_s(queues, chain.roots[0])
+    if stood is not None and stood >= ON_ITS_WAY_S:
         yield f"by the time of the file, {collective(chain.roots[0])} had been waited for {words.duration(stood)}"

@@ -107,9 +107,14 @@ class Communicator:
     guessed: bool = False
 
     @property
+    def default(self) -> bool:
+        """Whether it is the group of all ranks, which torch makes first."""
+        return self.description in ("default_pg", "default") or (self.name == "0" and not self.description)
+
+    @property
     def title(self) -> str:
         """The group for people: the default group, or its name and what the user calls it."""
-        if self.description in ("default_pg", "default") or (self.name == "0" and not self.description):
+        if self.default:
             return "the default group"
         said = self.description if self.description not in ("", "undefined") else ""
         return f"group {self.name} ({said})" if said and said != self.name else f"group {self.name}"
@@ -126,6 +131,7 @@ class Queues:
     timed: bool = False  # start events were recorded: without them nothing is ever "started"
     last_event: int = 0
     last_completion: int = 0
+    timeout_ns: int = 0  # the shortest timeout of the calls that are not complete
     states: dict[int, dict[str, dict[str, str]]] = field(default_factory=dict)  # of communicators, by rank
     versions: dict[int, str] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)  # when the record of a rank was written, where that is known

@@ -9,18 +9,20 @@ from .model import Queues
 from .stuck import Kind, Stuck
 
 ON_ITS_WAY_S = 5.0  # a call that was incomplete for less when the record was written shows nothing
+YOUNG_S = 120.0  # a rank that others await may be at work for so long: hangwatch's own patience with a live job
 COPIED_S = 86_400.0  # a file so much younger than what it tells of was copied
 
 
 def stood_s(queues: Queues, one: Stuck) -> float | None:
     """For how long the call had kept a rank waiting when that rank's record was written; None where not known.
 
-    The wait began when the rank enqueued the call, or when the call before it in the same communicator completed. A
-    copied file has a later time of its own, so the true time may be shorter, and never longer.
+    The wait began when the rank enqueued the call, or when the call before it in the same communicator completed; where
+    a record no longer holds either, the last call that its host enqueued bounds it from below. A copied file has a
+    later time of its own, so the true time may be shorter, and never longer.
     """
     found = []
     for rank in one.waiting:
-        began = max(one.created.get(rank, 0), _completed_at(one, rank))
+        began = max(one.created.get(rank, 0), _completed_at(one, rank)) or _enqueued_at(one, rank)
         if began and (written := queues.written.get(rank)) is not None:
             found.append((written - began) / 1e9)
     return max(found) if found and min(found) > -1.0 else None
@@ -39,6 +41,11 @@ def _completed_at(one: Stuck, rank: int) -> int:
     return lanes[rank].completed_at if rank in lanes else 0
 
 
+def _enqueued_at(one: Stuck, rank: int) -> int:
+    lane = (one.group.peers if one.peers else one.group.lanes).get(rank)
+    return lane.created[-1] if lane is not None and len(lane) else 0
+
+
 def on_its_way(queues: Queues, one: Stuck) -> bool:
     """A healthy job shows the same: the record was written a moment after the call was enqueued.
 
@@ -48,6 +55,22 @@ def on_its_way(queues: Queues, one: Stuck) -> bool:
         return False
     stood = stood_s(queues, one)
     return one.kind in (Kind.WIRE, Kind.QUEUED) and bool(one.peers) if stood is None else stood < ON_ITS_WAY_S
+
+
+def open_s(queues: Queues, one: Stuck) -> float | None:
+    """For how long the call had been open when the records were written; None where their dates do not tell."""
+    stood = stood_s(queues, one)
+    return stood if stood is not None and stood < COPIED_S else None
+
+
+def is_young(queues: Queues, one: Stuck) -> bool:
+    """The records were written before patience or torch's timeout ran out: the ranks that are awaited may be at work.
+
+    Where no timeout is recorded, torch may have written them because of it.
+    """
+    stood = stood_s(queues, one)
+    limit_s = min(YOUNG_S, 0.9 * queues.timeout_ns / 1e9)
+    return not one.expired and stood is not None and stood < limit_s
 
 
 def said(queues: Queues, one: Stuck) -> str:

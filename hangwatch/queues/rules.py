@@ -20,8 +20,9 @@ from .history import Histories
 from .matching import odd_ones, shape
 from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
-from .moment import COPIED_S, ON_ITS_WAY_S, stood_s
+from .moment import ON_ITS_WAY_S, open_s
 from .stuck import Kind, Stuck
+from .tally import miscounted
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
 _HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
@@ -33,6 +34,8 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return strayed
     if chain.circle:
         return circle(queues, chain, histories)
+    if (odd := miscounted(queues, chain)) is not None:
+        return odd
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
         return _mismatch(queues, root, histories)
@@ -59,7 +62,7 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     odd = odd_ones(root.sides) if root.sides else []
     habit = _unlike_before(root, histories)
     blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
-    agree = bool(odd) and odd == habit
+    agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
     certainty = Certainty.PROVEN if agree else Certainty.LIKELY if odd or habit else Certainty.UNDETERMINED
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
@@ -75,7 +78,31 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
+        alternatives=_or_another_path(root, habit, agree),
         waits=wait_edges(root, blamed) if others else (),
+    )
+
+
+def _one_line(root: Stuck) -> bool:
+    """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
+    places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
+    return len(places) == 1 and None not in places
+
+
+def _same_behind(root: Stuck, histories: Histories) -> bool:
+    """Whether the histories agree again behind the call: it stands in the place of the others' call."""
+    departure = histories.departure(root.group)
+    return departure is not None and departure.number == root.number and departure.agreeing > 0
+
+
+def _or_another_path(root: Stuck, habit: list[int], agree: bool) -> tuple[Alternative, ...]:
+    """What a call that its ranks never made before may be, where nothing behind it is recorded that would tell."""
+    if not habit or agree or _one_line(root):
+        return ()
+    who = f"{ranks(habit)} never made that call before"
+    return (
+        Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, f"{who}: it may be one that they alone make"),
+        Alternative("uneven-steps", Certainty.UNDETERMINED, f"{who}: it may come after the end of their loop"),
     )
 
 
@@ -205,10 +232,10 @@ def _alone(root: Stuck) -> Finding:
 def _ahead(queues: Queues, root: Stuck) -> Finding:
     """Some ranks have come to the next regular call first, and the rest have completed everything before it."""
     call = root.call
-    stood = stood_s(queues, root)
+    stood = open_s(queues, root)
     if root.expired:
         status, tail = Status.HUNG, "torch gave that call up"
-    elif stood is not None and ON_ITS_WAY_S <= stood < COPIED_S:
+    elif stood is not None and stood >= ON_ITS_WAY_S:
         status, tail = Status.HUNG, f"by the time of the files, that call was open for {words.duration(stood)}"
     else:
         status, tail = Status.WAITING, "nothing in these records shows a fault"

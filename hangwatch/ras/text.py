@@ -19,6 +19,7 @@ _ONE = re.compile(r"^  Rank (\d+) (?:has launched up to operation (\d+)|(has not
 _REPORTED = re.compile(r"^  Rank (\d+) reported (.+?) --")
 _MANY_REPORTED = re.compile(r"^  \d+ ranks reported (.+)$")
 _RANK = re.compile(r"^  Rank (\d+) ")
+_MISSING = re.compile(r"^  The missing ranks?: ([\d, ]+)$")  # as 2.24 lists them, without their processes
 _PROCESS = re.compile(r"managed by process (\d+) on node (\S+)")
 _DEAD = re.compile(r"^  Process (\d+) on node (\S+)")
 
@@ -52,6 +53,8 @@ class _Section:
             self.errors[int(reported[1])] = reported[2].lower()
         elif reported := _MANY_REPORTED.match(line):
             self.error = reported[1].lower()
+        elif absent := _MISSING.match(line):
+            self.missing += map(int, re.findall(r"\d+", absent[1]))
         elif rank := _RANK.match(line):
             self._rank(int(rank[1]))
 

@@ -20,6 +20,7 @@ _DEFAULT = frozenset({"default_pg", "default"})
 _RANKS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 _LAST = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
 LARGEST_WORLD = 1 << 20
+NS_IN_MS = 1_000_000
 
 Name = tuple[str, str]  # a group's name and description
 Config = dict[Name, tuple[int, ...]]
@@ -87,6 +88,7 @@ class QueueReader:
         known: dict[Any, int] = {}  # valid within one document: frames are told apart by identity
         seen: dict[Any, Lane] = {}
         last, completion, timed = 0, 0, False
+        limits: set[int] = set()
         for order, entry in enumerate(entries):
             p2p = bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"])
             group = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", "0")), "")
@@ -106,9 +108,13 @@ class QueueReader:
             last = max(last, created, started, completed)
             completion = max(completion, completed)
             lane.completed_at = max(lane.completed_at, completed)
+            if state & 3 != COMPLETED:
+                limits.add(int(entry.get("timeout_ms") or 0))
             lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order)
         everything = self.queues_so_far
         everything.timed = everything.timed or timed
+        limits.add(everything.timeout_ns // NS_IN_MS)
+        everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
         everything.last_event = max(everything.last_event, last)
         everything.last_completion = max(everything.last_completion, completion)
 

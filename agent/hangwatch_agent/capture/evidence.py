@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +32,7 @@ from hangwatch_agent.shared.procfs import Table
 Reread = Callable[[Target], Reading | None]
 _WITHOUT_STACKS = frozenset(["helper", "compile-worker"])  # many, and their frames say nothing
 _IN_TRAINING = frozenset(Phase) - {Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING, Phase.FAILED}
+LEAST_REST = 0.5  # of the gap: between the end of the first sample and the second one
 _MOVEMENT_S = 0.2  # samples closer than this cannot tell movement
 
 
@@ -84,7 +86,7 @@ class _Capture:
                 node_facts, self._place(), self.options.gpus, proc=self.options.proc, cgroups=self.options.cgroups
             )
             first = self._sample()
-            self.options.sleep(self.options.sample_gap_s)
+            self.options.sleep(self._rest_of_gap(first))
             readings = {each.pid: self._read_again(each) for each in self.targets}
             second = self._sample(after=first)
             states = {pid: facts.state for pid, facts in second.facts.items()}
@@ -96,6 +98,11 @@ class _Capture:
         facts = replace(facts, pipes=self._pipes(second))
         seen = Seen(self.living, self.members, first, second, readings, rings, facts, self.options)
         return self._result(seen)
+
+    def _rest_of_gap(self, first: Sample) -> float:
+        """What is left of the gap, which begins with the first sample: on a busy machine that takes a while itself."""
+        gap = self.options.sample_gap_s
+        return max(gap * LEAST_REST, gap - (time.monotonic() - first.at))
 
     def _find_members(self) -> tuple[Member, ...]:
         table, options = Table.read(self.options.proc), self.options

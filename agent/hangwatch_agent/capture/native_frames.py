@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from hangwatch.model import ProcessEvidence, RankEvidence, Snapshot, ThreadStack
 from hangwatch.stacks.frames import user_frame
 from hangwatch_agent.capture.options import CaptureOptions, CaptureResult
+from hangwatch_agent.capture.proc import cgroup
 from hangwatch_agent.capture.stacks import py_spy
 from hangwatch_agent.capture.stacks.py_spy import Dump
+from hangwatch_agent.shared import procfs
 
 ALL_TOGETHER_S = 10.0
+PLENTY = 8  # times what one look may take at most: so much must be free for two at a time
 
 
 T = TypeVar("T", CaptureResult, Snapshot)
@@ -22,10 +29,10 @@ T = TypeVar("T", CaptureResult, Snapshot)
 def with_native_stacks(
     taken: T, pids: Iterable[int], *, options: CaptureOptions | None = None, most_s: float = ALL_TOGETHER_S
 ) -> T:
-    """The same evidence with native frames in the stacks of `pids`, taken one at a time (0.5 to 1 s, 350 MB each).
+    """The same evidence with native frames in the stacks of `pids` (0.5 to 1 s, 350 MB each).
 
-    A process is paused while it is looked at. When `most_s` have gone by, the rest is left as it is; where it fails,
-    the stacks stay as they were. Notes say both.
+    Two are taken at a time where memory is plenty, else one. A process is paused while it is looked at. When `most_s`
+    have gone by, the rest is left as it is; where it fails, the stacks stay as they were. Notes say both.
     """
     dumps: dict[int, Dump] = _dumps(tuple(dict.fromkeys(pids)), options or CaptureOptions(), most_s)
     ranks: dict[int | None, int] = {rank.pid: rank.rank for rank in taken.ranks}
@@ -40,15 +47,33 @@ def with_native_stacks(
 
 def _dumps(pids: tuple[int, ...], options: CaptureOptions, most_s: float) -> dict[int, Dump]:
     deadline = time.monotonic() + most_s
-    dumps = {}
-    for pid in pids:
+
+    def one(pid: int) -> Dump:
         left = deadline - time.monotonic()
         if left <= 0:
-            dumps[pid] = Dump(pid, failure=f"left out: the {most_s:g} s for native stacks were used up")
-        else:
-            limit = min(left, py_spy.NATIVE_TIMEOUT_S)
-            dumps[pid] = py_spy.dump_native(pid, program=options.py_spy, timeout_s=limit, proc=options.proc)
-    return dumps
+            return Dump(pid, failure=f"left out: the {most_s:g} s for native stacks were used up")
+        limit = min(left, py_spy.NATIVE_TIMEOUT_S)
+        return py_spy.dump_native(pid, program=options.py_spy, timeout_s=limit, proc=options.proc)
+
+    with ThreadPoolExecutor(at_once(options), "hangwatch-native") as pool:
+        return dict(zip(pids, pool.map(one, pids), strict=True))
+
+
+def at_once(options: CaptureOptions) -> int:
+    """How many processes may be looked at at a time: the job must not run out of memory for it."""
+    free = [memory_available(options.proc)]
+    with contextlib.suppress(OSError, ValueError):
+        group = cgroup.memory_of(os.getpid(), options.proc, options.cgroups)
+        free += [group.limit - group.used] if group.limit is not None and group.used is not None else []
+    return 2 if min(free) > PLENTY * py_spy.NATIVE_MEMORY_BYTES else 1
+
+
+def memory_available(proc: Path) -> int:
+    """Bytes that the machine can give without swapping; 0 where it does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = procfs.read_text(proc / "meminfo").splitlines()
+        return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+    return 0
 
 
 def _rank(rank: RankEvidence, dumps: Mapping[int, Dump]) -> RankEvidence:

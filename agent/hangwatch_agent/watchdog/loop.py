@@ -44,9 +44,10 @@ from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
 from hangwatch_agent.watchdog.on_hang import OnHang
 from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
 from hangwatch_agent.watchdog.response import Response
-from hangwatch_agent.watchdog.triggers import Reason, Schedule, reasons
+from hangwatch_agent.watchdog.triggers import QUICK, Reason, Schedule, reasons
 from hangwatch_agent.watchdog.unwatched_ranks import sentence, unwatched
 
+LEAST_PAUSE_S = 0.25  # between two rounds
 SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
 
 
@@ -109,7 +110,15 @@ class Watchdog:
             living = any(each.alive for each in self.rank_states)
             if until_alone and not living and (self.rank_states or self.clock() - born > empty_for):
                 return
-            self._pause(self.settings.poll)
+            self._pause(self._until_next_poll())
+
+    def _until_next_poll(self) -> float:
+        """The rest until stillness is worth a look, where that ends before the next regular round."""
+        working = [each for each in self.rank_states if each.alive]
+        if not working or not all(each.blocked for each in working):
+            return self.settings.poll
+        left = max(each.moved_at for each in working) + QUICK - self.clock()
+        return min(self.settings.poll, max(left, LEAST_PAUSE_S)) if left > 0 else self.settings.poll
 
     def poll(self) -> None:
         """One round: read the boards, exchange messages with other nodes, and examine the job where that is due."""

@@ -409,3 +409,14 @@ def test_it_ends_with_what_to_check_first_next_time(tmp_path: Path, capsys: Capt
     assert main(["analyze", str(folder), "--markdown", str(markdown), "--json", str(merged)]) == 0
     assert "**Next time, check first**" in markdown.read_text()
     assert [each.check for each in codec.loads(Incident, merged.read_text()).check_next][-1] == "loader lengths"
+
+
+def test_beside_a_launchers_log_the_folders_of_its_ranks_are_read(tmp_path: Path) -> None:
+    """torchrun's log folder often holds the launcher's own log too; a folder of another job stays out."""
+    (tmp_path / "launcher.log").write_text("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n")
+    for folder, error in (("attempt_0/3", "ValueError: bad shape"), ("older", "ValueError: of another job")):
+        (tmp_path / folder).mkdir(parents=True)
+        message = {"message": {"message": error, "extraInfo": {"py_callstack": ""}}}
+        (tmp_path / folder / "error.json").write_text(json.dumps(message))
+    pile = sort_out([tmp_path])
+    assert {rank: each.text for rank, each in pile.logs.failures.items()} == {3: "ValueError: bad shape"}

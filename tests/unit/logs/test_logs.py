@@ -184,6 +184,39 @@ def test_all_began_and_some_did_not_finish(tmp_path: Path) -> None:
     assert "ranks 2-3 on node-b have not finished it" in found.judgement.verdict.summary
 
 
+def _split(rank: int, place: int, word: str, color: int, count: str = "splitCount") -> str:
+    """As NCCL writes it since 2.22: without an id, and at the start without a space before the dash."""
+    dash = "- " if word == "START" else " - "
+    return (
+        f"node-a:{4000 + rank}:{5000 + rank} [{rank}] NCCL INFO ncclCommSplit comm 0x66d0{rank}0 rank {place} nranks 2"
+        f" cudaDev {rank} nvmlDev {rank} busId {rank}000 parent 0x55d0{rank}0 {count} 1 color {color} key {place}"
+        f"{dash}Init {word}"
+    )
+
+
+@pytest.mark.parametrize("count", ["splitCount", "childCount"])
+def test_a_split_that_did_not_come_to_its_end(count: str, tmp_path: Path) -> None:
+    """The numbers of a part of the ranks are its own: they name no rank of the job."""
+    whole = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
+    first = [_split(rank, rank, word, 7, count) for word in ("START", "COMPLETE") for rank in (0, 1)]
+    found = judged(tmp_path, "\n".join([*whole, *first, _split(2, 0, "START", 8, count)]))
+    assert found.judgement is not None
+    told = found.judgement.verdict
+    assert not told.culprits
+    assert told.victims == (2,)
+    assert told.summary == (
+        "Rank 2 began to set up communicator of split 1 (color 8) of 2 ranks and did not finish; its own rank 1 never"
+        " began."
+    )
+    every = [
+        *whole,
+        *first,
+        *(_split(rank, rank - 2, word, 8, count) for word in ("START", "COMPLETE") for rank in (2, 3)),
+    ]
+    (tmp_path / "job-0.log").unlink()
+    assert judged(tmp_path, "\n".join(every)).judgement is None
+
+
 def test_a_communicator_that_all_have_set_up_is_well(tmp_path: Path) -> None:
     lines = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
     found = judged(tmp_path, "\n".join(lines))
@@ -337,3 +370,24 @@ def test_a_log_alone_does_not_claim_that_all_ranks_came(tmp_path: Path) -> None:
     found = judged(tmp_path, "\n".join(gave_up(rank, 90) for rank in range(3))).judgement
     assert found is not None
     assert "by ranks 0-2 (others may belong to the group and not have come), alike" in found.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("op", "apart", "named"), [("ALLREDUCE", 1, [5]), ("_REDUCE_SCATTER_BASE", 1, [7]), ("ALLREDUCE", 2, [])]
+)
+def test_a_member_of_a_group_of_which_no_line_speaks_is_told_by_the_places_of_the_others(
+    op: str, apart: int, named: list[int], tmp_path: Path
+) -> None:
+    """The line says the place in the group behind the group's name: what lies between them is free for one rank."""
+    members = range(4, 8) if apart == 1 else [1, 3, 4, 6]
+    lost = named[0] if named else 3
+    given = 400 if "SCATTER" in op else 100
+    lines = [asked_to_dump(rank, 40, 40) for rank in range(8)]
+    for place, rank in enumerate(members):
+        if rank != lost:
+            text = far(rank, 7, 7, 6, "1 PG GUID 3(mesh_tp)")
+            lines += [gave_up(rank, 7, op, given), text.replace(f"Rank {rank}]", f"Rank {place}]")]
+    found = judged(tmp_path, *lines)
+    assert blamed(found) == named
+    assert found.judgement is not None
+    assert found.judgement.verdict.cause == "undetermined"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from pathlib import Path
+
+import pytest
 
 from hangwatch.commands import evidence_files
 from hangwatch.model import Status, Verdict
@@ -57,3 +61,58 @@ def test_of_two_ranks_without_a_habit_both_are_named(tmp_path: Path) -> None:
     assert sorted(each.rank or 0 for each in found.culprits) == [0, 1]
     assert found.certainty == "undetermined"
     assert "nothing tells which of them left a call out, or added one" in found.summary
+
+
+def _slow(rank: int = 0, written_after_s: float | None = 30.0, **options: object) -> JobDumps:
+    job = JobDumps(every(4, TURN * 4, {rank: TURN * 3}), **options)  # type: ignore[arg-type]
+    job.written_after_s = written_after_s
+    return job
+
+
+def test_a_rank_that_others_have_awaited_for_half_a_minute_may_be_at_work(tmp_path: Path) -> None:
+    _slow().write(tmp_path)
+    found = evidence_files.sort_out([tmp_path]).assessment.judgement
+    assert found is not None
+    assert found.status is Status.WAITING
+    assert not found.verdict.culprits
+    assert found.verdict.hang is None
+    assert any("had been open for 30 s" in text for text in found.verdict.details)
+    assert found.verdict.waits[0].awaited == (0,)
+
+
+@pytest.mark.parametrize("options", [{"written_after_s": 300.0}, {"written_after_s": None}, {"given_up": True}])
+def test_it_is_hung_where_torch_gave_it_up_or_patience_ran_out(options: dict[str, object], tmp_path: Path) -> None:
+    _slow(**options).write(tmp_path)  # type: ignore[arg-type]
+    assert [each.rank for each in verdict(tmp_path).culprits] == [0]
+
+
+def test_a_short_timeout_of_torch_is_no_sign_of_work(tmp_path: Path) -> None:
+    """With a timeout of 20 s torch writes its dumps after 20 s, and then the job is hung."""
+    job = _slow(written_after_s=20.5)
+    for rank, document in job.documents().items():
+        path = tmp_path / f"nccl_trace_rank_{rank}"
+        entries = [{**each, "timeout_ms": 20_000} for each in document["entries"]]
+        path.write_bytes(pickle.dumps({**document, "entries": entries}, protocol=2))
+        os.utime(path, ns=(job.written_ns(),) * 2)
+    assert [each.rank for each in verdict(tmp_path).culprits] == [0]
+
+
+def test_of_a_job_that_has_nothing_open_it_is_said_how_long_nothing_completed(tmp_path: Path) -> None:
+    """A kernel of a rank's own behind the last collective is in no record."""
+    job = JobDumps(every(4, TURN * 4, {2: [*TURN * 4, StuckKernel(), Sync()]}))
+    job.written_after_s = 600.0
+    job.write(tmp_path)
+    found = evidence_files.sort_out([tmp_path]).assessment
+    assert found.judgement is None
+    assert any("the last of them completed 10 min before the dumps were written" in text for text in found.sentences)
+
+
+def test_what_a_record_no_longer_holds_may_be_before_a_call(tmp_path: Path) -> None:
+    """A host that ran on has overwritten the receive in which its device waits: no kernel of its own is to blame."""
+    ahead: list[Step] = [Call("send", 420, 8, peer=0), Call("recv", 421, 8, peer=0)] * 12
+    first: list[Step] = [Call("recv", 410, 8, peer=1), Call("send", 411, 8, peer=1)]
+    programs: dict[int, list[Step]] = {0: [*TURN, *first, Sync()], 1: [*TURN, Call("recv", 412, 8, peer=0), *ahead]}
+    JobDumps(programs, window=20).write(tmp_path)
+    found = verdict(tmp_path)
+    assert (found.cause, found.certainty, found.culprits) == ("undetermined", "undetermined", ())
+    assert found.summary.endswith("the record of rank 1 no longer holds what is before it there.")

@@ -236,8 +236,8 @@ CASES = [
         PROVEN,
         "alone called all_reduce 22",
     ),
-    Expected(
-        "left-to-a-barrier", _other(4, 3, 21, Op("barrier", 85), left_out=21), "collective-mismatch", (3,), 85, PROVEN
+    Expected(  # from another line, with nothing behind it: it may have left its loop, or be alone in a call
+        "left-to-a-barrier", _other(4, 3, 21, Op("barrier", 85), left_out=21), "collective-mismatch", (3,), 85, LIKELY
     ),
     Expected(
         "another-operation",

@@ -12,7 +12,8 @@ from hangwatch.model import Certainty, Verdict
 from hangwatch.queues.pairs import stuck_pairs
 from hangwatch.recorder import QueueReader
 from tests.dump_programs import around, pipe, pipeline
-from tests.dump_world import Call, JobDumps, Step, Sync, every
+from tests.dump_world import WORLD as WORLD_GROUP
+from tests.dump_world import Call, JobDumps, Step, Stop, Sync, every
 
 WORLD = 4
 
@@ -202,3 +203,67 @@ def test_a_rank_that_went_on_without_a_call_of_another_group_is_told(tmp_path: P
         "Rank 1 went on to all_reduce 4 of the default group (train.py:40) without all_reduce 4"
     )
     assert [each.cause for each in found.alternatives] == ["skipped-collective"]
+
+
+# ------------------------------------------------------------------------------------------ counts between collectives
+
+
+def rounds(rank: int, without: tuple[str, int] = ("", -1), group: str = WORLD_GROUP, last: int = 3) -> list[Step]:
+    """Four rounds of a pipeline of two microbatches, each ended by an all_reduce that the hosts wait for."""
+    found: list[Step] = []
+    for turn in range(4):
+        for batch in range(2):
+            if rank > 0 and without != ("recv", 2 * turn + batch):
+                found.append(Call("recv", 400, 32, group, peer=rank - 1))
+            if rank < last and without != ("send", 2 * turn + batch):
+                found.append(Call("send", 410, 32, group, peer=rank + 1))
+        found += [Call("all_reduce", 420, 4), Sync()]
+    return found
+
+
+@pytest.mark.parametrize("frames", [False, True])
+@pytest.mark.parametrize("group", [WORLD_GROUP, "pipe"])
+@pytest.mark.parametrize(("rank", "kind", "peer"), [(1, "send", 2), (2, "recv", 1), (0, "send", 1)])
+def test_the_end_of_a_pair_that_left_a_call_out_is_told_by_the_other_pairs(
+    rank: int, kind: str, peer: int, group: str, frames: bool, tmp_path: Path
+) -> None:
+    programs = {each: rounds(each, (kind, 5) if each == rank else ("", -1), group) for each in range(WORLD)}
+    groups: dict[str, tuple[int, ...]] = {} if group == WORLD_GROUP else {group: (0, 1, 2, 3)}
+    found = verdict(JobDumps(programs, groups, timed=False, frames=frames), tmp_path)
+    assert (found.cause, blamed(found)) == ("point-to-point-deadlock", [rank])
+    assert found.certainty is Certainty.LIKELY
+    word, to = ("send", "to") if kind == "send" else ("receive", "from")
+    counted = f"Rank {rank} left out 1 {word} {to} rank {peer}: between collectives 2 and 3 of the default group"
+    gone_on = f"without the {word} {to} rank {peer}, which waits for it"
+    assert counted in found.summary or gone_on in found.summary
+
+
+def test_stages_that_always_send_other_numbers_are_no_fault(tmp_path: Path) -> None:
+    """The last stage gets a second message in each round; a rank that stops later is named, and not that pair."""
+    more = {2: [Call("send", 411, 8, peer=3)], 3: [Call("recv", 401, 8, peer=2)]}
+    programs = {rank: [*more.get(rank, []), *rounds(rank)] * 2 for rank in range(WORLD)}
+    programs[1] = [*programs[1][:-7], Stop()]
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert blamed(found) == [1]
+    assert "left out" not in found.summary
+
+
+def test_the_first_stage_of_a_pipeline_is_not_astray_for_an_order_of_its_own(tmp_path: Path) -> None:
+    """Two stages in the middle receive before they send to each other; the ends call in an order that no other has."""
+    swap = {1: [("send", 2), ("recv", 2)], 2: [("recv", 1), ("send", 1)]}
+    turned = {1: swap[1][::-1], 2: swap[2]}
+    programs = {
+        rank: [
+            step
+            for turn in range(5)
+            for step in (
+                *rounds(rank)[: 2 * (2 if 0 < rank < 3 else 1)],
+                *(Call(op, 430, 8, peer=peer) for op, peer in (turned if turn == 4 else swap).get(rank, [])),
+                *rounds(rank)[-2:],
+            )
+        ]
+        for rank in range(WORLD)
+    }
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert found.cause == "point-to-point-deadlock"
+    assert set(blamed(found)) <= {1, 2}

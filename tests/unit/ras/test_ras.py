@@ -132,6 +132,20 @@ def test_the_text_of_older_versions() -> None:
     assert any("100 by 2 ranks, 99 by rank 2" in each for each in words)
 
 
+@pytest.mark.parametrize(("said", "missing"), [("The missing rank: 3", (3,)), ("The missing ranks: 0,3", (0, 3))])
+def test_missing_ranks_as_the_first_version_lists_them(said: str, missing: tuple[int, ...]) -> None:
+    """2.24 gives their numbers alone; they are not dead yet."""
+    text = TEXT.partition("DEAD")[0] + (
+        f"#0-0 (00000005ab9f6d0c) INCOMPLETE\n  Missing communicator data from {len(missing)} rank\n  {said}\n\n"
+        "#0-0 (00000005ab9f6d0c) MISMATCH\n  Communicator ranks have different collective operation counts\n"
+        "  Rank 2 has launched up to operation 99 -- GPU 2 managed by process 102 on node 127.0.0.1\n"
+    )
+    view = parsed(text.encode(), OURS, [WORLD], 4)
+    (found,) = view.of_note
+    assert (found.missing, found.dead) == (missing, ())
+    assert any("did not answer NCCL's RAS threads in time" in each for each in sentences(view))
+
+
 def test_text_with_counts_of_all_collectives_together() -> None:
     """As 2.24 counts them; ranks of one count are listed below it."""
     text = TEXT.partition("#0-0")[0] + (

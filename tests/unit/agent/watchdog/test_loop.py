@@ -296,6 +296,31 @@ def test_a_comparison_that_fails_does_not_stop_the_look(world: World, monkeypatc
     assert "HUNG, proven" in world.stream.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("now", "waiting", "pause"),
+    [
+        (10.3, True, 0.7),  # a second after the last movement they are worth a look
+        (10.9, True, 0.25),  # and no round follows sooner than this
+        (11.2, True, 1.0),  # they have been looked at
+        (10.3, False, 1.0),  # a rank is at work
+    ],
+)
+def test_a_round_comes_when_a_standstill_is_worth_a_look(
+    now: float, waiting: bool, pause: float, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def paused(seconds: float) -> None:
+        pauses.append(round(seconds, 3))
+        world.watchdog.stop.set()
+
+    monkeypatch.setattr(world.watchdog, "_pause", paused)
+    world.now = now
+    world.roster.rank_states = pair() if waiting else (pair()[0], rank_state(1))
+    world.watchdog.run()
+    assert pauses == [pause]
+
+
 def test_the_loop_ends_when_no_rank_is_left(world: World) -> None:
     world.roster.rank_states = (rank_state(0, state="X", progress=Progress(step=9)),)
     world.watchdog.run(until_alone=True)

@@ -1,0 +1,145 @@
+"""Sends and receives counted: between two collectives of a group, each send has its receive.
+
+Where that held between earlier collectives and no longer does, one end of the pair left a call out, or added one. The
+other pairs tell which end: it is the one whose count most of them do not share.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hangwatch import words
+from hangwatch.model import Certainty, Frame
+
+from .finding import Finding, ranks, victims, wait_edges
+from .follow import Chain
+from .model import Communicator, Lane, Queues
+
+_EARLIER = 4  # collectives before the last common one that are looked at
+
+Way = tuple[int, int]  # of messages: from a rank, to a rank
+Counts = Mapping[Way, tuple[int, int]]  # how many were sent, and how many received
+
+
+@dataclass(frozen=True, slots=True)
+class _Uneven:
+    """Messages of one way, as the sender and the receiver count them between two collectives."""
+
+    way: Way
+    sent: int
+    received: int
+    around: Communicator  # whose collectives they are
+    between: tuple[int, int]  # numbers; 0 for the beginning
+    usual: int | None  # of most other counts
+
+
+def miscounted(queues: Queues, chain: Chain) -> Finding | None:
+    """The finding where a pair that waits no longer counts alike, and the other pairs show which end is odd."""
+    waiting = [each for each in (*chain.roots, *chain.path) if each.peers]
+    for group in {id(each.group): each.group for each in waiting}.values():
+        ends = {rank for each in chain.path for rank in (*each.waiting, *each.awaited)}
+        for uneven in _uneven(queues, group):
+            if set(uneven.way) <= ends or len(chain.path) == 1:
+                return _finding(queues, group, chain, uneven)
+    return None
+
+
+def _uneven(queues: Queues, group: Communicator) -> Iterator[_Uneven]:
+    """From the collectives of this group, or of a larger one, such as the default group."""
+    for around in sorted(queues.communicators, key=lambda each: each is not group):
+        lanes = {rank: around.lanes.get(rank) for rank in group.peers}
+        spans = _spans([lane for lane in lanes.values() if lane is not None])
+        if len(spans) > 1 and None not in lanes.values():
+            *before, now = (_counted(queues, group, around, span) for span in spans)
+            yield from _odd(before, now, spans[-1], around)
+            return
+
+
+def _spans(lanes: Sequence[Lane]) -> list[tuple[int, int]]:
+    """Between which numbers all these ranks have enqueued calls, the last of them last; 0 for the beginning."""
+    if len(lanes) < 2:
+        return []
+    common = sorted(set.intersection(*(set(lane.numbers) for lane in lanes)))
+    return list(pairwise([*(() if any(lane.lost for lane in lanes) else (0,)), *common[-_EARLIER:]]))
+
+
+def _odd(before: Sequence[Counts], now: Counts, span: tuple[int, int], around: Communicator) -> Iterator[_Uneven]:
+    usual = _usual(now)
+    for way, (sent, received) in now.items():
+        used = [pairs[way] for pairs in before if way in pairs]
+        if sent != received and usual in (sent, received) and used and all(one == other for one, other in used):
+            yield _Uneven(way, sent, received, around, span, usual)
+
+
+def _usual(counted: Counts) -> int | None:
+    """The count that more than half of all ends share."""
+    counts = Counter(count for pair in counted.values() for count in pair)
+    usual, often = max(counts.items(), key=lambda item: item[1], default=(0, 0))
+    return usual if 2 * often > counts.total() else None
+
+
+def _counted(queues: Queues, group: Communicator, around: Communicator, between: tuple[int, int]) -> Counts:
+    """For each way of messages how many were sent and how many received between two collectives."""
+    found: dict[Way, list[int]] = {}
+    for rank, lane in group.peers.items():
+        own = around.lanes[rank]
+        since, until = (own.order[own.places(number).start] if number else -1 for number in between)
+        for place in range(bisect_left(lane.order, since), bisect_left(lane.order, until)):
+            _count(found, queues, group, lane, place)
+    return {way: (pair[0], pair[1]) for way, pair in found.items()}
+
+
+def _count(found: dict[Way, list[int]], queues: Queues, group: Communicator, lane: Lane, place: int) -> None:
+    call = queues.call(lane, place)
+    if call.source is None or call.target is None or max(call.source, call.target) >= len(group.members):
+        return
+    way = (group.members[call.source], group.members[call.target])
+    found.setdefault(way, [0, 0])[call.op != "send"] += 1
+
+
+def _finding(queues: Queues, group: Communicator, chain: Chain, uneven: _Uneven) -> Finding:
+    source, target = uneven.way
+    odd, kind, peer, count, other = (
+        (source, "send", target, uneven.sent, uneven.received)
+        if uneven.sent != uneven.usual
+        else (target, "receive", source, uneven.received, uneven.sent)
+    )
+    counterpart = "receive" if kind == "send" else "send"
+    made = "left out" if count < other else "added"
+    difference = abs(count - other)
+    to, back = ("to", "from") if kind == "send" else ("from", "to")
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {odd} {made} {words.plural(difference, kind)} {to} rank {peer}: {_span(uneven)} it enqueued"
+        f" {words.plural(count, kind)}, and rank {peer} {words.plural(other, counterpart)} {back} it.",
+        culprits=((odd, _line(queues, group, odd, peer, kind)),),
+        victims=victims(chain.path, (odd,)),
+        evidence=(
+            f"most pairs of {group.title} count {uneven.usual} there",
+            f"between the collectives before, {ranks(uneven.way)} counted alike",
+        ),
+        waits=tuple(edge for each in chain.path for edge in wait_edges(each)),
+        fix=f"give each {kind} of rank {odd} its {counterpart} on rank {peer}, in every step",
+    )
+
+
+def _span(uneven: _Uneven) -> str:
+    first, last = uneven.between
+    where = f"between collectives {first} and {last}" if first else f"before collective {last}"
+    return f"{where} of {uneven.around.title}"
+
+
+def _line(queues: Queues, group: Communicator, rank: int, peer: int, kind: str) -> Frame | None:
+    """The line of the last such call of that rank."""
+    lane = group.peers[rank]
+    for place in reversed(range(len(lane))):
+        call = queues.call(lane, place)
+        other = call.target if call.op == "send" else call.source
+        if (call.op == "send") == (kind == "send") and other is not None and group.members[other] == peer:
+            return call.where
+    return None
