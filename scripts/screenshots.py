@@ -26,7 +26,8 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 GALLERY = Path(hangwatch.gallery.__file__).parent
 HANGWATCH = [sys.executable, "-m", "hangwatch"]
 JOB = ["torchrun", "--standalone", "--nproc-per-node", "4", "train.py", "--culprit", "3", "--steps", "400"]
-VIEWS = ("overview", "collectives", "steps", "timeline", "stacks", "gpus", "loader", "evidence")
+VIEWS = ("overview", "diff", "collectives", "steps", "health", "timeline", "stacks", "gpus", "loader", "evidence")
+LISTS = ("incidents", "history")
 OPTIONS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
 SIZE = (1280, 860)
 PATIENCE_MS = 300_000  # a busy machine takes its time to start torch
@@ -49,6 +50,8 @@ def main() -> None:
                 address = running(browser, url, into)
                 hung(browser, address, into)
                 take(browser, f"{url}/", "jobs", into)
+                for name in LISTS:
+                    take(browser, f"{url}/{name}", name, into, wait_ms=900)
                 one_file(browser, Path(folder), into)
         browser.close()
     print(f"hangwatch: {len(list(into.glob('*.png')))} pictures in {into}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -63,21 +64,36 @@ def _refusal(error: ValidationError) -> BodyError:
     return BodyError(status, f"{where or 'body'}: {first['msg']}"[:500])
 
 
+@dataclass(frozen=True)
+class Raw:
+    """A body as it came. `limit` is the most that it may be in the clear, in bytes."""
+
+    data: bytes
+    compressed: bool
+    limit: int
+
+    def in_the_clear(self) -> bytes:
+        """Raises BodyError for what cannot be decompressed, or not into so few bytes."""
+        return gunzip(self.data, self.limit) if self.compressed else self.data
+
+    def packed(self) -> bytes:
+        """The body compressed, as it is kept."""
+        return self.data if self.compressed else zlib.compress(self.data, 1)
+
+
 async def read_body(request: Request, limit: int) -> bytes:
     """The body in the clear. Raises BodyError for one that is too large, in either form."""
-    return (await read_packed(request.headers, request.receive, limit))[0]
+    return (await read_raw(request.headers, request.receive, limit)).in_the_clear()
 
 
-async def read_packed(headers: Mapping[str, str], receive: Receive, limit: int) -> tuple[bytes, bytes | None]:
-    """The body in the clear, and as it came if it came compressed. Raises BodyError."""
+async def read_raw(headers: Mapping[str, str], receive: Receive, limit: int) -> Raw:
+    """The body as it came. Raises BodyError."""
     _check_headers(headers, limit)
-    raw = await _read_limited(receive, limit)
+    data = await _read_limited(receive, limit)
     encoding = headers.get("content-encoding", "identity").lower()
-    if encoding == "identity":
-        return raw, None
-    if encoding != "gzip":
+    if encoding not in ("identity", "gzip"):
         raise BodyError(415, "the only Content-Encoding taken is gzip")
-    return gunzip(raw, limit), raw
+    return Raw(data, encoding == "gzip", limit)
 
 
 def kind_of(headers: Mapping[str, str]) -> str:

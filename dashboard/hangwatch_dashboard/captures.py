@@ -16,6 +16,7 @@ from hangwatch.report.incident import new_id
 from hangwatch.wire import codec
 from hangwatch.wire.compact import compacted
 from hangwatch_dashboard import judge, merge
+from hangwatch_dashboard.capture_reader import CaptureReader, Envelope
 from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveCapture, LiveJob
 from hangwatch_dashboard.store.rows import CaptureRow, PartRow
@@ -38,6 +39,7 @@ class Captures:
     def __init__(self, store: Store, hub: Hub, clock: Callable[[], float], diagnose: judge.Diagnose | None) -> None:
         self._store, self._hub, self._clock, self._diagnose = store, hub, clock, diagnose
         self.judged: Judged | None = None
+        self.reader = CaptureReader()
         self._finishing: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -48,6 +50,7 @@ class Captures:
         asked = tuple(sorted(node.name for node in job.nodes.values() if node.can_answer(now)))
         row = CaptureRow(new_capture_id(now), job.key, clean(reason, 300), now, now, "asked", asked)
         job.capture = LiveCapture(row)
+        self.reader.expect(len(asked))
         self._publish(job, row)
         await asyncio.wrap_future(self._store.put_capture(row))
         return row
@@ -64,6 +67,7 @@ class Captures:
             if own is not None and own.row.id in self._finishing:
                 return
             job.capture = LiveCapture(row)
+            self.reader.expect(len(row.nodes_asked))
             self._publish(job, row)
             if own is not None:
                 given_up = replace(own.row, state="failed", done_at=self._clock(), changed_at=self._clock())
@@ -80,7 +84,7 @@ class Captures:
         capture.told[node] = now
         return (NodeCommand("capture", capture.row.id, capture.row.reason),)
 
-    async def take(self, job: LiveJob, part: NodeCapture, packed: bytes, now: float) -> None:
+    async def take(self, job: LiveJob, part: Envelope, packed: bytes, now: float) -> None:
         """Keeps a node's part, as it came. A part that was not asked for begins a capture, unless all is known."""
         capture = job.capture
         if capture is None and not part.request and not job.settled:
@@ -102,6 +106,7 @@ class Captures:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.reader.stop()
 
     async def tick(self, job: LiveJob, now: float) -> None:
         """Finishes the capture under way if every node that can has answered, or time is up."""

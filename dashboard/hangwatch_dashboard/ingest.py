@@ -6,8 +6,9 @@ import re
 import time
 from collections.abc import Callable
 
-from hangwatch.model import NodeBatch, NodeCapture, NodeCommand, NodeIncident, NodeReply
+from hangwatch.model import NodeBatch, NodeCommand, NodeIncident, NodeReply
 from hangwatch_dashboard.bodies import BodyError
+from hangwatch_dashboard.capture_reader import Envelope
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.checks import check_batch, check_sender
 from hangwatch_dashboard.config import Limits
@@ -79,9 +80,8 @@ class Ingest:
         self._meters.took(time.perf_counter() - started)
         return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))
 
-    async def capture(self, part: NodeCapture, packed: bytes) -> None:
+    async def capture(self, part: Envelope, packed: bytes) -> None:
         """Takes a node's part of a capture, and `packed`, what it was read from, compressed. Raises BodyError."""
-        check_sender(part)
         job = await self._job_of(part)
         await self._captures.take(job, part, packed, self._clock())
 
@@ -97,7 +97,7 @@ class Ingest:
             await self._captures.ask(job, f"{sent.node} reports: {sent.incident.verdict.cause}", now)
         return kept
 
-    async def _job_of(self, sent: NodeCapture | NodeIncident) -> LiveJob:
+    async def _job_of(self, sent: Envelope | NodeIncident) -> LiveJob:
         stand_in = NodeBatch(job=sent.job, node=sent.node, boot=sent.boot, sequence=0, taken_at=0.0)
         try:
             return await self._registry.job_of(stand_in, self._clock())

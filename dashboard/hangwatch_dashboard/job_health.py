@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangwatch.health import PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
-from hangwatch.health.thresholds import CONFIRMED_S
+from hangwatch.health import Confirmed, PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
 from hangwatch.model import (
     ForeignMemory,
     GroupBeat,
@@ -35,14 +34,13 @@ class LiveHealth:
         self._pace: JobHealth | None = None  # made when it is asked for: for 10,000 ranks it takes half a second
         self._hosts: dict[int, str] = {}
         self._paces: tuple[HealthWarning, ...] = ()
-        self._forecasts: dict[str, HealthWarning] = {}  # told once, and kept: a plan does not mend itself
-        self._suspected: dict[str, tuple[float, HealthWarning]] = {}  # since when it would be told
+        self._forecasts = Confirmed()
         self._plans: tuple[object, ...] = ()
 
     @property
     def warnings(self) -> tuple[HealthWarning, ...]:
         """What only the nodes together show."""
-        return (*self._forecasts.values(), *self._paces)
+        return (*self._forecasts.told.values(), *self._paces)
 
     @property
     def pace(self) -> JobHealth:
@@ -62,13 +60,8 @@ class LiveHealth:
         plans = tuple(node.hello for node in nodes)
         if len(nodes) > 1 and list(map(id, plans)) != list(map(id, self._plans)):
             self._plans = plans
-            found = {each.kind: each for each in _forecasts(nodes, ranked, now)}
-            since = {kind: at for kind, (at, _) in self._suspected.items()}
-            self._suspected = {kind: (since.get(kind, now), each) for kind, each in found.items()}
-        due = {kind: each for kind, (at, each) in self._suspected.items() if now - at >= CONFIRMED_S}
-        new = {kind: each for kind, each in due.items() if kind not in self._forecasts}
-        self._forecasts |= new
-        return bool(new)
+            self._forecasts.note(_forecasts(nodes, ranked, now), now)
+        return bool(self._forecasts.due(now))
 
     def _note_pace(self, now: float, ranked: Ranked) -> bool:
         if not self._history.due(now):

@@ -149,7 +149,7 @@ def _dashboard(*, wanted: bool) -> Iterator[str]:
             service.wait()
 
 
-def _answers(service: subprocess.Popen[bytes], port: int, log: IO[bytes], seconds: float = 20.0) -> bool:
+def _answers(service: subprocess.Popen[bytes], port: int, log: IO[bytes], seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and service.poll() is None:
         with contextlib.suppress(OSError):

@@ -29,7 +29,7 @@ def _parts(report: Report) -> tuple[Html, ...]:
     return (
         _banner(report),
         section("What to do", _checks(sorted(wrong, key=lambda check: check.state is not State.FAIL))),
-        section("What is well", _checks(well)),
+        section("What is in order", _checks(well)),
         section("Links between ranks", *(_matrix(report, kind) for kind in ("gloo", "nccl"))),
         section("Ranks", _ranks(report)),
         section("The launch", _launch(report)),

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from hangwatch.model import HealthWarning, JobHealth, Reading
 
 from . import environment, loaders, plans
-from .across_nodes import forecasts, plan_of, with_plan
+from .across_nodes import forecasts, forecasts_of, plan_of, with_plan
+from .confirmed import Confirmed
 from .devices import device_warnings, foreign_memory
 from .job_health import job_health, merged
 from .leftovers import leftover_processes
@@ -25,11 +26,13 @@ FORECASTS = frozenset({"uneven-forecast", "plans-differ"})
 
 __all__ = [
     "FORECASTS",
+    "Confirmed",
     "HealthWatch",
     "PaceHistory",
     "agreed",
     "device_warnings",
     "forecasts",
+    "forecasts_of",
     "foreign_memory",
     "job_health",
     "leftover_processes",

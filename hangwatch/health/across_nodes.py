@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hangwatch.model import HealthWarning, LoaderFacts, RankPlan, Reading
+from hangwatch.model import GroupHead, HealthWarning, LoaderFacts, NodeHello, RankPlan, Reading
+from hangwatch.wire import members
 
 from . import environment, loaders, plans
 from .telling import Ranks, world
@@ -49,3 +50,24 @@ def forecasts(ranks: Ranks, waits: Mapping[int, bool]) -> tuple[HealthWarning, .
         environment.differing(ranks),
     )
     return tuple(each for each in found if each is not None)
+
+
+def forecasts_of(nodes: Sequence[NodeHello], now: float) -> tuple[HealthWarning, ...]:
+    """`forecasts` of what nodes say of themselves. Of two that claim a rank the one whose process is newer counts."""
+    planned = [each for node in nodes for each in _planned(node, now)]
+    newest = {plan.rank: (reading, plan) for reading, plan in sorted(planned, key=_started)}
+    readings = {rank: with_plan(reading, plan) for rank, (reading, plan) in newest.items()}
+    return forecasts(readings, {rank: plan.waits for rank, (_, plan) in newest.items()})
+
+
+def _planned(node: NodeHello, now: float) -> Iterator[tuple[Reading, RankPlan]]:
+    plans = {plan.rank: plan for plan in node.plans}
+    heads = [GroupHead(group.name, members.parse(group.members), backend=group.backend) for group in node.groups]
+    for identity in node.ranks:
+        if identity.rank is not None and identity.rank in plans:
+            own = tuple(head for head in heads if identity.rank in head.members)
+            yield Reading(identity, now, heads=own), plans[identity.rank]
+
+
+def _started(planned: tuple[Reading, RankPlan]) -> float:
+    return planned[0].identity.started_at

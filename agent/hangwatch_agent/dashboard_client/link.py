@@ -41,6 +41,7 @@ from hangwatch_agent.dashboard_client import messages
 from hangwatch_agent.dashboard_client.connection import Connection
 from hangwatch_agent.dashboard_client.sender import Say, Sender
 from hangwatch_agent.dashboard_client.spool import Spool
+from hangwatch_agent.roster.hello import hello
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.job_identity import LOCAL, shared_identity
@@ -204,7 +205,7 @@ class Link:
         self._job = replace(self._job, id=shared_identity(self._job.id, identities))
         if self._job.id.startswith(LOCAL) and not rank_states and now - self._started_at < UNNAMED_S and not changes:
             return  # the ranks will know what the nodes of the job call it
-        greeting = messages.hello(self._job, self.node, self._started_at, rank_states, __version__)
+        greeting = hello(self._job, self.node, self._started_at, rank_states, __version__)
         if self._hello is None or _changed(greeting, self._hello):
             self._hello, self._send_hello = greeting, True
         self._sequence += 1

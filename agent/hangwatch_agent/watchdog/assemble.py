@@ -24,6 +24,7 @@ from hangwatch_agent.capture.rank.outputs import log_files, unreadable
 from hangwatch_agent.capture.rank.ras import Ras
 from hangwatch_agent.capture.rank.torch_dumps import TorchDumps
 from hangwatch_agent.peers.peers import Peers
+from hangwatch_agent.peers.plans import SharedPlans
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.job_identity import job_identity
@@ -54,8 +55,9 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     if link is not None:
         made.dashboard = DashboardExchange(link)
     else:
-        peers = Peers(settings.report_dir, f"{platform.node()}-{os.getpid()}", say=incidents.say)
-        made.peer_exchange = PeerExchange(peers, response)
+        node = f"{platform.node()}-{os.getpid()}"
+        peers = Peers(settings.report_dir, node, say=incidents.say)
+        made.peer_exchange = PeerExchange(peers, response, plans=SharedPlans(settings.report_dir, node))
     watch = HealthWatch()
     look = DeviceLook(evidence.gpus, NVIDIA.exists, link.devices if link is not None else lambda facts: None)
     made.health = lambda readings: (*watch(readings), *look(readings))

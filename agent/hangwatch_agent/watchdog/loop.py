@@ -142,12 +142,10 @@ class Watchdog:
         self.remember(self.rank_states)
 
     def _tell_and_hear(self, now: float) -> None:
-        if self.dashboard is not None:
-            talk = self.dashboard
+        if (talk := self.dashboard) is not None:
             self._guarded("the exchange with the dashboard", lambda: self._exchange(talk, now))
-        if self.peer_exchange is not None and not self.dismissed:
-            heed = self.peer_exchange.heed
-            self._guarded("the exchange with other nodes", lambda: heed(self._here, now, self._own_judgement))
+        if (others := self.peer_exchange) is not None and not self.dismissed:
+            self._guarded("the exchange with other nodes", lambda: self._exchange_with_nodes(others, now))
 
     def _examine_if_due(self, now: float) -> None:
         found = self._reasons(now)
@@ -382,6 +380,11 @@ class Watchdog:
                 snapshot = self.take_evidence()
             dashboard.link.capture(snapshot, request)
             self._tell_news(snapshot)
+
+    def _exchange_with_nodes(self, others: PeerExchange, now: float) -> None:
+        others.heed(self._here, now, self._own_judgement)
+        for warning in others.forecasts(self._here, now, everywhere=self.settings.on_forecast == "abort"):
+            self._warn(warning)
 
     def _still_heard(self) -> AbstractContextManager[None]:
         """The roster reads anew meanwhile; `rank_states` stay as they are."""

@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hangwatch.model import Certainty, Job, Judgement, Launched, Snapshot, Status
+from hangwatch.model import Certainty, HealthWarning, Job, Judgement, Launched, Snapshot, Status
+from hangwatch.version import __version__
 from hangwatch_agent.peers.peers import SHARED, Nap, Peers, Ruling, elsewhere, present
+from hangwatch_agent.peers.plans import SharedPlans
+from hangwatch_agent.roster.hello import hello
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.job_identity import shared_identity
@@ -42,10 +45,16 @@ class Here:
 
 
 class PeerExchange:
-    """Judges with the other nodes, so that a hang of all is reported once."""
+    """Judges with the other nodes, so that a hang of all is reported once; `plans` compares what is to come."""
 
-    def __init__(self, peers: Peers, response: Response, clock: Callable[[], float] = steady_clock.time) -> None:
-        self._peers, self._response, self._clock = peers, response, clock
+    def __init__(
+        self,
+        peers: Peers,
+        response: Response,
+        clock: Callable[[], float] = steady_clock.time,
+        plans: SharedPlans | None = None,
+    ) -> None:
+        self._peers, self._response, self._clock, self._plans = peers, response, clock, plans
 
     def heed(self, here: Here, now: float, own: Callable[[], tuple[Judgement, Snapshot]]) -> None:
         """Give evidence to a node that asks for it, and take over what another one has judged."""
@@ -58,6 +67,18 @@ class PeerExchange:
         elif heard is not None:
             judgement, snapshot = own()
             self._peers.answer(heard, job, judgement, snapshot)
+
+    def forecasts(self, here: Here, now: float, *, everywhere: bool) -> tuple[HealthWarning, ...]:
+        """What the plans of all nodes' ranks foretell, where it is new: told by the node of rank 0, or `everywhere`."""
+        living = [each for each in here.rank_states if each.alive and not each.reading.detached]
+        if self._plans is None or not living or not here.is_part:
+            return ()
+        host = living[0].reading.identity.host
+        return self._plans.compare(
+            lambda: hello(here.shared_job, host, 0.0, living, __version__),
+            now,
+            judging=everywhere or any(each.rank == 0 for each in living),
+        )
 
     def is_due(self, judgement: Judgement, here: Here, now: float) -> bool:
         """Whether the other nodes should be asked: an incident is near, or no rank moves and some wait."""
@@ -95,6 +116,8 @@ class PeerExchange:
         """Say to the other nodes that this one is done."""
         incidents = self._response.incidents
         self._peers.leave(tidy=incidents.open is None and not incidents.closed)
+        if self._plans is not None:
+            self._plans.leave()
 
 
 def _doze(seconds: float) -> bool:

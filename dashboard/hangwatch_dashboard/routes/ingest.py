@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from hangwatch.model import NodeBatch, NodeCapture, NodeIncident, NodeReply
+from hangwatch.model import NodeBatch, NodeIncident, NodeReply
 from hangwatch.wire import codec
 from hangwatch_dashboard.answers import Taken, TakenIncident
-from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_packed
+from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_raw
 from hangwatch_dashboard.guard import Gate, refusal
 from hangwatch_dashboard.openapi import answers
 from hangwatch_dashboard.routes import client_of, service_of
@@ -26,7 +25,7 @@ PATH = "/api/v1/ingest/batch"
 
 log = logging.getLogger(__name__)
 
-BATCH, CAPTURE, INCIDENT = Reader(NodeBatch), Reader(NodeCapture), Reader(NodeIncident)
+BATCH, INCIDENT = Reader(NodeBatch), Reader(NodeIncident)
 
 
 def _body(name: str) -> dict[str, Any]:
@@ -44,8 +43,8 @@ async def batch(request: Request) -> Response:
 
 async def take_batch(service: Service, headers: Mapping[str, str], receive: Receive) -> str:
     """Takes a batch, and returns the answer in JSON. Raises BodyError and StoreBusyError."""
-    body, packed = await read_packed(headers, receive, service.config.limits.batch_bytes)
-    reply = await service.ingest.batch(BATCH.read(body), packed or zlib.compress(body, 1), _sent_at(headers))
+    raw = await read_raw(headers, receive, service.config.limits.batch_bytes)
+    reply = await service.ingest.batch(BATCH.read(raw.in_the_clear()), raw.packed(), _sent_at(headers))
     return _dumped(reply)
 
 
@@ -61,8 +60,8 @@ async def capture(request: Request) -> dict[str, Any]:
     service = service_of(request)
     limits = service.config.limits
     async with service.large_bodies.place(client_of(request)):
-        body, packed = await read_packed(request.headers, request.receive, limits.capture_bytes)
-        await service.ingest.capture(CAPTURE.read(body), packed or zlib.compress(body, 1))
+        raw = await read_raw(request.headers, request.receive, limits.capture_bytes)
+        await service.ingest.capture(await service.captures.reader.read(raw), raw.packed())
     return {"accepted": True}
 
 

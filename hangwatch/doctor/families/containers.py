@@ -19,7 +19,9 @@ def checks(job: Job) -> Iterator[Check]:
     if not known:
         return
     found = [*_shm(known), *_limits(known), *_ptrace(known), *_processors(job, known)]
-    yield from found or [ok(FAMILY, "limits", "shared memory, open files, processes and tracing are well on all hosts")]
+    yield from found or [
+        ok(FAMILY, "limits", "shared memory, open files, processes and tracing rights suffice on all hosts")
+    ]
 
 
 def _shm(known: list[RankFacts]) -> Iterator[Check]:

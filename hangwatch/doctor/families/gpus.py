@@ -8,6 +8,7 @@ from hangwatch.doctor.families.telling import between_hosts, differing, fail, gr
 from hangwatch.doctor.model import Check, Job, RankFacts
 from hangwatch.model import GpuFacts
 from hangwatch.report.words import size
+from hangwatch.words import plural
 
 FAMILY = "gpus"
 LEFT_OVER = 512 << 20  # bytes that another process holds; a driver's own use is less
@@ -114,7 +115,7 @@ def _each_gpu(job: Job) -> Iterator[tuple[str, GpuFacts]]:
 def _peers(job: Job, known: list[RankFacts]) -> Iterator[Check]:
     for host, ranks in job.by_host.items():
         if pairs := ranks[0].fabric.no_peer_access:
-            found = f"{len(pairs)} pairs of GPUs of {host} cannot read each other's memory: {pairs[0]}"
+            found = f"{plural(len(pairs), 'pair')} of GPUs of {host} cannot read each other's memory: {pairs[0]}"
             yield warn(
                 FAMILY, "peer access", found, "NCCL goes through host memory; set NCCL_P2P_DISABLE=1 where it hangs"
             )
@@ -126,7 +127,9 @@ def _fabric(job: Job, known: list[RankFacts]) -> Iterator[Check]:
         fabric = ranks[0].fabric
         if fabric.acs_bridges and len(ranks[0].gpus) > 1:
             iommu = " and the IOMMU is on" if fabric.iommu else ""
-            found = f"{host}: PCI ACS redirects peer-to-peer traffic at {len(fabric.acs_bridges)} bridges{iommu}"
+            found = (
+                f"{host}: PCI ACS redirects peer-to-peer traffic at {plural(len(fabric.acs_bridges), 'bridge')}{iommu}"
+            )
             advice = "NCCL may hang or crawl: switch ACS off (BIOS, or setpci on the bridges), and iommu=pt"
             yield warn(FAMILY, "ACS", found, advice, [each.rank for each in ranks], fabric.acs_bridges[:16])
             break

@@ -7,6 +7,7 @@ from statistics import median
 
 from hangwatch.doctor.families.telling import fail, named, ok, stage, warn
 from hangwatch.doctor.model import Check, Job, Link
+from hangwatch.words import plural
 
 FAMILY = "links"
 SLOW, LATE = 4.0, 10.0  # times worse than what is usual for links of its kind
@@ -81,7 +82,7 @@ def _figures(job: Job, backend: str) -> str:
         return "no pair"
     worst = min(measured, key=lambda link: link.bandwidth or 0.0)
     late = max(link.latency_s or 0.0 for link in measured)
-    return f"{len(measured) // 2} pairs; at least {_rate(worst.bandwidth or 0.0)}, at most {_time(late)}"
+    return f"{plural(len(measured) // 2, 'pair')}; at least {_rate(worst.bandwidth or 0.0)}, at most {_time(late)}"
 
 
 def _matrix(job: Job, backend: str) -> list[str]:

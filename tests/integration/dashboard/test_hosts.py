@@ -202,6 +202,20 @@ def test_two_hosts_that_share_nothing_judge_alone_and_say_what_they_do_not_know(
         assert f"Nothing is known of {others}" in lab.said(host)
 
 
+@pytest.mark.gallery
+def test_a_job_whose_hosts_have_other_plans_is_ended_before_it_hangs(closing: ExitStack, tmp_path: Path) -> None:
+    """GIVEN two hosts, one report directory and no dashboard WHEN the ranks' loaders differ THEN both hosts know."""
+    lab, shared = Lab(closing, tmp_path, 2), tmp_path / "shared"
+    uneven = ("uneven_steps.py", "--culprit", "1", "--steps", "20000")
+    started = [lab.train(host, *uneven, per_node=1, reports=shared, on_forecast="abort") for host in lab.hosts]
+    lab.until(lambda: all(each.poll() is not None for each in started), 150)
+    for host in lab.hosts:
+        assert "The loader of rank 1 has 20,000 batches, that of rank 0 20,001" in lab.said(host)
+        assert "ended the job before it hangs" in lab.said(host)
+    assert [each.returncode for each in started] == [75, 75]
+    assert list(shared.glob("*")) == []
+
+
 def test_a_rank_that_dies_is_blamed_once_by_hosts_that_share_a_directory(closing: ExitStack, tmp_path: Path) -> None:
     """GIVEN a job that comes down, so that every host sees ranks fail, THEN the first to die is named, and once."""
     lab, shared = Lab(closing, tmp_path, 2), tmp_path / "shared"

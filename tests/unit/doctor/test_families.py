@@ -213,12 +213,12 @@ CASES: list[tuple[str, str, Callable[[], Job]]] = [
     ),
     (
         "gpus: peer access",
-        "1 pairs of GPUs of node-b",
+        "1 pair of GPUs of node-b",
         changed(2, fabric=replace(rank(2).fabric, no_peer_access=("GPU 0 - GPU 1: x",))),
     ),
     (
         "gpus: ACS",
-        "at 1 bridges and the IOMMU is on",
+        "at 1 bridge and the IOMMU is on",
         changed(2, fabric=replace(rank(2).fabric, acs_bridges=("0000:01",), iommu=True)),
     ),
     (

@@ -52,6 +52,12 @@ function data(at: number[], lines: Line[]): uPlot.AlignedData {
   return [at, ...lines.map((line) => line.values)] as uPlot.AlignedData;
 }
 
+/** The width of an axis whose longest label is "2 min 30 s" or "5". */
+function roomFor(labels: string[] | null): number {
+  const longest = Math.max(0, ...(labels ?? []).map((label) => label.length));
+  return Math.max(58, 7 * longest + 16);
+}
+
 function options(lines: Line[], width: number, unit: (value: number) => string, sync: string, stepped: boolean): uPlot.Options {
   const ink = color("ink-2");
   const grid = { stroke: color("rule"), width: 1 };
@@ -65,7 +71,7 @@ function options(lines: Line[], width: number, unit: (value: number) => string, 
     scales: { x: { time: true }, y: { range: (_plot, _min, most) => [0, Math.max(most * 1.1, stepped ? 1 : 0.001)] } },
     axes: [
       { ...axis, size: 30, values: (_plot, splits) => splits.map(timeOfDay), space: 90 },
-      { ...axis, size: 58, values: (_plot, splits) => splits.map(unit), ...(stepped && { incrs: WHOLE }) },
+      { ...axis, size: (_plot, labels) => roomFor(labels), values: (_plot, splits) => splits.map(unit), ...(stepped && { incrs: WHOLE }) },
     ],
     series: [
       {},

@@ -4,7 +4,7 @@ import { Nothing, Part, Prose, Table } from "../parts/bits";
 import { Copy } from "../parts/copy";
 import type { HealthWarning } from "../records";
 import type { Node, Scene } from "../scene";
-import { duration, ranks } from "../words";
+import { duration, ranks, title } from "../words";
 import { RankGrid, Situations } from "./grid";
 import { Waits } from "./waits";
 
@@ -41,12 +41,14 @@ function Warnings({ found }: { found: HealthWarning[] }) {
         {found.map((warning) => (
           <li key={`${warning.kind} ${warning.summary}`}>
             <p>
-              <b>{warning.summary}</b> <span class="quiet">{warning.kind}{warning.ranks.length > 0 && `, ${ranks(warning.ranks)}`}</span>
+              <b>{warning.summary}</b>
+              <br />
+              <span class="quiet">{title(warning.kind)} <code>{warning.kind}</code>{warning.ranks.length > 0 && `, ${ranks(warning.ranks)}`}</span>
             </p>
             {warning.evidence.length > 0 && <p class="quiet">{warning.evidence.slice(0, 8).join("; ")}{warning.evidence.length > 8 && ` and ${warning.evidence.length - 8} more`}</p>}
             {warning.fix && (
               <p class="fix-line">
-                <span class="label">fix</span> <Prose text={warning.fix} /> <Copy text={warning.fix} what="the fix" />
+                <span class="label">Fix</span> <Prose text={warning.fix} /> <Copy text={warning.fix} what="the fix" />
               </p>
             )}
           </li>
