@@ -183,14 +183,14 @@ class Sites:
     def jumped(self, rank: int) -> tuple[Site, Site] | None:
         """(the site left out, the site of its call now): no rank has called here before right after its previous call.
 
-        All its earlier calls from here, and those of the others, came right after the same other call.
+        All its earlier calls from here, and those of the others, came right after the same call from another site.
         """
         order = self._order(rank)
         if len(order) < 4 or rank not in self.case.blocked or order[-1] != self.now(rank):
             return None
         here, own = order[-1], {one for one, two in pairwise(order[:-1]) if two == order[-1]}
         usual = own | self._before_each().get(here, set())
-        return (usual.pop(), here) if own and len(usual) == 1 and order[-2] not in usual else None
+        return (usual.pop(), here) if own and len(usual) == 1 and usual.isdisjoint((order[-2], here)) else None
 
     def _before_each(self) -> dict[Site, set[Site]]:
         """For each site, the sites of the calls made right before it; calls that ranks are in now are left out."""

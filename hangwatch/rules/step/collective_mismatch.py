@@ -44,7 +44,8 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     outvoted, unlike = _odd_ones(sides, len(group.members)), _unlike_before(case, calls)
     odd = outvoted or unlike or sorted(rank for ranks in sides.values() for rank in ranks)
     witnesses = _witnesses(case, outvoted, unlike, sides)
-    if outvoted and _same_until(case, group, seq, calls, outvoted):
+    first = bool(outvoted) and _same_until(case, group, seq, calls, outvoted)
+    if first:
         witnesses += (Witness(Kind.PLACE, "all calls of that group before it are alike on every rank"),)
     texts = [
         f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}"
@@ -56,7 +57,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
         "collective-mismatch",
-        case.weigh(witnesses) if witnesses and not ended else Certainty.LIKELY,
+        case.weigh(witnesses) if first and not ended else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
         fix=_fix(sides),
         culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in odd),
@@ -85,12 +86,12 @@ def _witnesses(
 
 
 def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective], outvoted: list[int]) -> bool:
-    """Nothing before it differs, all are in one function, and no outvoted rank has made its call before elsewhere.
+    """Nothing before it differs, all call from one line, and no outvoted rank has made its call before elsewhere.
 
-    Then the ranks are at one point of the program; else some may be a call ahead, and rather have left one out.
+    Then the ranks are at one point of the program; else some may have a call more or less than the others before it.
     """
     sites = sites_of(case)
-    if len({caller[:2] for rank in calls if (caller := caller_of(case, rank, calls[rank])) is not None}) > 1:
+    if len({caller for rank in calls if (caller := caller_of(case, rank, calls[rank])) is not None}) > 1:
         return False
     lines = {rank: words.place(place_of(case, rank, calls)) for rank in calls}
     usual = {line for rank, line in lines.items() if rank not in outvoted}

@@ -26,7 +26,7 @@ def broken_rule(case: Case) -> Finding | None:
 
 @pytest.mark.faults_are_told
 def test_a_rule_that_fails_is_left_out_and_nothing_is_proven_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=21)]
+    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=20)]
     snapshot = world(usual, odd, usual, usual)
     healthy = diagnose(snapshot).verdict
     monkeypatch.setattr(diagnosis, "ORDER", (broken_rule, *diagnosis.ORDER))

@@ -14,9 +14,9 @@ from hangwatch.rules.finding import Finding
 def left_out_before_a_common_call(case: Case) -> Finding | None:
     """A minority came to the common call without the calls of most ranks, or one of two without its usual ones."""
     extra = extra_calls(case)
-    if extra is None or extra.fits:
+    usual = extra is not None and extra.made_before(case, extra.others)
+    if extra is None or (extra.fits and not usual):
         return None
-    usual = extra.made_before(case, extra.others)
     if len(extra.ranks) < len(extra.others) or (len(extra.ranks) == len(extra.others) and not usual):
         return None
     return _left_out(case, extra, usual=usual)

@@ -26,6 +26,8 @@ def skipped_by_site(case: Case) -> Finding | None:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _may_have_skipped(case, places, skipped, reached)
+    if not ahead:
+        return None
     first, second = words.place(Frame(*skipped.lines[0], "")), words.place(Frame(*reached.lines[0], ""))
     due = [rank for rank, place in places.items() if place == skipped]
     outvoted = 2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places)
@@ -55,12 +57,14 @@ def _of_one_group(case: Case, ranks: Iterable[int]) -> bool:
 
 
 def _may_have_skipped(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
-    """Those ahead for which the ranks at the skipped call wait; the rest may have completed it in another group."""
+    """Those ahead for which the ranks at the skipped call wait; the rest have completed it in groups of their own."""
     ahead = {rank for rank, place in places.items() if place == reached}
     behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
     absent = {rank for entry in behind if entry.need is not None for rank in entry.need.absent}
+    if any(entry.group is None for entry in behind):
+        return tuple(sorted(ahead & absent or ahead))
     members = {rank for entry in behind if entry.group is not None for rank in entry.group.members}
-    return tuple(sorted(ahead & absent or ahead & members or ahead))
+    return tuple(sorted(ahead & absent or ahead & members))
 
 
 def skipped_by_order(case: Case) -> Finding | None:

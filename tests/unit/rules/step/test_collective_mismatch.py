@@ -17,10 +17,18 @@ def test_another_operation_at_the_same_point_is_a_mismatch_with_both_call_sites(
     usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=21)]
     judgement = diagnose(world(*(odd if rank == culprit else usual for rank in range(4))))
     assert judgement.verdict.cause == "collective-mismatch"
-    assert judgement.verdict.certainty is Certainty.PROVEN
+    assert judgement.verdict.certainty is Certainty.LIKELY  # from a line of its own, it may be a call too many as well
     assert blamed_ranks(judgement) == [culprit]
     assert "train.py:20" in judgement.verdict.summary
     assert "train.py:21" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_another_operation_from_the_same_line_is_proof(culprit: int) -> None:
+    usual, odd = [*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=20)]
+    judgement = diagnose(world(*(odd if rank == culprit else usual for rank in range(4))))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("collective-mismatch", Certainty.PROVEN)
+    assert blamed_ranks(judgement) == [culprit]
 
 
 def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_to_blame() -> None:

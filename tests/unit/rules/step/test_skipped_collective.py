@@ -12,7 +12,7 @@ from tests.unit.job import blamed, judge, told
 from tests.unit.rules.step.endings import stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
 from tests.unit.rules.step.worlds import STEP, world
-from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, World, blamed_ranks
+from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, Stall, World, blamed_ranks
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
@@ -111,6 +111,37 @@ def test_of_several_groups_only_the_one_that_did_not_come_to_its_own_is_named(cu
     programs = [[*turn * 9, *(short if rank == culprit else turn), *turn * 5, *END] for rank in range(4)]
     judgement = diagnose(World(programs, groups).run().snapshot())
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [culprit]), judgement.verdict
+
+
+@pytest.mark.parametrize("stuck", range(4))
+def test_ranks_that_made_the_call_in_a_group_of_their_own_are_not_said_to_have_skipped_it(stuck: int) -> None:
+    turn: Program = [Draw(), Call("all_reduce", line=13, group="tp"), Call("all_reduce", line=32)]
+    halt: Program = [Draw(), Stall(line=9)]
+    programs = [[*turn * 5, *(halt if rank == stuck else turn), *END] for rank in range(4)]
+    judgement = diagnose(World(programs, {"tp": [(0, 1), (2, 3)]}).run().snapshot())
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("user-code-blocked", [stuck]), judgement.verdict
+
+
+@pytest.mark.parametrize(("group", "certainty"), [("0", Certainty.PROVEN), ("tp", Certainty.LIKELY)])
+def test_that_a_call_is_skipped_is_no_proof_where_it_may_still_come_in_its_group(
+    group: str, certainty: Certainty
+) -> None:
+    turn: Program = [Draw(), Call("all_reduce", line=13), Call("all_gather", line=32, group=group)]
+    short: Program = [Draw(), Call("all_gather", line=32, group=group)]
+    programs = [[*turn * 5, *(short if rank == 1 else turn), *END] for rank in range(3)]
+    judgement = diagnose(World(programs, {"tp": [(0, 1, 2)]}).run().snapshot())
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [1]), judgement.verdict
+    assert judgement.verdict.certainty is certainty
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_equal_calls_that_are_mispaired_before_the_hang_are_no_mismatch(ranks: int) -> None:
+    """The last turn of rank 1 lacks a call; the next one has its kind and size, and the barrier after it does not."""
+    turn: Program = [Draw(), Call("all_reduce", line=13), Call("all_reduce", line=32)]
+    programs = [[*turn * 5, *(turn[:1] + turn[2:] if rank == 1 else turn), *END] for rank in range(ranks)]
+    judgement = diagnose(World(programs).run().snapshot())
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [1]), judgement.verdict
+    assert "left out all_reduce (train.py:13)" in judgement.verdict.summary
 
 
 def test_a_place_at_which_all_ranks_are_for_the_first_time_is_not_new_to_one_side() -> None:
