@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Snapshot, Status
+from hangwatch.model import Certainty, Collective, Frame, Judgement, RankEvidence, Snapshot, Status
+from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, blamed, judge, rank, told
 from tests.unit.rules.step.worlds import STEP, Program, world
 from tests.unit.simulator import Call, Draw, Peer, Stall
 
@@ -100,3 +103,29 @@ def test_a_send_that_was_left_out_some_steps_ago_is_found_where_the_backward_fol
     assert judgement.verdict.step.step == 4
     said = "rank 0 made 1 send to rank 1 in each of the 4 steps before, and 0 in step 4"
     assert said in judgement.verdict.evidence
+
+
+IN_RECV = (Frame(C10D, 2799, "recv"), Frame(SCRIPT, 11, "serve"))
+
+
+def _serving(peer: int | None, *others: RankEvidence) -> Judgement:
+    """Rank 0 waits in a receive; it has come to no barrier yet."""
+    call = Collective("0", 9, "recv", peer=peer, frames=IN_RECV, thread_name="MainThread", at=1.0)
+    server = rank(0, IN_RECV, issued=4, completed=4, patience_s=10.0, world_size=3)
+    return judge(replace(server, collectives=replace(server.collectives, open_calls=(call,))), *others)
+
+
+def _in_barrier(number: int) -> RankEvidence:
+    return rank(number, IN_BARRIER, issued=5, completed=4, world_size=3)
+
+
+def test_a_receive_from_any_rank_where_all_of_them_wait_for_the_receiver() -> None:
+    judgement = _serving(None, _in_barrier(1), _in_barrier(2))
+    assert told(judgement) == ("point-to-point-deadlock", "likely", "hung")
+    assert blamed(judgement) == []
+    assert "receive from any rank (train.py:11), and no rank is left that would send" in judgement.verdict.summary
+
+
+def test_a_rank_that_may_yet_send_keeps_it_open() -> None:
+    works = rank(2, IN_CODE, issued=4, completed=4, world_size=3)
+    assert told(_serving(None, _in_barrier(1), works))[0] != "point-to-point-deadlock"
