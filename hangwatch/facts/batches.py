@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.rank_end import Why, ending
 from hangwatch.model import LoaderFacts, LoopFacts, Phase
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
@@ -172,7 +173,7 @@ def now_at(case: Case, rank: int, where: object) -> str:
     """Where a rank is that has left the loop, as the rest of a sentence."""
     view = case.ranks[rank]
     if view.dead:
-        return " and has exited"
+        return " and has exited" if view.finished or view.where is None else f" and ended at {words.place(view.where)}"
     if view.over:
         return " and is at its end"
     return f", and is now at {words.place(view.where)}" if where is not None else ""
@@ -194,14 +195,22 @@ def has_left_loop(case: Case, view: RankView) -> bool:
 
 
 def has_left_inner_loop(case: Case, view: RankView) -> bool:
-    """`has_left_loop`, or it is in the loop around the others' loop, at a line that every rank reaches."""
+    """`has_left_loop`, or it is in the loop around the others' loop, at a line that every rank reaches.
+
+    A rank that its backend ended, or that lost a peer, stood in a call until then, as those do that still wait.
+    """
     if has_left_loop(case, view):
         return True
     mine = view.now.loop
-    if mine is None or view.now.guard != "none" or view.rank not in case.blocked:
+    if mine is None or view.now.guard != "none" or not _in_a_call(case, view):
         return False
-    others = [loop for rank in case.blocked if rank != view.rank and (loop := case.ranks[rank].now.loop) is not None]
+    others = [loop for other in case if other is not view and _in_a_call(case, other) and (loop := other.now.loop)]
     return bool(others) and all(mine.where in loop.outer for loop in others)
+
+
+def _in_a_call(case: Case, view: RankView) -> bool:
+    """It waits in a call, or it stood in one when it ended for what another rank had done."""
+    return view.rank in case.blocked or (view.now.in_collective and ending(view).why in (Why.BACKEND, Why.PEER))
 
 
 def loop_of_the_others(case: Case, left: Container[int]) -> LoopFacts | None:

@@ -21,7 +21,7 @@ CHILD_IDLE_CPU_S = 0.05  # of a process that waits; on a busy machine one that c
 CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing for us
 _FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
 _OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
-_WAIT_CALLS = frozenset({"wait4", "waitid"})
+WAIT_CALLS = frozenset({"wait4", "waitid"})
 _QUEUES = re.compile(r"/(multiprocess(ing)?|billiard)/queues\.py$")
 
 
@@ -150,7 +150,7 @@ def waits_for_children(view: RankView) -> bool:
     process = view.evidence.process
     if process is None or view.now.in_collective or view.works:
         return False
-    if process.system_call in _WAIT_CALLS or process.waits_for is not None:
+    if process.system_call in WAIT_CALLS or process.waits_for is not None:
         return True
     pipe = process.blocked_on is not None and process.blocked_on.path.startswith("pipe:[")
     return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))

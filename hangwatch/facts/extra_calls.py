@@ -108,7 +108,7 @@ def _first_apart(case: Case, group: Group, asked: list[int], seq: int) -> int:
 
 def _at(case: Case, pair: Mismatch, last: int) -> ExtraCalls | None:
     """The extra calls of one side of this pair; `last` is the number under which calls differ in kind or size."""
-    sides, fits = _sides(pair), pair.seq < last
+    sides, fits = sides_of(pair), pair.seq < last
     for ranks, others in _both_ways(sides):
         calls = _until_paired(case, pair, ranks[0], pair.calls[others[0]])
         if calls is not None and (not fits or _shifted(case, pair, last, ranks[0], others[0], len(calls))):
@@ -149,7 +149,7 @@ def _calls(case: Case, group: Group, ranks: Iterable[int], seq: int) -> dict[int
     return {rank: call for rank in ranks if (call := case.ledger.call(rank, group.name, seq)) is not None}
 
 
-def _sides(found: Mismatch) -> list[tuple[int, ...]] | None:
+def sides_of(found: Mismatch) -> list[tuple[int, ...]] | None:
     """The ranks by what they called; None if not all places are known, or there are not exactly two sides."""
     sides: list[list[int]] = []
     for rank, call in found.calls.items():

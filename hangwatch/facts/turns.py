@@ -13,7 +13,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import comes_before, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.last_calls import brought_down, last_calls
+from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
 from hangwatch.model import Frame, LoopFacts
 from hangwatch.ranks.view import RankView
@@ -44,16 +44,16 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
     if len(begun) == 1 or first_uneven(case) is not None:
         return None
-    most, asked = max(begun.values(), default=0), list(begun or case.blocked)
+    most, asked = max(begun.values(), default=0), list(begun or case.blocked or case.ranks)
     if case.blocked:
         left = tuple(rank for rank in asked if has_left_inner_loop(case, case.ranks[rank]))
         waiting = [rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked]
         inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
     else:
         around = _ended_around(case)
-        left = around or tuple(r for r in begun if case.ranks[r].finished or _died_behind_it(case.ranks[r]))
-        ended = (rank for rank, count in begun.items() if count == most and ended_for(case.ranks[rank]))
-        inside = tuple(rank for rank in ended if rank not in around)
+        left = around or tuple(r for r in asked if case.ranks[r].finished or _died_behind_it(case, case.ranks[r]))
+        last = [r for r in asked if begun.get(r, 0) == most and r not in left]
+        inside = tuple(r for r in last if ended_for(case.ranks[r]) and (begun or case.ranks[r].now.in_loop))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     level = any(begun.get(rank, 0) == most for rank in left)
@@ -68,6 +68,10 @@ def fewer_turns(case: Case) -> FewerTurns | None:
 
 def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
     """`rank` has called where one of those inside stands now; each role of a program may have lines of its own."""
+    if not case.blocked:
+        mine = {site(call) for call in case.ledger.calls(rank).values()}
+        lasts = (last for other in inside if (last := last_call(case, case.ranks[other])) is not None)
+        return any(last.site in mine for last in lasts)
     to_peers = {site(call) for call in case.ledger.to_peers(rank) or ()}
     return any(sites.shared(other, [rank]) or sites.now(other) in to_peers for other in inside)
 
@@ -80,15 +84,17 @@ def drew_alike(case: Case, short: FewerTurns) -> bool:
     return same and len(known) == len(loaders) and all(loader.exhausted for loader in known[: len(short.left)])
 
 
-def _died_behind_it(view: RankView) -> bool:
-    """Its last stack stands outside of every loop."""
-    return view.dead and view.now.in_loop is False
+def _died_behind_it(case: Case, view: RankView) -> bool:
+    """Its last stack stands outside of every loop, or in the loop around that of the others."""
+    return view.dead and (view.now.in_loop is False or has_left_inner_loop(case, view))
 
 
 def _all_regular(case: Case, ranks: tuple[int, ...], *, counted: bool) -> bool:
     """They wait in a call of every step: the step that they have begun is one that those outside did not begin."""
+    if not case.blocked:  # those that ended have no call of now: none of them was in its first turn
+        return all(case.ranks[rank].now.in_loop and (not counted or case.ranks[rank].step.step) for rank in ranks)
     sites = sites_of(case)
-    return bool(case.blocked) and all(
+    return all(
         (sites.regular(rank) or (not counted and _sends_regularly(case, sites, rank))) and case.ranks[rank].now.in_loop
         for rank in ranks
     )
@@ -194,11 +200,16 @@ def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
     """Where both sides are, for loops whose steps are not counted."""
     if short.begun:
         return ()
-    sides = ((short.left, "no loop"), (short.inside, "a loop in which all have been"))
+    sides = ((short.left, "outside of that loop"), (short.inside, "in a loop in which all have been"))
     return tuple(
-        f"{case.name(ranks)} {words.verb(len(ranks), 'stands', 'stand')} in {what}{words.at(case.usual_place(ranks))}"
-        for ranks, what in sides
+        f"{case.name(ranks)} {_stand(case, ranks)} {what}{words.at(case.usual_place(ranks))}" for ranks, what in sides
     )
+
+
+def _stand(case: Case, ranks: tuple[int, ...]) -> str:
+    if case.blocked:
+        return words.verb(len(ranks), "stands", "stand")
+    return "stood"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.skipped_collective import skipped_collective
+from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
 from hangwatch.rules.step.uneven_steps import fewer_steps, uneven_steps, uneven_validation
@@ -36,6 +37,7 @@ OF_HISTORIES: tuple[Rule, ...] = (
     swallowed,
     fewer_steps,
     decided_by_a_trainer,
+    left_the_common_order,
 )
 
 
@@ -57,5 +59,6 @@ def _ended_in_collectives(view: RankView) -> bool:
     return backend or failed_in_torch(view) or ending(view).why is not Why.ITSELF
 
 
-def _seen_last(view: RankView) -> float:
-    return view.reading.ticker_at if view.reading is not None else 0.0
+def _seen_last(view: RankView) -> tuple[bool, float]:
+    """The rank that its backend ended comes before those that lost it, or that the launcher ended then."""
+    return ending(view).why is not Why.BACKEND, view.reading.ticker_at if view.reading is not None else 0.0

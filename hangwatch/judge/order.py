@@ -51,6 +51,7 @@ from hangwatch.rules.step.early_exit import early_exit, ended_alone, stopped_aft
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import (
     caught_around_its_loop,
+    caught_in_forward,
     exception_on_one_rank,
     swallowed,
 )
@@ -59,6 +60,7 @@ from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
 from hangwatch.rules.step.group_order_cycle import group_order_cycle, groups_in_opposite_order
 from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
+from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
@@ -78,11 +80,18 @@ from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_ca
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
+from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
 from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
-from hangwatch.rules.step.uneven_steps import batches_discarded, fewer_steps, uneven_steps, uneven_validation
+from hangwatch.rules.step.uneven_steps import (
+    batches_discarded,
+    fewer_steps,
+    outside_of_join,
+    uneven_steps,
+    uneven_validation,
+)
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.victims import (
@@ -107,6 +116,7 @@ ORDER: tuple[Rule, ...] = (
     loader_worker_frozen,
     ended_without_gradients,
     decided_and_ended,
+    outside_of_join,
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,
@@ -118,6 +128,7 @@ ORDER: tuple[Rule, ...] = (
     aborted_alone,
     evaluated_alone,
     ended_mispaired,
+    caught_in_forward,
     ended_earlier_than_ever,
     orphan_holds_pipe,
     launcher_order,
@@ -133,6 +144,7 @@ ORDER: tuple[Rule, ...] = (
     node_not_started,
     stale_file_lock,
     lock_held_by_process,
+    semaphore_held,
     fork_deadlock,
     unreachable_master,
     late_rank,
@@ -178,6 +190,7 @@ ORDER: tuple[Rule, ...] = (
     made_a_shorter_run,
     made_a_longer_run,
     decided_by_a_trainer,
+    left_the_common_order,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

@@ -8,11 +8,14 @@ evidence shows, and `shortened` what patience follows. Both are pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from hangwatch.facts.child import CHILD_IDLE_CPU_S
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.child import CHILD_IDLE_CPU_S, WAIT_CALLS, Child, waits_for_children
 from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.locks import held_lock, holds, lock_name
+from hangwatch.facts.mismatches import first_mismatch
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
@@ -21,6 +24,8 @@ FACTS_S = 60.0  # the most patience where a fact stands
 CONFIRMED = 0.5  # of that patience a fact must have stood: a rank that worked until now is not held since then
 
 _PIPE_CALLS = frozenset({"read", "readv", "write", "writev", "splice"})
+_WRITES = frozenset({"write", "writev", "splice"})
+_OPENING = frozenset({"open", "openat"})  # of a named pipe: until another process opens its other end
 _LOCK_CALLS = frozenset({"flock", "fcntl"})
 _PEER_CALLS = frozenset(  # without a timeout: Python polls a socket that has one
     {"recvfrom", "recvmsg", "sendto", "sendmsg", "connect", "accept", "accept4", *_PIPE_CALLS}
@@ -49,7 +54,15 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     living = [view for view in views if not view.dead]
     together = (snapshot.job.world_size or len(living)) > 1
     found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
-    return {rank: fact for rank, fact in found.items() if fact}
+    return {rank: fact for rank, fact in found.items() if fact} or _mispaired(snapshot, living)
+
+
+def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
+    """All ranks wait in collectives, and calls of one number differ: no backend makes one call of them."""
+    if len(living) < 2 or not all(view.now.doing in COLLECTIVE_WAITS and view.steady for view in living):
+        return {}
+    found = first_mismatch(Case(snapshot))
+    return dict.fromkeys(found.calls, "waits in a call that is paired with another one") if found is not None else {}
 
 
 def resting(snapshot: Snapshot) -> frozenset[int]:
@@ -90,7 +103,29 @@ def _held(view: RankView, awaited: bool) -> str:
         return _held_by_workers(feeding, awaited)
     if process.state == "D":
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
-    return (_blocked(process, view.now, awaited) or _behind_a_lock(view)) if view.steady else ""
+    if not view.steady:
+        return ""
+    if view.evidence.children and process.system_call not in _WRITES and waits_for_children(view):
+        return _by_children(view) if awaited else ""  # what they do decides whether anything comes
+    return _blocked(process, view.now, awaited) or _behind_a_lock(view)
+
+
+def _by_children(view: RankView) -> str:
+    """It waits for its children, none of which works: each is held by a fact itself, or waits for another one."""
+    children = [Child(each) for each in view.evidence.children]
+    if any(child.works for child in children):
+        return ""
+    facts = {child.pid: _child_held(child) for child in children}
+    held = next(((pid, fact) for pid, fact in facts.items() if fact), None)
+    rest = [child for child in children if not facts[child.pid] and child.facts.system_call not in WAIT_CALLS]
+    return f"waits for its child process {held[0]}, which {held[1]}" if held is not None and not rest else ""
+
+
+def _child_held(child: Child) -> str:
+    sleeps_s = child.facts.sleeps_s
+    if sleeps_s is not None and sleeps_s > FACTS_S:
+        return f"sleeps for {words.duration(sleeps_s)}"
+    return _blocked(child.facts, None, True)
 
 
 def _behind_a_lock(view: RankView) -> str:
@@ -126,7 +161,7 @@ def _blocked(process: ProcessFacts, now: Activity | None, awaited: bool) -> str:
         return f"waits for a lock{_on(file)}"
     if now is not None and _slow_stage(now) and not _is_pipe(file):
         return ""
-    if call in _PIPE_CALLS and _is_pipe(file):
+    if call in _PIPE_CALLS | _OPENING and _is_pipe(file):
         return f"waits in {call}{_on(file)}"
     if call in _PEER_CALLS and _is_socket(file) and awaited:
         return f"waits in {call}{_on(file)}"

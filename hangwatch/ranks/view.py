@@ -177,12 +177,12 @@ class RankView:
         """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end.
 
         A clean exit may end in SIGABRT, in destructors of torch's gloo, or in its launcher's SIGTERM if the others have
-        failed meanwhile: that does no harm any more.
+        failed meanwhile: that does no harm any more. After the end a program may also choose an exit code of its own.
         """
         code = self.exit_code
         if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
-        return self.over if code in _AFTER_THE_END else code == 0
+        return code == 0 or (self.over and (code in _AFTER_THE_END or _is_chosen(code)))
 
     @property
     def quit(self) -> bool:
@@ -274,6 +274,11 @@ class RankView:
     def culprit(self, where: Frame | None = None) -> Culprit:
         host = self.evidence.host or (self.reading.identity.host if self.reading else "")
         return Culprit(self.rank, self.pid, host, where=where or self.where)
+
+
+def _is_chosen(code: int | None) -> bool:
+    """An exit code that Python does not give by itself, as it does for an error (1) and for lost output (120)."""
+    return code is not None and 0 < code < 128 and code not in (1, 120)
 
 
 def computes(facts: ProcessFacts) -> bool:

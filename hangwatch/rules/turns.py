@@ -22,9 +22,9 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     count = short.made.get(first.rank)
     after = f" after {words.plural(count, 'step')}" if count is not None else ""
     made = f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
-    are = words.verb(len(short.inside), "is", "are")
-    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
     failed = not case.blocked
+    are = words.verb(len(short.inside), *(("was", "were") if failed else ("is", "are")))
+    others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
     already = "" if count is None else " already"
     return Finding(
         how,

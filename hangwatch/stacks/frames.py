@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from hangwatch.model import Collective, Frame, ThreadStack
+from hangwatch.model import Collective, ExceptionFacts, Frame, ThreadStack
 
 _STDLIB = re.compile(r"/lib(64)?/python\d[.\d]*t?/(?!(site|dist)-packages/)|/python\d+t?\.zip/")
 _PACKAGES = re.compile(r"/(site|dist)-packages/")
@@ -81,6 +81,14 @@ def stacks_of_calls(calls: Iterable[Collective]) -> tuple[ThreadStack, ...]:
         for index, call in enumerate(calls)
         if call.frames
     )
+
+
+def stacks_of_error(error: ExceptionFacts | None) -> tuple[ThreadStack, ...]:
+    """Where a thread stood that ended its process by an error: the frames from which that was raised."""
+    if error is None or not error.fatal or not error.frames:
+        return ()
+    name = error.thread or "MainThread"
+    return (ThreadStack(0, name, error.frames, main=name == "MainThread", source="error"),)
 
 
 def told(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:

@@ -17,7 +17,7 @@ from hangwatch.model import (
     Reading,
     ThreadStack,
 )
-from hangwatch.stacks.frames import stacks_of_calls, stacks_of_trace, told
+from hangwatch.stacks.frames import stacks_of_calls, stacks_of_error, stacks_of_trace, told
 from hangwatch_agent.capture.gpu import bound_gpu
 from hangwatch_agent.capture.options import CaptureOptions, Target
 from hangwatch_agent.capture.proc import locks
@@ -52,7 +52,8 @@ class Seen:
         trace = outputs.crash_trace(target.run_dir, target.own_pid)
         found = dump.stacks if dump is not None else ()
         if not found and facts.state in "XZ":  # its last ones
-            found = stacks_of_trace(trace) or stacks_of_calls(reading.open_calls)
+            raised = stacks_of_error(reading.exception)
+            found = stacks_of_trace(trace) or stacks_of_calls(reading.open_calls) or raised
         return RankEvidence(
             rank=rank,
             host=self.node.host,

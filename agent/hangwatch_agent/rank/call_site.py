@@ -11,6 +11,7 @@ from typing import Any
 LIBRARY, PACKAGE, USER = range(3)
 Place = tuple[str, int, str]  # file, line, function
 CallPath = tuple[int, ...]  # of each frame: its code's identity, and the instruction that it is at
+CO_GENERATOR = 0x20  # of a code's flags; inspect, which names it, is slow to import
 MOST_FRAMES = 100  # of a call path
 
 # The folder of the whole package. Not by pathlib, which is slow to import.
@@ -65,6 +66,17 @@ class CallSites:
         """File, line and function of the user's innermost frame."""
         found, _ = self.user_frame(frame)
         return None if found is None else described(found)
+
+    def consumer(self, frame: FrameType | None) -> Place | None:
+        """The line that iterates: where the user's innermost frame is a generator's, that of the loop over it.
+
+        A progress bar or a prefetcher passes items on, and may do so from another line on each rank.
+        """
+        first = found = self.user_frame(frame)[0]
+        while found is not None and found.f_code.co_flags & CO_GENERATOR:
+            found = self.user_frame(found.f_back)[0]
+        chosen = found or first
+        return None if chosen is None else described(chosen)
 
 
 def described(frame: FrameType) -> Place:

@@ -64,6 +64,15 @@ def distributed(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def rendezvous(init_method: object) -> dict[str, str]:
+    """The address in a `tcp://host:port` that init_process_group was given, which counts more than the environment."""
+    scheme, _, rest = init_method.partition("://") if isinstance(init_method, str) else ("", "", "")
+    host, _, port = rest.partition("?")[0].rstrip("/").rpartition(":")
+    if scheme != "tcp" or not host or not port.isdigit():
+        return {}
+    return {"MASTER_ADDR": host[:200], "MASTER_PORT": port[:5]}
+
+
 def launcher(environment: Mapping[str, str]) -> str:
     """What started this rank: "torchrun", "mpi", "slurm", "spawn", or "plain" for a shell or a program of one's own."""
     for name, variable in LAUNCHERS:

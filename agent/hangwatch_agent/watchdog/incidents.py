@@ -151,7 +151,8 @@ def _better(judgement: Judgement, known: Incident) -> bool:
     if judgement.status is Status.FAILED and known.status is not Status.FAILED:
         # The ranks that hung have been ended: how they died is not why they hung.
         unknown = known.verdict.certainty is Certainty.UNDETERMINED
-        return unknown and certainty.cause_is_surer(judgement.verdict, known.verdict)
+        settled = judgement.verdict.cause != "rank-died" or judgement.verdict.certainty is Certainty.PROVEN
+        return unknown and settled and certainty.cause_is_surer(judgement.verdict, known.verdict)
     return certainty.surer(judgement.verdict, known.verdict)
 
 

@@ -18,10 +18,15 @@ def launcher_order(case: Case) -> Finding | None:
         return None  # ranks that wait for the dead one in a collective explain more
     for launcher in case.snapshot.launchers:
         awaited = next((view for view in case if not view.dead and view.pid == launcher.facts.waits_for), None)
-        failed = [view for view in case if view.state == "Z" and not view.finished and _is_child(launcher, view)]
+        failed = [view for view in case if view.state == "Z" and _has_failed(view) and _is_child(launcher, view)]
         if awaited is not None and failed:
             return _wrong_order(case, launcher, awaited, failed)
     return None
+
+
+def _has_failed(view: RankView) -> bool:
+    """For its launcher any code but 0 is a failure, whatever the rank meant by it."""
+    return not view.finished or (view.exit_code or 0) > 0
 
 
 def _is_child(launcher: ProcessEvidence, view: RankView) -> bool:

@@ -7,6 +7,7 @@ from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import site
 from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.common_order import OutOfOrder, order_kept, out_of_order
 from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.parting import parting
@@ -42,8 +43,11 @@ def _fix(sides: dict[Shape, list[int]]) -> str:
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
     sides = differing(calls)
     outvoted, unlike = _odd_ones(sides, len(group.members)), _unlike_before(case, calls)
+    order = out_of_order(case) if not unlike else None
+    if order is not None and (order.group, order.seq) == (group, seq):
+        unlike = list(order.ranks)
     odd = outvoted or unlike or sorted(rank for ranks in sides.values() for rank in ranks)
-    witnesses = _witnesses(case, outvoted, unlike, sides)
+    witnesses = _witnesses(case, outvoted, unlike, sides, order)
     first = bool(outvoted) and _same_until(case, group, seq, calls, outvoted)
     if first:
         witnesses += (Witness(Kind.PLACE, "all calls of that group before it are alike on every rank"),)
@@ -72,7 +76,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
 
 
 def _witnesses(
-    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]]
+    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]], order: OutOfOrder | None
 ) -> tuple[Witness, ...]:
     """Most members call the same; and what a rank brings is unlike all that it brought to this call before."""
     heard = []
@@ -80,7 +84,8 @@ def _witnesses(
         usual = [rank for ranks in sides.values() for rank in ranks if rank not in outvoted]
         heard.append(Witness(Kind.MAJORITY, f"most of the members that have called agree: {case.name(usual)}"))
     if unlike:
-        says = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
+        new = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
+        says = new if order is None else order_kept(case, order)
         heard.append(Witness(Kind.HABIT, says, agrees=not outvoted or set(unlike) == set(outvoted)))
     return tuple(heard)
 
@@ -130,7 +135,10 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
     Where ranks have left a loop before the others, have made fewer or more calls in a step that is behind them, or came
     to a call of every step earlier than ever, what they call since then is another call.
     """
-    if not any((view.dead and not view.finished) or view.raised for view in case) or first_uneven(case) is not None:
+    if not case.any_rank_failed or first_uneven(case) is not None:
+        return None
+    order = out_of_order(case)
+    if order is not None and order.elsewhere:
         return None
     found = collective_mismatch(case) if not _apart_before(case) else None
     return found if found is not None and found.status is Status.FAILED else None

@@ -8,11 +8,12 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.locks import held_lock
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
 from hangwatch.facts.rank_end import CONSEQUENCE
-from hangwatch.model import Certainty, ExceptionFacts, Status
+from hangwatch.facts.shifted_calls import Shifted, shifted
+from hangwatch.model import Certainty, ExceptionFacts, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
-from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import origin, user_frame
 
 SAME_MOMENT_S = 0.5  # seconds; progress that was recorded so shortly after an error does not mean that it was handled
@@ -70,7 +71,64 @@ def _handles(view: RankView) -> bool:
         return True
     loader = view.loader
     unfinished = loader is not None and not loader.exhausted and not loader.left
-    return view.now.block == "finally" and unfinished and not view.now.in_loop
+    return view.now.block == "finally" and ((unfinished and not view.now.in_loop) or left_its_forward(view))
+
+
+def left_its_forward(view: RankView) -> bool:
+    """Its model's forward has begun and not returned, and its thread is in a call elsewhere: an error went through it.
+
+    Of a call on its board the frames between the user's lines are not known, and with them whether forward is one.
+    """
+    stack = next((stack for stack in view.evidence.stacks if stack.main), None)
+    if view.phase is not Phase.FORWARD or stack is None or stack.source == "board":
+        return False
+    return view.now.in_collective and not {Within.FORWARD, Within.BACKWARD, Within.BUFFERS} & view.now.within
+
+
+def caught_in_forward(case: Case) -> Finding | None:
+    """The forward of few ranks failed, and they went on to a later call; the others came from that forward to backward.
+
+    Where all have come to that call, its number says so: it is lower on the ranks that left out backward.
+    """
+    views = [view for view in case if left_its_forward(view)]
+    others = [view for view in case if view not in views]
+    if not views or len(views) > len(others) or not (case.blocked or case.any_rank_failed):
+        return None
+    ranks, found = tuple(view.rank for view in views), shifted(case)
+    came_early = found is not None and found.ranks == ranks
+    returned = all(_returned_from_it(other, views[0]) for other in others)
+    if not came_early and (case.blocked or not returned):
+        return None  # a rank that lives, and has begun no backward yet, may have returned from its forward
+    names, rest = case.name(ranks), case.name([other.rank for other in others])
+    call = f"{views[0].now.call or 'a collective'}{words.at(views[0].where)}"
+    went = f"{'it' if len(views) == 1 else 'they'} went on to {call} without backward"
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"An error left the forward of {names} and was caught: {went}, which {rest} called.",
+        culprits=tuple(view.culprit() for view in views),
+        victims=tuple(other.rank for other in others),
+        step=views[0].step,
+        evidence=(
+            f"the last forward of {names} began and did not return{f'; that of {rest} returned' if returned else ''}",
+            *(_numbers(case, found) if came_early and found is not None else ()),
+        ),
+        status=Status.FAILED if case.any_rank_failed else None,
+        awaited=ranks,
+    )
+
+
+def _returned_from_it(other: RankView, view: RankView) -> bool:
+    """It has begun as many forwards, and is in the backward that follows."""
+    if view.reading is None or other.reading is None or other.phase is not Phase.BACKWARD:
+        return False
+    return other.reading.progress.forwards == view.reading.progress.forwards
+
+
+def _numbers(case: Case, found: Shifted) -> tuple[str, ...]:
+    where = f"{found.call.op}{words.at(user_frame(found.call.frames))} was number {found.call.seq}"
+    on = f"on {case.name(found.ranks)}, and {found.call.seq + found.missing} on {case.name(found.others)}"
+    return (f"{where} of group {found.group.name} {on}; the time before, it had one number on all of them",)
 
 
 def _recorded(case: Case, view: RankView, error: ExceptionFacts, later: list[int]) -> Finding:
@@ -120,7 +178,7 @@ def _hidden(case: Case) -> Finding | None:
 
 
 def _block(view: RankView) -> str:
-    return "an except block" if view.now.block == "except" else "a finally block, before its data had ended"
+    return "an except block" if view.now.block == "except" else "a finally block, before its work had ended"
 
 
 def caught_around_its_loop(case: Case) -> Finding | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, what
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass
+from hangwatch.model import Bypass, Certainty
+from hangwatch.proof.waits import Blocked
+from hangwatch.ranks.ledger import is_point_to_point
 from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -16,7 +18,7 @@ from hangwatch.stacks.frames import user_frame
 def point_to_point_deadlock(case: Case) -> Finding | None:
     """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
     found = left_habit(case)
-    return _of_habit(case, found) if found is not None else _in_a_circle(case)
+    return _of_habit(case, found) if found is not None else _in_a_circle(case) or _from_any_rank(case)
 
 
 def _in_a_circle(case: Case) -> Finding | None:
@@ -26,6 +28,42 @@ def _in_a_circle(case: Case) -> Finding | None:
     if not any(entry.to_a_peer for entry in entries):
         return None
     return circular(case, "point-to-point-deadlock", entries)
+
+
+def _from_any_rank(case: Case) -> Finding | None:
+    """A rank waits for a message of any other one, all of which wait in collectives for that rank."""
+    lone = [entry for entry in case.blocked.values() if _takes_any(entry)]
+    others = [entry for entry in case.blocked.values() if entry not in lone]
+    living = [view for view in case if not view.dead]
+    if len(lone) != 1 or not others or len(case.blocked) < len(living):
+        return None
+    rank, call = lone[0].rank, lone[0].call
+    if call is None or not all(entry.need is not None and rank in entry.need.absent for entry in others):
+        return None
+    ranks = [entry.rank for entry in others]
+    made = [_sends(case, each, call.group) for each in ranks[: words.SHOWN]]
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"{words.ranks([rank], capital=True)} waits to receive from any rank{words.at(lone[0].where)}, and no rank is"
+        f" left that would send: {case.wait_words(ranks)} for it in {what(others[0])}{words.at(others[0].where)}.",
+        fix="let each rank say that it sends no more, and count those messages, not the ones that should come",
+        victims=(rank, *ranks),
+        step=case.ranks[rank].step,
+        evidence=(f"sends in group {call.group}: {words.listed(made)}",),
+        awaited=(rank,),
+    )
+
+
+def _takes_any(entry: Blocked) -> bool:
+    call = entry.call
+    return call is not None and is_point_to_point(call) and "recv" in call.op and call.peer is None
+
+
+def _sends(case: Case, rank: int, group: str) -> str:
+    reading = case.ranks[rank].reading
+    made = sum(head.sent for head in (reading.heads if reading is not None else ()) if head.name == group)
+    return f"{made:,} of rank {rank}"
 
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:

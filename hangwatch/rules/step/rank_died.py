@@ -51,7 +51,7 @@ def rank_died(case: Case) -> Finding | None:
         evidence.append(f"its last words: {first.evidence.crash_trace.strip().splitlines()[0]}")
     if (word := ending(first).word) is not None:
         evidence.append(f"its output says: {word.line}")
-    details = [f"{case.name(after, capital=True)} ended after it"] if after else []
+    details = [f"{case.name(after, capital=True)} ended after it{words.at(case.usual_place(after))}"] if after else []
     return Finding(
         "rank-died",
         Certainty.PROVEN if _clearly_first(case, first, dead) else Certainty.LIKELY,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.batches import Drawn, Uneven, drawn_by_epoch, drawn_words, first_uneven
 from hangwatch.facts.case import Case
+from hangwatch.facts.joined import JOIN, joined_too_early
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import LoaderFacts, StepName
+from hangwatch.model import Certainty, LoaderFacts, Status, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
+from hangwatch.stacks.frames import user_frame
 
-_JOIN = "torch/distributed/algorithms/join.py"
 _FIX_IN_JOIN = (
     "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
     " number of batches: DistributedSampler(..., drop_last=True)"
@@ -49,7 +50,7 @@ def uneven_steps(case: Case) -> Finding | None:
 
 def _in_join(view: RankView) -> bool:
     """It has left the loop, and `Join` makes DDP's calls for it."""
-    return any(frame.file.endswith(_JOIN) for stack in view.evidence.stacks if stack.main for frame in stack.frames)
+    return any(frame.file.endswith(JOIN) for stack in view.evidence.stacks if stack.main for frame in stack.frames)
 
 
 def _matters(case: Case, uneven: Uneven) -> bool:
@@ -85,6 +86,30 @@ def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
         places = words.listed(sorted(map(words.place, lines)))
         found.append(Witness(Kind.PLACE, f"the ranks iterate over loaders at different lines: {places}", agrees=False))
     return tuple(found)
+
+
+def outside_of_join(case: Case) -> Finding | None:
+    """Ranks ran out of inputs within torch's Join, and others made a call for which it does not stand in."""
+    found = joined_too_early(case)
+    if found is None or not (case.blocked or case.any_rank_failed):
+        return None
+    names, one = case.name(found.ranks), len(found.ranks) == 1
+    block, where = user_frame(found.stand_in.frames), user_frame(found.call.frames)
+    call = f"{found.call.op}{words.at(where)}"
+    pair = f"is {call} on {case.name(found.others[:1])}, and one of Join's on {names}"
+    return Finding(
+        "uneven-steps",
+        Certainty.LIKELY,
+        f"{case.name(found.ranks, capital=True)} ran out of inputs, and Join{words.at(block)} makes DDP's calls for"
+        f" {'it' if one else 'them'} since; it does not make {call}, which {case.name(found.others)} called.",
+        fix=_FIX_IN_JOIN,
+        culprits=tuple(case.ranks[rank].culprit(where) for rank in found.ranks if rank in case.ranks),
+        victims=found.others,
+        step=case.furthest_step(found.ranks),
+        evidence=(f"collective {found.call.seq} of group {found.group.name} {pair}",),
+        status=Status.FAILED if case.any_rank_failed else None,
+        awaited=found.ranks,
+    )
 
 
 def uneven_validation(case: Case) -> Finding | None:

@@ -23,3 +23,10 @@ def test_a_clean_end_is_nothing_to_speak_of(code: int | None) -> None:
 
 def test_a_failure_after_the_training_is_one() -> None:
     assert told(judge(gone(0, 1), gone(1, 0)))[2] == "failed"
+    assert told(judge(gone(0, 120), gone(1, 0)))[2] == "failed"
+
+
+def test_an_exit_code_that_a_program_chose_after_its_training_is_no_failure() -> None:
+    assert told(judge(gone(0, 3), gone(1, 3)))[2] == "waiting"
+    assert told(judge(gone(0, 3), gone(1, 0)))[2] == "waiting"
+    assert told(judge(gone(0, 3, Phase.STEP), gone(1, 0)))[2] == "failed"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hangwatch.judge.patience import held, resting, shortened
-from hangwatch.model import OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
+from hangwatch.model import Collective, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
 from tests.unit.job import (
+    C10D,
     FETCHING,
     IDLE,
     IN_BACKWARD,
@@ -29,6 +31,7 @@ PIPE = OpenFile(0, "pipe:[77]")
 NAMED = OpenFile(5, "/scratch/model.pt", "fifo")
 FILE = OpenFile(5, "/scratch/model.pt", "nfs4")
 IN_LOCK = frames((f"{LIB}/threading.py", 327, "wait"))
+IN_BROADCAST = frames((C10D, 2900, "broadcast"))
 IN_SAVE = frames((f"{TORCH}/serialization.py", 900, "save"))
 IN_COMPILE = frames((f"{TORCH}/_inductor/compile_fx.py", 700, "compile_fx"))
 WAITING = rank(1, IN_BACKWARD, issued=11, completed=10)
@@ -52,6 +55,7 @@ def fact(one: RankEvidence, *others: RankEvidence, **parts: Any) -> str:
         (stands(system_call="read", blocked_on=PIPE), "waits in read on pipe:[77]"),
         (stands(system_call="read", blocked_on=OpenFile(0, "/dev/pts/3", "devpts")), "waits in read on /dev/pts/3"),
         (stands(IN_SAVE, system_call="write", blocked_on=NAMED), "waits in write on /scratch/model.pt"),
+        (stands(system_call="openat", blocked_on=NAMED), "waits in openat on /scratch/model.pt"),
         (stands(system_call="flock", blocked_on=FILE), "waits for a lock on /scratch/model.pt"),
         (stands(IN_LOCK, private_wait=True), "waits for a lock"),
         (stands(private_wait=True), "waits for a lock"),
@@ -171,3 +175,65 @@ def test_a_fact_shortens_patience_and_never_lengthens_it() -> None:
 
 def test_a_rank_that_worked_until_now_is_not_held_since_it_stands() -> None:
     assert shortened(600.0, 60.0, 200.0) == 230.0
+
+
+# ------------------------------------------------------------------------------------------ by its children
+
+
+def child(pid: int = 70, **facts: Any) -> ProcessEvidence:
+    return ProcessEvidence("child", process(pid, command="bash -c score", **facts), rank=0)
+
+
+def waits_for(*children: ProcessEvidence) -> RankEvidence:
+    return stands(evidence={"children": children}, system_call="wait4")
+
+
+def test_a_child_that_sleeps_for_hours_holds_the_rank_that_waits_for_it() -> None:
+    shell, sleeper = child(70, system_call="wait4"), child(71, system_call="clock_nanosleep", sleeps_s=100_000.0)
+    assert fact(waits_for(shell, sleeper)).startswith("waits for its child process 71, which sleeps for ")
+    assert fact(waits_for(child(system_call="read", blocked_on=PIPE))) == (
+        "waits for its child process 70, which waits in read on pipe:[77]"
+    )
+
+
+@pytest.mark.parametrize(
+    "children",
+    [
+        (child(system_call="clock_nanosleep", sleeps_s=5.0),),  # it polls for something
+        (child(system_call="wait4"),),  # for a process that is not seen
+        (child(system_call="read", blocked_on=PIPE), child(71, system_call="poll")),  # one of them may go on
+        (child(system_call="read", blocked_on=PIPE, cpu_delta_s=0.4),),
+    ],
+)
+def test_a_child_that_may_go_on_holds_no_rank(children: tuple[ProcessEvidence, ...]) -> None:
+    assert fact(waits_for(*children)) == ""
+
+
+def test_what_comes_through_a_pipe_is_for_the_child_to_say() -> None:
+    """An evaluation that sleeps for a moment may write its score yet."""
+    pauses = child(system_call="clock_nanosleep", sleeps_s=20.0)
+    assert fact(stands(evidence={"children": (pauses,)}, system_call="read", blocked_on=PIPE)) == ""
+
+
+def test_a_child_is_given_its_time_where_other_ranks_work_too() -> None:
+    busy = rank(1, IN_CODE, facts={"cpu_delta_s": 0.9})
+    assert fact(waits_for(child(system_call="read", blocked_on=PIPE)), busy) == ""
+
+
+# ------------------------------------------------------------------------------------------ mispaired calls
+
+
+def in_broadcast(number: int, root: int, **parts: Any) -> RankEvidence:
+    call = Collective("0", 11, "broadcast", ((4,),), ("float32",), peer=root, frames=IN_BROADCAST, at=1.0)
+    found = rank(number, IN_BROADCAST, issued=11, completed=10, **parts)
+    return replace(found, collectives=replace(found.collectives, recent=(call,), open_calls=(call,)))
+
+
+def test_calls_that_differ_under_one_number_are_a_fact_where_all_ranks_wait() -> None:
+    says = "waits in a call that is paired with another one"
+    assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0))) == {0: says, 1: says}
+    assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 1))) == {}
+
+
+def test_calls_that_differ_are_no_fact_while_a_rank_moves() -> None:
+    assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0, evidence={"moved": True}))) == {}

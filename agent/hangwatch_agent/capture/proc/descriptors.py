@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
+from hangwatch.facts.locks import SHARED
 from hangwatch.model import OpenFile
 from hangwatch_agent.capture.proc import sockets
 from hangwatch_agent.shared.procfs import PROC, read_text
@@ -21,6 +22,21 @@ def open_file(pid: int, fd: int, proc: Path = PROC) -> OpenFile:
     if not target.startswith("/"):
         return OpenFile(fd, target)
     return OpenFile(fd, target, "fifo" if link.is_fifo() else filesystem_of(pid, target, proc))
+
+
+def named(pid: int, path: str, proc: Path = PROC) -> OpenFile:
+    """What a process is about to open. A file system that may not answer is not asked what lies there."""
+    kind = filesystem_of(pid, path, proc)
+    local = kind is not None and not kind.startswith(SHARED)
+    return OpenFile(-1, path, "fifo" if local and _is_fifo(pid, path, proc) else kind)
+
+
+def _is_fifo(pid: int, path: str, proc: Path) -> bool:
+    """In the name space of that process, from its working directory."""
+    try:
+        return (proc / str(pid) / ("root" if path.startswith("/") else "cwd") / path.lstrip("/")).is_fifo()
+    except OSError:
+        return False
 
 
 def standard_pipes(pid: int, proc: Path = PROC) -> tuple[OpenFile, ...]:

@@ -161,9 +161,7 @@ class _Look:
         if fd is not None:
             return self._try("blocking descriptor", lambda: descriptors.open_file(self.pid, fd, self.proc))
         path = system_calls.path(call, self.pid, self.proc)
-        if path is None:
-            return None
-        return OpenFile(-1, path, descriptors.filesystem_of(self.pid, path, self.proc))
+        return None if path is None else descriptors.named(self.pid, path, self.proc)
 
     def _unusual_threads(self) -> tuple[ThreadFacts, ...]:
         found = (self._thread(thread) for thread in self._try("threads", self._thread_ids) or ())

@@ -45,6 +45,7 @@ class GroupsHook:
         """Forget the groups made: this process has a new board."""
         self._made: list[list[Any]] = []
         self._count = 0
+        self._address: dict[str, str] = {}  # of the rendezvous, where init_process_group was given it
         self.ready = False
 
     @property
@@ -154,6 +155,7 @@ class GroupsHook:
         self._becoming_rank()
         self.before_init(kwargs.get("backend", args[0] if args else None))
         given = {name: kwargs.get(name, args[at] if len(args) > at else None) for name, at in POSITIONS.items()}
+        self._address = identity.rendezvous(kwargs.get("init_method", args[1] if len(args) > 1 else None))
         self._identify({name: value for name, value in given.items() if type(value) is int and value >= 0})
         self._begin_group([], "0")
         self._context.steps.phase(b.INIT)
@@ -178,7 +180,7 @@ class GroupsHook:
         context = self._context
         context.identity |= {
             "local_rank": number(os.environ, "LOCAL_RANK"),
-            "environment": identity.distributed(os.environ),
+            "environment": identity.distributed(os.environ) | self._address,
         }
         for name in ("rank", "world_size"):
             found = number(os.environ, name.upper())

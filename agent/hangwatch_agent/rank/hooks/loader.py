@@ -207,7 +207,7 @@ class LoaderHook:
     def _register(self, loader: Any, iterator: Any, frame: Any) -> Pass:
         self._made_by.pop(id(iterator), None)
         grad = self._grad_enabled()
-        where = self._context.sites.where(frame)
+        where = self._context.sites.consumer(frame)
         slot = self._slot(loader, iterator, grad, where)
         current = Pass(slot, weakref.ref(iterator, functools.partial(self._dropped, id(iterator))))
         current.training, sure = self._part(slot, loader, grad)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 import pytest
@@ -91,3 +92,36 @@ def test_a_deep_path_is_cut_off() -> None:
     assert len(path) == 2 * call_site.MOST_FRAMES
     assert len(functions) == call_site.MOST_FRAMES
     assert len(call_site.codes_of(sys._getframe())) <= call_site.MOST_FRAMES
+
+
+class Asked:
+    """Gives the place of the loop over it, as it is found while it is asked."""
+
+    def __init__(self, sites: CallSites) -> None:
+        self.sites = sites
+
+    def __iter__(self) -> Asked:
+        return self
+
+    def __next__(self) -> call_site.Place | None:
+        return self.sites.consumer(sys._getframe(1))
+
+
+def passed_on(items: Iterable[call_site.Place | None]) -> Iterator[call_site.Place | None]:
+    yield from (item for item in items)
+
+
+def test_the_line_that_iterates_is_that_of_the_loop_and_of_no_wrapper(sites: CallSites) -> None:
+    for wrapped in (Asked(sites), passed_on(Asked(sites)), passed_on(passed_on(Asked(sites)))):
+        for where in wrapped:
+            assert where is not None
+            assert where[2] == "test_the_line_that_iterates_is_that_of_the_loop_and_of_no_wrapper"
+            break
+    assert sites.consumer(None) is None
+
+
+def test_a_generator_that_no_code_of_the_user_asks_is_where_it_iterates(sites: CallSites) -> None:
+    def steps() -> Iterator[call_site.Place | None]:
+        yield from (where for where in Asked(sites))
+
+    assert next(steps()) is not None

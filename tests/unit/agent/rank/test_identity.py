@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import time
 
+import pytest
+
 from hangwatch.model import Identity
 from hangwatch.wire import codec
 from hangwatch_agent.rank import identity
@@ -35,3 +37,21 @@ def test_the_start_is_in_the_past() -> None:
     assert ticks > 0
     assert time.time() - 86400 < identity.started_at(ticks) <= time.time()
     assert abs(identity.started_at(0) - time.time()) < 5
+
+
+@pytest.mark.parametrize(
+    ("given", "port"),
+    [
+        ("tcp://10.0.0.1:29500", "29500"),
+        ("tcp://10.0.0.1:29501?rank=1&world_size=2", "29501"),
+        ("tcp://10.0.0.1:29502/", "29502"),
+        ("env://", None),
+        ("file:///scratch/store", None),
+        ("tcp://nowhere", None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_the_address_that_init_process_group_was_given(given: object, port: str | None) -> None:
+    expected = {} if port is None else {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": port}
+    assert identity.rendezvous(given) == expected

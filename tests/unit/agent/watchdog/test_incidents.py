@@ -91,6 +91,15 @@ def test_how_ranks_that_hung_were_ended_is_not_why_they_hung(tmp_path: Path, cer
     assert book.open.verdict.cause == ("uneven-steps" if certainty is Certainty.LIKELY else "rank-died")
 
 
+def test_a_guess_at_who_died_first_does_not_replace_a_hang_of_unknown_cause(tmp_path: Path) -> None:
+    """Its ranks are ended by SIGTERM, one after the other."""
+    book, _ = incidents(tmp_path)
+    book.judged(judgement(Certainty.UNDETERMINED), SNAPSHOT)
+    book.judged(judgement(Certainty.LIKELY, Status.FAILED, "rank-died"), SNAPSHOT)
+    assert book.open is not None
+    assert book.open.status is Status.HUNG
+
+
 def test_an_incident_whose_ranks_we_end_is_settled(tmp_path: Path) -> None:
     book, _ = incidents(tmp_path)
     book.judged(judgement(Certainty.UNDETERMINED, cause="undetermined"), SNAPSHOT)

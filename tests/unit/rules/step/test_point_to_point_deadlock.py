@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Snapshot, Status
+from hangwatch.model import Certainty, Collective, Frame, Judgement, RankEvidence, Snapshot, Status
+from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, blamed, judge, rank, told
 from tests.unit.rules.step.worlds import STEP, Program, world
 from tests.unit.simulator import Call, Draw, Peer, Stall
 
@@ -113,3 +116,29 @@ def test_a_stage_that_goes_on_with_a_part_of_its_microbatches_is_the_culprit(mad
     verdict = diagnose(world([*[Draw(), *sends, *gradients] * 4, *short], [Draw(), *stage, *last] * 5)).verdict
     assert [culprit.rank for culprit in verdict.culprits] == [0]
     assert f"went on after {made} of the 4 sends to rank 1 (train.py:30)" in verdict.summary
+
+
+IN_RECV = (Frame(C10D, 2799, "recv"), Frame(SCRIPT, 11, "serve"))
+
+
+def _serving(peer: int | None, *others: RankEvidence) -> Judgement:
+    """Rank 0 waits in a receive; it has come to no barrier yet."""
+    call = Collective("0", 9, "recv", peer=peer, frames=IN_RECV, thread_name="MainThread", at=1.0)
+    server = rank(0, IN_RECV, issued=4, completed=4, patience_s=10.0, world_size=3)
+    return judge(replace(server, collectives=replace(server.collectives, open_calls=(call,))), *others)
+
+
+def _in_barrier(number: int) -> RankEvidence:
+    return rank(number, IN_BARRIER, issued=5, completed=4, world_size=3)
+
+
+def test_a_receive_from_any_rank_where_all_of_them_wait_for_the_receiver() -> None:
+    judgement = _serving(None, _in_barrier(1), _in_barrier(2))
+    assert told(judgement) == ("point-to-point-deadlock", "likely", "hung")
+    assert blamed(judgement) == []
+    assert "receive from any rank (train.py:11), and no rank is left that would send" in judgement.verdict.summary
+
+
+def test_a_rank_that_may_yet_send_keeps_it_open() -> None:
+    works = rank(2, IN_CODE, issued=4, completed=4, world_size=3)
+    assert told(_serving(None, _in_barrier(1), works))[0] != "point-to-point-deadlock"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -110,3 +111,20 @@ def test_limits(tmp_path: Path) -> None:
     assert descriptors.limit(5, tmp_path) is None
     (folder / "limits").write_text("")
     assert descriptors.limit(5, tmp_path) is None
+
+
+def test_what_a_process_is_about_to_open(tmp_path: Path) -> None:
+    """A named pipe is told apart; a file system that may not answer is not asked."""
+    folder = tmp_path / "5"
+    (folder / "root" / "data").mkdir(parents=True)
+    (folder / "cwd").mkdir()
+    for name in ("root/data/queue", "cwd/queue"):
+        os.mkfifo(folder / name)
+    (folder / "root/data/file").touch()
+    line = "30 1 8:1 / {} rw - {} none rw"
+    (folder / "mountinfo").write_text("\n".join([line.format("/", "ext4"), line.format("/remote", "nfs4")]))
+    assert descriptors.named(5, "/data/queue", tmp_path) == OpenFile(-1, "/data/queue", "fifo")
+    assert descriptors.named(5, "/data/file", tmp_path) == OpenFile(-1, "/data/file", "ext4")
+    assert descriptors.named(5, "/data/none", tmp_path) == OpenFile(-1, "/data/none", "ext4")
+    (folder / "root/remote").symlink_to("data")
+    assert descriptors.named(5, "/remote/queue", tmp_path) == OpenFile(-1, "/remote/queue", "nfs4")

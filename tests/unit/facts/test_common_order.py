@@ -1,0 +1,71 @@
+"""The order of calls that all ranks kept, where one of them leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.common_order import out_of_order
+from hangwatch.judge import diagnose
+from hangwatch.model import Certainty, Judgement, Snapshot
+from tests.unit.simulator import Action, Call, World
+
+TURN: list[Action] = [Call("all_to_all", line=15), Call("all_gather", line=17), Call("all_reduce", line=37)]
+
+
+def job(*ranks: Sequence[Action], turns: int = 6) -> Snapshot:
+    """Each rank makes some turns like the others, and then its own calls."""
+    return World([[*TURN * turns, *own] for own in ranks]).run().snapshot()
+
+
+def judged(*ranks: Sequence[Action]) -> Judgement:
+    return diagnose(job(*ranks))
+
+
+def test_a_rank_that_left_out_calls_is_at_a_later_one_of_the_turn() -> None:
+    snapshot = job(TURN, TURN[2:], TURN)
+    found = out_of_order(Case(snapshot))
+    assert found is not None
+    assert (found.ranks, found.others, found.seq) == ((1,), (0, 2), 19)
+    assert [call.op for call in found.left_out] == ["all_to_all", "all_gather"]
+    assert found.elsewhere
+
+
+def test_the_verdict_names_what_was_left_out_and_no_mismatch() -> None:
+    verdict = judged(TURN, TURN[2:], TURN).verdict
+    assert (verdict.cause, verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert [culprit.rank for culprit in verdict.culprits] == [1]
+    assert "left out all_to_all (train.py:15) and all_gather (train.py:17)" in verdict.summary
+    assert any("followed on every rank each of the 5 times on record" in sentence for sentence in verdict.evidence)
+
+
+def test_of_two_ranks_the_one_that_kept_the_order_is_not_blamed() -> None:
+    found = out_of_order(Case(job(TURN[1:], TURN)))
+    assert found is not None
+    assert found.ranks == (0,)
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param((TURN[2:], TURN[2:], TURN), id="most have left it: they may rather have a new order"),
+        pytest.param((TURN, [Call("broadcast", line=60)], TURN), id="a call that was never made before"),
+        pytest.param((TURN, TURN, TURN), id="no rank has left it"),
+    ],
+)
+def test_no_rank_is_said_to_have_left_the_order(ranks: tuple[Sequence[Action], ...]) -> None:
+    assert out_of_order(Case(job(*ranks))) is None
+
+
+def test_two_turns_make_no_order() -> None:
+    assert out_of_order(Case(job(TURN, TURN[2:], TURN, turns=2))) is None
+
+
+def test_a_place_with_two_ways_on_shows_nothing() -> None:
+    """An evaluation comes every other turn: what follows the last call of a turn is open."""
+    evaluated: list[Action] = [*TURN, Call("gather", line=80)]
+    mixed = [action for n in range(6) for action in (evaluated if n in (1, 2, 4) else TURN)]
+    world = World([[*mixed, *TURN], [*mixed, Call("gather", line=80)], [*mixed, *TURN]])
+    assert out_of_order(Case(world.run().snapshot())) is None

@@ -1,0 +1,77 @@
+"""Ranks that their backend ended behind a loop: the loops in which they and the others stood are known to the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.turns import fewer_turns
+from hangwatch.model import Frame, LoopFacts, RankEvidence
+from hangwatch.stacks.frames import stacks_of_error
+from tests.unit.job import SCRIPT, blamed, judge, snapshot
+from tests.unit.job import told as said
+from tests.unit.rules.step.aborts import MODULE, dead, lost
+from tests.unit.rules.step.aborts import calls as made
+
+OUTER, INNER = Frame(SCRIPT, 12, "main"), Frame(SCRIPT, 3, "solve")
+BREAK = Frame(SCRIPT, 9, "solve")
+TURN, BEHIND = (Frame(SCRIPT, 6, "solve"), Frame(SCRIPT, 13, "main"), MODULE), (Frame(SCRIPT, 14, "main"), MODULE)
+INSIDE = LoopFacts(INNER, counted=True, leaves=(BREAK,), outer=(OUTER,))
+AROUND = LoopFacts(OUTER, counted=True)
+LOST = "Read error [127.0.0.1]:61094: Connection reset by peer"
+
+
+def standing(entry: RankEvidence, loop: LoopFacts, guard: str = "none") -> RankEvidence:
+    stacks = tuple(replace(each, in_loop=True, loop=loop, guard=guard) for each in entry.stacks)
+    assert stacks
+    assert entry.reading is not None
+    progress = replace(entry.reading.progress, step=-1, epoch=None, batch=None)
+    return replace(entry, stacks=stacks, reading=replace(entry.reading, progress=progress))
+
+
+def in_the_loop(number: int) -> RankEvidence:
+    """It lost the rank that was aborted, in the next turn of the inner loop."""
+    found = lost(number, made(5, TURN, gap=1, site=TURN), LOST)
+    assert found.reading is not None
+    return standing(replace(found, stacks=stacks_of_error(found.reading.exception)), INSIDE)
+
+
+def behind_it(number: int, guard: str = "none") -> RankEvidence:
+    """It had gone on to the call behind the inner loop, and gloo aborted it there."""
+    return standing(dead(number, made(5, BEHIND, gap=1, site=TURN)), AROUND, guard)
+
+
+def test_the_rank_behind_the_inner_loop_has_left_it() -> None:
+    short = fewer_turns(Case(snapshot(in_the_loop(0), behind_it(1))))
+    assert short is not None
+    assert (short.left, short.inside) == ((1,), (0,))
+
+
+def test_the_way_out_of_the_loop_is_the_cause_and_no_call_too_many() -> None:
+    judgement = judge(in_the_loop(0), behind_it(1), in_the_loop(2))
+    assert said(judgement)[:2] == ("early-exit", "likely")
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+    assert "may have left it at train.py:9" in judgement.verdict.summary
+    assert "rank 1 stood outside of that loop (train.py:14)" in judgement.verdict.evidence
+    assert "Rank 1 ended because of it" in judgement.verdict.details[0]
+
+
+def test_behind_a_rank_check_it_has_left_no_loop() -> None:
+    assert fewer_turns(Case(snapshot(in_the_loop(0), behind_it(1, guard="rank")))) is None
+    assert said(judge(in_the_loop(0), behind_it(1, guard="rank"), in_the_loop(2)))[0] != "early-exit"
+
+
+def test_a_rank_that_has_never_been_in_the_loop_may_yet_reach_it() -> None:
+    entry = standing(dead(1, made(5, BEHIND, gap=1, site=BEHIND)), AROUND)
+    assert fewer_turns(Case(snapshot(in_the_loop(0), entry))) is None
+
+
+def test_an_error_that_did_not_end_the_process_leaves_no_last_stack() -> None:
+    found = lost(0, made(5))
+    assert found.reading is not None
+    error = found.reading.exception
+    assert error is not None
+    (stack,) = stacks_of_error(error)
+    assert (stack.main, stack.source, stack.frames) == (True, "error", error.frames)
+    assert stacks_of_error(replace(error, fatal=False)) == stacks_of_error(None) == ()
+    assert not stacks_of_error(replace(error, thread="loader"))[0].main
