@@ -34,9 +34,13 @@ def test_a_batch_that_a_trainer_had_drawn_ahead_is_not_counted() -> None:
     usual, odd = [*epoch(0, 8), *END], [*epoch(0, 4)[:-1], LoopEnd(exhausted=False), *END]
     snapshot = World([odd if rank == 1 else usual for rank in range(3)]).run().snapshot()
 
+    def one_more(loader: LoaderFacts) -> LoaderFacts:
+        epochs = tuple(count + 1 for count in loader.drawn_per_epoch)
+        return replace(loader, length=20, drawn=loader.drawn + 1, drawn_per_epoch=epochs)
+
     def ahead(entry: RankEvidence) -> RankEvidence:
         assert entry.reading is not None
-        loaders = tuple(replace(each, drawn=each.drawn + 1, drawn_per_epoch=()) for each in entry.reading.loaders)
+        loaders = tuple(map(one_more, entry.reading.loaders))
         return replace(entry, reading=replace(entry.reading, loaders=loaders))
 
     plain, drawn = (
