@@ -113,6 +113,15 @@ def is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:
     return further or (not mine.exhausted and any(not other.ended and other.count == mine.count for other in everyone))
 
 
+def worked_on(view: RankView, uneven: Uneven) -> int:
+    """The batches of that epoch that it began to work on: a trainer may have drawn one more, and thrown it away."""
+    drawn = uneven.drawn[view.rank].count
+    steps = view.reading.steps if view.reading is not None else ()
+    batches = [entry.batch for entry in steps if entry.epoch == uneven.epoch and entry.batch is not None]
+    begun = max(batches, default=-1) + 1
+    return begun if begun == drawn - 1 else drawn
+
+
 def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
     """The ranks had issued the same numbers when the next epoch began: `Join` made up for the missing batches."""
     begun = {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined, worked_on
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import ASKED, HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
@@ -105,7 +105,10 @@ def _in_background(case: Case, rank: int, group: str) -> bool:
 def ends_a_loop(case: Case, divergence: Divergence) -> bool:
     """It happened where ranks had run out of data, or later: what they issued there is not what all issue in a step."""
     uneven = first_uneven(case)
-    return uneven is not None and not _before_loop_end(divergence, uneven.epoch, uneven.fewest)
+    if uneven is None:
+        return False
+    fewest = min((worked_on(case.ranks[rank], uneven) for rank in uneven.short), default=uneven.fewest)
+    return not _before_loop_end(divergence, uneven.epoch, fewest)
 
 
 def _before_loop_end(divergence: Divergence, epoch: int, batch: int) -> bool:

@@ -18,6 +18,9 @@ from hangwatch.rules.finding import Finding
 
 SMALL_SHM = 128 << 20  # bytes; containers get 64 MiB if nothing is said
 DEVICES = frozenset({"interconnect-stall", "device-stall", "undetermined"})
+CONNECTING = frozenset(
+    {"rank-died-before-init", "rendezvous-missing-ranks", "rendezvous-unreachable-master", "undetermined"}
+)
 WORKERS = frozenset({"loader-worker-died", "file-descriptors-exhausted", "undetermined"})
 _GEFORCE = re.compile(r"GeForce RTX [45]0\d\d")
 
@@ -85,6 +88,13 @@ def _nodes_with(case: Case, name: re.Pattern[str]) -> Iterator[NodeFacts]:
             yield node
 
 
+def _restarted_with_its_store(view: RankView) -> bool:
+    """A restart by torchrun, which shares the store of its rendezvous with the workers; no group exists yet."""
+    restarts = settings_of(view).get("TORCHELASTIC_RESTART_COUNT", "")
+    shared = settings_of(view).get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return shared and restarts.isdecimal() and int(restarts) > 0 and view.reading is not None and not view.reading.heads
+
+
 def _driver_545(case: Case) -> bool:
     return any(node.driver.startswith("545.") for node in _nodes_with(case, re.compile("RTX 4090")))
 
@@ -129,6 +139,14 @@ TABLE = (
         "nccl-tests#117",
         DEVICES,
         _geforce,
+    ),
+    Known(
+        "September 2024",
+        "after a restart by torchrun, init_process_group can find the addresses of the attempt before in the store that"
+        " torchrun shares with its workers: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun",
+        "pytorch#135712",
+        CONNECTING,
+        _any(_restarted_with_its_store),
     ),
     Known(
         "2017",

@@ -87,11 +87,30 @@ class RankView:
     @cached_property
     def now(self) -> Activity:
         """What the training thread does: the main one, or another where that trains and the main one only waits."""
-        if not self.main.in_collective and self.main.doing in _IDLERS:
-            others = [thread for thread in self.threads if not thread.main and thread.in_collective]
-            if len(others) == 1 and self.phase not in OVER:
-                return others[0]
-        return self.main
+        if self.main.in_collective or self.phase in OVER:
+            return self.main
+        others = [thread for thread in self.threads if not thread.main and thread.in_collective]
+        hosted = self._with_users_code if self._main_is_a_packages else ()
+        if len(others) == 1 and (hosted or self.main.doing in _IDLERS):
+            return others[0]
+        return hosted[0] if len(hosted) == 1 and not others else self.main
+
+    @cached_property
+    def _main_is_a_packages(self) -> bool:
+        """The main thread serves a package, such as an actor's, whose thread runs the user's program."""
+        stack = next((stack for stack in self.evidence.stacks if stack.main), None)
+        found = {origin(frame.file) for frame in stack.frames if not frame.native} if stack is not None else set()
+        return "package" in found and found.isdisjoint(("user", "torch"))
+
+    @cached_property
+    def _with_users_code(self) -> tuple[Activity, ...]:
+        """The other threads that the user's code runs in."""
+        pairs = zip(self.threads, self.evidence.stacks, strict=True)
+        return tuple(
+            thread
+            for thread, stack in pairs
+            if not stack.main and any(origin(frame.file) == "user" for frame in stack.frames if not frame.native)
+        )
 
     @property
     def where(self) -> Frame | None:

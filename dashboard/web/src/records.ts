@@ -693,6 +693,7 @@ export interface LoopFacts {
   leaves: Frame[];
   swallows: Frame | null;
   outer: Frame[];
+  outer_leaves: Frame[][];
 }
 
 export interface StackNode {

@@ -11,6 +11,7 @@ from hangwatch.facts.batches import (
     loop_of_the_others,
     now_at,
     runs_below_a_package,
+    worked_on,
 )
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import EndedFor, end_of, ended_before_others, ended_for, last_place
@@ -35,7 +36,7 @@ def early_exit(case: Case) -> Finding | None:
         return None  # the source shows no way out but an error
     one = len(left) == 1
     where = case.usual_place(left)
-    count = words.plural(uneven.drawn[left[0]].count, "batch")
+    count = words.plural(worked_on(case.ranks[left[0]], uneven), "batch")
     witnesses, or_error = _left_with_data(case, uneven, left), _by_an_error(case, left)
     return Finding(
         "early-exit",
@@ -71,8 +72,8 @@ def _by_an_error(case: Case, left: tuple[int, ...]) -> str:
 
 def _batch_left(view: RankView, uneven: Uneven) -> StepName:
     """The first batch that it did not train on: the last one that it drew, if the others work on that one too."""
-    count = uneven.drawn[view.rank].count
-    batch = count if uneven.most > count else max(count - 1, 0)
+    count = worked_on(view, uneven)
+    batch = count if uneven.most > uneven.drawn[view.rank].count else max(count - 1, 0)
     steps = view.reading.steps if view.reading is not None else ()
     last = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, count - 1)), None)
     return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))

@@ -17,6 +17,8 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
+GRADIENTS = " their gradients"
+
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
@@ -41,10 +43,12 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     if majority:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
+    what = _what(case, some[0], first.group)
     return Finding(
         "gradient-sync-mismatch",
         case.weigh(witnesses),
-        f"The ranks synchronise{_what(case, some[0], first.group)} at different intervals: {words.listed(sides)}.",
+        f"The ranks synchronise{what} at different intervals: {words.listed(sides)}.",
+        fix="" if what == GRADIENTS else "synchronise after the same number of batches on every rank",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=StepName(first.epoch, first.batch, first.step),
@@ -65,7 +69,7 @@ def _what(case: Case, rank: int, group: str) -> str:
     ring = reading.calls if reading is not None and last is not None else ()
     made = [call for call in ring if last is not None and call.group == group and call.step == last.step]
     if last is None or len(made) < last.counts[group]:
-        return " their gradients"
+        return GRADIENTS
     return words.at(user_frame(made[-1].frames))
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.case import Case
 from hangwatch.facts.trainer_branches import parted
 from hangwatch.judge import diagnose
 from hangwatch.model import Collective, Frame, RankEvidence, Snapshot
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from tests.unit.rules.step.worlds import Program, world
 from tests.unit.simulator import SCRIPT, TORCH, TRAINER, Call, Draw
 
@@ -75,3 +77,34 @@ def test_of_two_ranks_neither_took_the_other_way() -> None:
 
 def test_a_call_of_the_users_own_hook_is_no_decision_of_the_trainer() -> None:
     assert "another way" not in diagnose(_job(1, 3, HOOK)).verdict.summary
+
+
+@pytest.mark.parametrize("guard", ["rank", "other"])
+def test_behind_a_rank_check_a_new_line_is_told_though_a_package_makes_the_call(guard: str) -> None:
+    """The package's helper has called before, on all ranks; the user's hook leads one rank to it again."""
+    helper = Frame(TRAINER, 213, "sync")
+    paths = {
+        "all_gather": (C10D, helper, *VALIDATE[1:]),
+        "barrier": (C10D, helper, HOOK, *VALIDATE[1:]),
+        "broadcast": ADVANCE,
+    }
+
+    def placed(entry: RankEvidence) -> RankEvidence:
+        found = entry.collectives
+        calls = [replace(call, frames=paths[call.op]) for call in found.recent]
+        open_calls = tuple(replace(call, frames=paths[call.op]) for call in found.open_calls)
+        mine = guard if calls[-1].op == "barrier" else "none"
+        stacks = tuple(replace(s, frames=calls[-1].frames, in_loop=True, guard=mine) for s in entry.stacks)
+        found = replace(found, recent=tuple(calls), open_calls=open_calls)
+        return replace(entry, collectives=found, stacks=stacks, earlier_stacks=stacks)
+
+    usual: Program = [Call("all_gather"), Call("broadcast", size=4), Draw()]
+    odd: Program = [*usual * 5, Call("barrier"), *usual]
+    snapshot = world(odd, *[[*usual * 5, Call("broadcast", size=4), *usual]] * 2)
+    case = Case(replace(snapshot, ranks=tuple(map(placed, snapshot.ranks))))
+    found = mispaired_at_a_new_place(case)
+    assert (found is not None) is (guard == "rank")
+    assert found is None or [who.rank for who in found.culprits] == [0]
+    assert found is None or "no other rank has ever called a collective at train.py:7" in [
+        w.says for w in found.witnesses
+    ]

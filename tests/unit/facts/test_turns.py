@@ -216,8 +216,9 @@ PARTS, INNER, OUTER = (Frame(SCRIPT, line, "train") for line in (9, 8, 15))
 
 def _updates(*inner: int) -> list[Action]:
     """Iterations with so many updates, each with its gradients' call, and a call behind them."""
-    update = [Call(line=10), Draw()]
-    return [each for times in inner for each in (*update * times, Call("all_gather", line=17, size=2))]
+    update: list[Action] = [Call(line=10), Draw()]
+    behind: list[Action] = [Call("all_gather", line=17, size=2)]
+    return [each for times in inner for each in (*update * times, *behind)]
 
 
 def _brought_down(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -> Snapshot:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from hangwatch.judge.version_hints import TABLE
-from hangwatch.model import Collectives, Judgement, RankEvidence
-from tests.unit.job import FETCHING, IN_BARRIER, IN_CODE, blamed, feeding, judge, rank, worker
+from hangwatch.model import Collectives, Frame, Judgement, RankEvidence
+from tests.unit.job import FETCHING, IN_BARRIER, IN_CODE, blamed, feeding, judge, rank, starting, worker
 from tests.unit.rules.device.gpus import SPINNING, gpu, in_first_collective, node
+from tests.unit.simulator import TORCH
 
 HINT = "Hint, not the cause: "
 
@@ -110,3 +111,24 @@ def test_every_entry_says_since_when_and_where_from() -> None:
         assert known.since[-4:].isdigit()
         assert "#" in known.source
         assert not known.sentence.endswith(".")
+
+
+RESTARTED = {"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+
+
+def restarted(**environment: str) -> Judgement:
+    """Two ranks whose patience runs out within init_process_group."""
+    c10d = f"{TORCH}/distributed/distributed_c10d.py"
+    frames = (Frame(c10d, 2169, "_new_process_group_helper"), Frame(c10d, 1899, "init_process_group"), *IN_CODE[-1:])
+    ranks = [starting(number, frames, still_s=90.0, patience_s=30.0) for number in (0, 1)]
+    return judge(*(with_torch(each, "2.13.0", **environment) for each in ranks))
+
+
+def test_a_restart_that_does_not_come_through_its_start() -> None:
+    (hint,) = told(restarted(**RESTARTED))
+    assert "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for torchrun" in hint
+
+
+@pytest.mark.parametrize(("name", "value"), [*((name, "0") for name in RESTARTED), ("TORCHELASTIC_RESTART_COUNT", "?")])
+def test_a_first_attempt_or_a_store_of_its_own_is_not_suspected(name: str, value: str) -> None:
+    assert told(restarted(**{**RESTARTED, name: value})) == []

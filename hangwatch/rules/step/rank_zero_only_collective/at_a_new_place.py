@@ -57,8 +57,17 @@ def _at_new_places(case: Case, found: Mismatch) -> tuple[int, ...]:
         return ()  # the same data from one function: rather one call, made otherwise
     sites = sites_of(case)
     new = {each for each in set(callers.values()) if not sites.any_called_from(each, found.calls)}
-    alone = tuple(rank for rank, each in callers.items() if each in new)
+    alone = tuple(rank for rank, each in callers.items() if each in new or _at_a_new_line(case, found, rank))
     return alone if 2 * len(alone) <= len(callers) else ()
+
+
+def _at_a_new_line(case: Case, found: Mismatch, rank: int) -> bool:
+    """Behind a rank check, at a line of the user's from where no rank had called; what it calls may be a package's."""
+    line = path(found.calls[rank].frames)[:1]
+    if not line or rank not in case.ranks or case.ranks[rank].now.guard != "rank":
+        return False
+    earlier = (call for other in found.calls for call in case.ledger.calls(other).values() if call.seq < found.seq)
+    return all(path(call.frames)[:1] != line for call in earlier)
 
 
 def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
@@ -66,7 +75,8 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
     made = caller_of(case, alone[0], call)
     others = tuple(rank for rank in found.calls if rank not in alone)
     theirs = place_of(case, others[0], found.calls)
-    inside = f" in {made[1]}" if made is not None else ""
+    new = made is not None and not sites_of(case).any_called_from(made, found.calls)
+    inside = f" in {made[1]}" if new and made is not None else f" at {words.place(where)}"
     witnesses = [Witness(Kind.PLACE, f"no other rank has ever called a collective{inside}")]
     if 2 * len(alone) < len(found.calls):
         witnesses.append(

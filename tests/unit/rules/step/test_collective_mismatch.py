@@ -77,17 +77,11 @@ def _ended(snapshot: Snapshot) -> Judgement:
 @pytest.mark.parametrize("late", [0, 2])
 def test_a_pair_that_follows_from_calls_left_out_before_is_no_mismatch(culprit: int, late: int) -> None:
     """The sizes are unlike at once, or some steps later: until then calls of one size were mispaired."""
-    calls = [Call(line=10, size=8), Call(line=10, size=8), Call(line=12, size=1)]
-    alike = [replace(call, size=8) for call in calls]
-    first, then = (alike, calls) if late else (calls, calls)
-    usual: Program = [*[Draw(), *first] * (4 + late), *[Draw(), *then] * 3]
-    odd: Program = [
-        *[Draw(), *first] * 4,
-        Draw(),
-        first[-1],
-        *[Draw(), *first] * max(late - 1, 0),
-        *[Draw(), *then] * 3,
-    ]
+    unlike: Program = [Draw(), Call(line=10, size=8), Call(line=10, size=8), Call(line=12, size=1)]
+    alike: Program = [*unlike[:-1], Call(line=12, size=8)]
+    first = alike if late else unlike
+    usual = [*first * (4 + late), *unlike * 3]
+    odd = [*first * 4, first[0], first[-1], *first * max(late - 1, 0), *unlike * 3]
     judgement = _ended(world(*(odd if rank == culprit else usual for rank in range(3))))
     assert (judgement.verdict.cause, judgement.status) == ("skipped-collective", Status.FAILED)
     assert blamed_ranks(judgement) == [culprit]

@@ -30,6 +30,28 @@ def test_a_rank_that_breaks_out_of_the_loop_exited_early(ranks: int, culprit: in
     assert blamed_ranks(judgement) == [culprit]
 
 
+def test_a_batch_that_a_trainer_had_drawn_ahead_is_not_counted() -> None:
+    usual, odd = [*epoch(0, 8), *END], [*epoch(0, 4)[:-1], LoopEnd(exhausted=False), *END]
+    snapshot = World([odd if rank == 1 else usual for rank in range(3)]).run().snapshot()
+
+    def one_more(loader: LoaderFacts) -> LoaderFacts:
+        epochs = tuple(count + 1 for count in loader.drawn_per_epoch)
+        return replace(loader, length=20, drawn=loader.drawn + 1, drawn_per_epoch=epochs)
+
+    def ahead(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loaders = tuple(map(one_more, entry.reading.loaders))
+        return replace(entry, reading=replace(entry.reading, loaders=loaders))
+
+    plain, drawn = (
+        diagnose(each).verdict for each in (snapshot, replace(snapshot, ranks=tuple(map(ahead, snapshot.ranks))))
+    )
+    assert (drawn.cause, [who.rank for who in drawn.culprits]) == ("early-exit", [1])
+    assert "left the training loop after 4 batches of epoch 0" in drawn.summary
+    assert drawn.step == plain.step
+    assert any(sentence.startswith("rank 1 drew 5 batches in epoch 0") for sentence in drawn.evidence)
+
+
 @everywhere
 def test_a_rank_that_ends_its_program_while_the_others_train_exited_early(ranks: int, culprit: int) -> None:
     judgement = judged([*epoch(0, 8), *epoch(1, 8), *END], [*epoch(0, 8), Leave(Phase.MAIN_DONE)], ranks, culprit)

@@ -55,8 +55,10 @@ def test_counts_of_a_rank_that_has_ended_are_not_compared_with_recorded_calls_of
 
 
 def _synchronising(every: int, *gradients: Call, turns: int = 24) -> Program:
-    steps = ([Draw(0, batch), *(gradients if (batch + 1) % every == 0 else ())] for batch in range(turns))
-    return [action for step in steps for action in step]
+    found: Program = []
+    for batch in range(turns):
+        found += [Draw(0, batch), *(gradients if (batch + 1) % every == 0 else ())]
+    return found
 
 
 @pytest.mark.parametrize("via", ["gradients", "python"])

@@ -110,10 +110,13 @@ def test_a_send_that_was_left_out_some_steps_ago_is_found_where_the_backward_fol
 @pytest.mark.parametrize("made", [1, 3])
 def test_a_stage_that_goes_on_with_a_part_of_its_microbatches_is_the_culprit(made: int) -> None:
     """Four microbatches a step, of which one stage sends fewer and then waits for their gradients."""
-    sends, gradients = [Peer("send", 1, line=30)] * 4, [Peer("recv", 1, line=30)] * 4
-    stage, last = [Peer("recv", 0, line=40)] * 4, [Peer("send", 0, line=40)] * 4
-    short = [Draw(), *sends[:made], *gradients]
-    verdict = diagnose(world([*[Draw(), *sends, *gradients] * 4, *short], [Draw(), *stage, *last] * 5)).verdict
+
+    def stage(sends: int, peer: int) -> Program:
+        forward, backward = Peer("send", peer, line=30), Peer("recv", peer, line=30)
+        return [Draw(), *[forward] * sends, *[backward] * 4]
+
+    last: Program = [Draw(), *[Peer("recv", 0, line=40)] * 4, *[Peer("send", 0, line=40)] * 4]
+    verdict = diagnose(world([*stage(4, 1) * 4, *stage(made, 1)], last * 5)).verdict
     assert [culprit.rank for culprit in verdict.culprits] == [0]
     assert f"went on after {made} of the 4 sends to rank 1 (train.py:30)" in verdict.summary
 

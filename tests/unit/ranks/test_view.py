@@ -1,0 +1,75 @@
+"""The thread that trains: the main one, or another where the main thread is a package's that hosts the program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Frame, Phase, RankEvidence, ThreadStack
+from hangwatch.ranks.view import RankView
+from tests.unit.job import rank
+from tests.unit.rules.step.worlds import changed, world
+from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Call, Draw, LoopEnd
+
+ACTOR = "/venv/lib/python3.12/site-packages/actors/worker.py"
+SERVING = (Frame(ACTOR, 1069, "main_loop"), Frame(ACTOR, 323, "<module>"))
+STARTED = (Frame(ACTOR, 37, "_run"), Frame(f"{STDLIB}/threading.py", 982, "run"))
+IN_CODE = (Frame(SCRIPT, 40, "push"), Frame(SCRIPT, 99, "loop"), *STARTED)
+IN_BACKWARD = (Frame(f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward"), Frame(SCRIPT, 14, "loop"), *STARTED)
+OTHER = ThreadStack(9, "gc", (Frame(f"{STDLIB}/threading.py", 327, "wait"), Frame(ACTOR, 29, "run")))
+
+
+def hosted(*own: tuple[Frame, ...], main: tuple[Frame, ...] = SERVING, phase: Phase = Phase.STEP) -> RankView:
+    threads = (OTHER, *(ThreadStack(10 + n, f"trainer-{n}", frames) for n, frames in enumerate(own)))
+    return RankView(0, rank(0, main, threads=threads, phase=phase), sampled_twice=True)
+
+
+@pytest.mark.parametrize("frames", [IN_CODE, IN_BACKWARD], ids=["in its code", "in backward"])
+def test_a_thread_that_an_actor_has_started_trains(frames: tuple[Frame, ...]) -> None:
+    assert hosted(frames).now.thread == "trainer-0"
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        (Frame(SCRIPT, 40, "main"), Frame(SCRIPT, 99, "<module>")),
+        (Frame(f"{TORCH}/nn/modules/linear.py", 125, "forward"), *SERVING),
+        (Frame(f"{STDLIB}/runpy.py", 88, "_run_code"),),
+    ],
+    ids=["the user's code", "a package that computes", "no package"],
+)
+def test_a_main_thread_that_runs_the_training_stays_it(main: tuple[Frame, ...]) -> None:
+    assert hosted(IN_CODE, main=main).now.main
+
+
+def test_of_several_threads_with_the_users_code_none_is_chosen_and_at_the_end_the_main_one() -> None:
+    assert hosted(IN_CODE, IN_CODE).now.main
+    assert hosted(IN_CODE, phase=Phase.DESTROYED).now.main
+
+
+def test_the_thread_in_a_collective_is_chosen_of_several_with_the_users_code() -> None:
+    assert hosted(IN_CODE, IN_BACKWARD).now.thread == "trainer-1"
+
+
+def _below(entry: RankEvidence) -> RankEvidence:
+    """The whole program of a rank runs in a thread that an actor has started."""
+    own = [replace(stack, main=False, name="trainer", thread_id=10) for stack in entry.stacks]
+    own = [replace(stack, frames=(*stack.frames, *STARTED)) for stack in own]
+    stacks = (ThreadStack(1, "MainThread", SERVING, main=True), OTHER, *own)
+    return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_a_rank_without_data_is_named_where_an_actor_hosts_the_training(culprit: int) -> None:
+    def program(batches: int) -> list[object]:
+        drawn = [each for batch in range(batches) for each in (Draw(0, batch), Call(via="gradients", line=14))]
+        return [*drawn, LoopEnd(), Call("barrier", line=88)]
+
+    snapshot = world(*(program(15 if rank == culprit else 20) for rank in range(3)))  # type: ignore[arg-type]
+    for number in range(3):
+        snapshot = changed(snapshot, number, _below)
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [culprit])
+    assert "worker.py" not in verdict.summary
