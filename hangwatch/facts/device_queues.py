@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import differing
+from hangwatch.facts.own_code import awaited_views
 from hangwatch.facts.standstill import Call, all_hosts_wait, front
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.device_waits import queued
 from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import user_frame
 
 
@@ -60,6 +62,14 @@ def _alike(case: Case, group: Group, number: int) -> bool:
 def _has_start_events(case: Case, rank: int, group: Group) -> bool:
     """Torch records start events on this rank: earlier calls have one."""
     return any(call.started for (name, _), call in case.ledger.calls(rank).items() if name == group.name)
+
+
+def awaited_for_a_device(case: Case) -> list[RankView]:
+    """The ranks that are awaited, where all of them wait for their devices with no collective outstanding."""
+    awaited = awaited_views(case)
+    if any(view.over or not case.waits.shows_device_wait(view) or queued(case.ledger, view.rank) for view in awaited):
+        return []
+    return awaited
 
 
 def place_in(case: Case, call: Call, rank: int) -> Frame | None:

@@ -63,7 +63,7 @@ from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
-from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
+from hangwatch.rules.step.point_to_point_deadlock import lacks_a_counterpart, point_to_point_deadlock
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision import decided_and_ended, decided_by_a_trainer, rank_local_decision
@@ -203,6 +203,7 @@ ORDER: tuple[Rule, ...] = (
     duplicate_gpu,
     interconnect_stall,
     device_stall,
+    lacks_a_counterpart,
     awaited_device,
     groups_in_opposite_order,
     stalled_queue,

@@ -23,7 +23,7 @@ from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
 ENOUGH = 8  # calls in a row that agree again are no chance
-_HABIT = 2  # times that a step went well, which make it the rank's own
+_WENT_WELL = 2  # times that a step went well, which make it the rank's own
 
 
 class Kind(StrEnum):
@@ -261,7 +261,7 @@ def _new_steps(calls: Sequence[int], done: Sequence[bool]) -> set[tuple[int, int
             new.add((one, other))
         steps.add((one, other))
         went_well[one, other] += well
-    return {step for step in new if went_well[step] < _HABIT}
+    return {step for step in new if went_well[step] < _WENT_WELL}
 
 
 def _alike(one: Departure, other: Departure) -> bool:

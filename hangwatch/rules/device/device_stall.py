@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.device_queues import named, queue_stall
+from hangwatch.facts.device_queues import awaited_for_a_device, named, queue_stall
 from hangwatch.facts.devices import all_have_come, bound
-from hangwatch.facts.own_code import awaited_views, status_of
+from hangwatch.facts.own_code import status_of
 from hangwatch.model import Certainty
-from hangwatch.ranks.device_waits import queued
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
@@ -46,12 +45,10 @@ def awaited_device(case: Case) -> Finding | None:
     A kernel of their own may run there, or calls that no record shows: those of a captured graph, whose partner may not
     have arrived, a send or receive. So no rank is blamed.
     """
-    awaited = awaited_views(case)
-    if not awaited or any(view.over or not case.waits.shows_device_wait(view) for view in awaited):
+    awaited = awaited_for_a_device(case)
+    if not awaited:
         return None
     ranks = [view.rank for view in awaited]
-    if any(queued(case.ledger, rank) for rank in ranks):
-        return None
     first, victims, them = awaited[0], case.victims(ranks), words.verb(len(ranks), "it", "them")
     theirs = words.verb(len(ranks), "its device, which does", "their devices, which do")
     return Finding(

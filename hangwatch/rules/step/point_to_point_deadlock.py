@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
+from hangwatch.facts.device_queues import awaited_for_a_device
+from hangwatch.facts.own_code import status_of
+from hangwatch.facts.peer_totals import unequal
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.witness import Kind, Witness
@@ -19,6 +22,38 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
     """A rank left its habit of sends and receives, for which a peer waits; or ranks wait in a circle."""
     found = left_habit(case)
     return _of_habit(case, found) if found is not None else _in_a_circle(case) or _from_any_rank(case)
+
+
+def lacks_a_counterpart(case: Case) -> Finding | None:
+    """Ranks wait for their devices, and the sends of their group are not as many as its receives."""
+    awaited, found = awaited_for_a_device(case), unequal(case)
+    if not awaited or found is None:
+        return None
+    ranks = [view.rank for view in awaited]
+    lacking = "receive" if found.sent > found.received else "send"
+    counted = f"{words.plural(found.sent, 'send')} and {words.plural(found.received, 'receive')}"
+    odd = case.ranks.get(found.odd) if found.odd is not None else None
+    said, evidence = "", [f"group {found.group.name}: {counted} in all"]
+    if odd is not None:
+        said = f"; rank {odd.rank} made {_both(found.counts)}, where each of the others made {_both(found.usual)}"
+        evidence.append(f"rank {odd.rank}: {_both(found.counts)}; all others: {_both(found.usual)}")
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY if odd is not None else Certainty.UNDETERMINED,
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for"
+        f" {words.verb(len(ranks), 'its device', 'their devices')}{words.at(awaited[0].where)}: the ranks of group"
+        f" {found.group.name} have enqueued {counted}, so that a {lacking} is lacking{said}.",
+        culprits=(odd.culprit(),) if odd is not None else (),
+        victims=tuple(view.rank for view in case if view is not odd),
+        step=awaited[0].step,
+        evidence=tuple(evidence),
+        status=status_of(case, awaited),
+        awaited=tuple(ranks),
+    )
+
+
+def _both(counts: tuple[int, int]) -> str:
+    return f"{words.plural(counts[0], 'send')} and {words.plural(counts[1], 'receive')}"
 
 
 def _in_a_circle(case: Case) -> Finding | None:

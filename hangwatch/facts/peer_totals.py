@@ -1,0 +1,48 @@
+"""How many sends and receives the ranks of a group have made in all: each send has its receive.
+
+NCCL's hosts queue such calls and run on, so that no stack shows which one is open. Where no host moves any more and the
+totals differ, one of them has no counterpart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hangwatch.facts.case import Case
+from hangwatch.ranks.device_waits import on_device
+from hangwatch.ranks.ledger import Group
+
+_ENOUGH = 3  # ranks that count alike: of two, either may be the odd one
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The totals of a group; `odd` is the one rank that does not count as all others do, with both counts."""
+
+    group: Group
+    sent: int
+    received: int
+    odd: int | None = None
+    counts: tuple[int, int] = (0, 0)  # of the odd rank: sent, received
+    usual: tuple[int, int] = (0, 0)
+
+
+def unequal(case: Case) -> Totals | None:
+    """The first group of a device whose ranks made other numbers of sends than of receives; None where all fit."""
+    return next((found for group in case.ledger.groups.values() if (found := _totals(group)) is not None), None)
+
+
+def _totals(group: Group) -> Totals | None:
+    heads = group.heads
+    if not heads or set(heads) != set(group.members) or not all(on_device(group, rank) for rank in heads):
+        return None
+    counts = {rank: (head.sent, head.received) for rank, head in heads.items()}
+    sent, received = (sum(each) for each in zip(*counts.values(), strict=True))
+    if sent == received:
+        return None
+    usual, often = Counter(counts.values()).most_common(1)[0]
+    odd = [rank for rank, each in counts.items() if each != usual]
+    if len(odd) == 1 and often >= _ENOUGH:
+        return Totals(group, sent, received, odd[0], counts[odd[0]], usual)
+    return Totals(group, sent, received)
