@@ -15,6 +15,7 @@ from hangwatch_dashboard.config import Limits
 from hangwatch_dashboard.incidents import Incidents
 from hangwatch_dashboard.limits import Rate
 from hangwatch_dashboard.live import LiveJob
+from hangwatch_dashboard.live_node import LiveNode
 from hangwatch_dashboard.metrics import Meters
 from hangwatch_dashboard.registry import Registry, UnknownBootError
 from hangwatch_dashboard.store.rows import NodeRow
@@ -60,7 +61,17 @@ class Ingest:
             return NodeReply(-1, now, (HELLO,))
         if sent_at is not None:
             node.clock.update(sent_at, now)
-        row = NodeRow(
+        row = self._row(job, node, packed, now)  # as it is now: the next batch may come while this one is stored
+        if before is None or before.boot != batch.boot or before.batch.sequence < batch.sequence:
+            job.apply(node)
+        await self._store.put_node_soon(row)
+        node.stored = max(node.stored, batch.sequence)
+        self._meters.took(time.perf_counter() - started)
+        return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))
+
+    def _row(self, job: LiveJob, node: LiveNode, packed: bytes, now: float) -> NodeRow:
+        batch = node.batch
+        return NodeRow(
             run=job.key,
             node=node.name,
             boot=node.boot,
@@ -73,12 +84,6 @@ class Ingest:
             facts=packed if batch.facts is not None else None,
             closed=int(batch.closing),
         )
-        if before is None or before.boot != batch.boot or before.batch.sequence < batch.sequence:
-            job.apply(node)
-        await self._store.put_node_soon(row)
-        node.stored = max(node.stored, batch.sequence)
-        self._meters.took(time.perf_counter() - started)
-        return NodeReply(batch.sequence, self._clock(), self._captures.commands(job, node.name, now))
 
     async def capture(self, part: Envelope, packed: bytes) -> None:
         """Takes a node's part of a capture, and `packed`, what it was read from, compressed. Raises BodyError."""

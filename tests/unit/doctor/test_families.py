@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -253,6 +256,11 @@ CASES: list[tuple[str, str, Callable[[], Job]]] = [
     ("settings: NCCL_ALGO", "Tree on rank 2", changed(2, environment=settings(NCCL_ALGO="Tree"))),
     ("settings: TORCH_NCCL_BLOCKING_WAIT", "slow", everywhere(environment=settings(TORCH_NCCL_BLOCKING_WAIT="1"))),
     ("settings: NCCL_P2P_DISABLE", "through its memory", everywhere(environment=settings(NCCL_P2P_DISABLE="1"))),
+    (
+        "ranks: stuck",
+        "rank 2 on node-b was stuck in the check of limits: no answer",
+        changed(2, stages=(*STAGES, Stage("limits", problem="no answer"))),
+    ),
     ("timeouts: flight recorder", "is off", everywhere(environment=settings(TORCH_FR_BUFFER_SIZE="0"))),
     ("timeouts: heartbeat", "=60", everywhere(environment=settings(TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="60"))),
     ("timeouts: monitoring", "for ever", everywhere(environment=settings(TORCH_NCCL_ENABLE_MONITORING="0"))),
@@ -264,6 +272,22 @@ def test_each_check_fires(name: str, said: str, made: Callable[[], Job]) -> None
     found = wrong(made())
     assert name in found, found
     assert said in found[name]
+
+
+def test_no_check_is_without_a_case() -> None:
+    """The names of all checks that can warn or fail, but for those that are made of a setting or a backend."""
+    made = set()
+    for family, checks in FAMILIES.items():
+        tree = ast.parse(inspect.getsource(sys.modules[checks.__module__]))
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) > 1)
+        named = (call.args[1] for call in calls if ast.unparse(call.func) in ("warn", "fail"))
+        made |= {
+            f"{family}: {name.value}"
+            for name in named
+            if isinstance(name, ast.Constant) and isinstance(name.value, str)
+        }
+    assert len(made) > 30
+    assert made - {name for name, _, _ in CASES} == set()
 
 
 @pytest.mark.parametrize(
