@@ -46,7 +46,8 @@ def test_torch_that_is_missing_broken_or_slow(tmp_path: Path) -> None:
     assert check.found == "the interpreter ended with code 139"
     (check,) = checks.torch({}, _interpreter(tmp_path / "c", "exec sleep 5"), timeout_s=0.2)
     assert check.found == "importing torch took longer than 0 s"
-    (check,) = checks.torch({}, _interpreter(tmp_path / "d", """echo 'hangwatch ["2.1", false, false, false, false]'"""))
+    bare = """echo 'hangwatch ["2.1", false, false, false, false]'"""
+    (check,) = checks.torch({}, _interpreter(tmp_path / "d", bare))
     assert (check.state, check.found) == ("missing", "torch 2.1 without torch.distributed")
 
 
