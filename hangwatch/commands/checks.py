@@ -66,7 +66,17 @@ import torch.distributed as dist
 here = dist.is_available()
 c10d = getattr(torch._C, "_distributed_c10d", None)
 recorder = hasattr(c10d, "_dump_fr_trace_json")
-print("hangwatch", json.dumps([torch.__version__, here, recorder, torch.cuda.is_available()]))
+records = recorder
+try:
+    if recorder:  # torch 2.9 has it, and records nothing unless it is told to
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.barrier()
+        records = bool(json.loads(c10d._dump_fr_trace_json())["entries"])
+except KeyError:
+    records = False
+except Exception:  # no gloo, or no network for it: not known
+    pass
+print("hangwatch", json.dumps([torch.__version__, here, recorder, torch.cuda.is_available(), records]))
 """
 
 
@@ -78,16 +88,16 @@ def torch(environment: Mapping[str, str], python: str = sys.executable, timeout_
             "torch", "missing", answer, "install torch in this environment, or run doctor in that of the training"
         )
         return
-    version, distributed, recorder, cuda = answer
+    version, distributed, recorder, cuda, records = answer
     if not distributed:
         yield Check("torch", "missing", f"torch {version} without torch.distributed", "install a build that has it")
         return
     yield Check("torch", "ok", f"torch {version}, {'with CUDA' if cuda else 'no CUDA device'}")
-    yield flight_recorder(recorder, environment)
+    yield flight_recorder(recorder, environment, records=records)
 
 
 def _ask_torch(python: str, timeout_s: float) -> list[Any] | str:
-    """[version, has torch.distributed, has the flight recorder's dump, has CUDA], or why there is no answer."""
+    """[version, has torch.distributed, has the recorder's dump, has CUDA, records], or why there is no answer."""
     try:
         done = subprocess.run(
             [python, "-c", _ASK_TORCH], capture_output=True, text=True, timeout=timeout_s, check=False
@@ -101,7 +111,7 @@ def _ask_torch(python: str, timeout_s: float) -> list[Any] | str:
     return answer
 
 
-def flight_recorder(there: bool, environment: Mapping[str, str]) -> Check:
+def flight_recorder(there: bool, environment: Mapping[str, str], *, records: bool = True) -> Check:
     name = "flight recorder"
     if not there:
         found = "this torch cannot dump it: collectives come from the board, without DDP's own and without call sites"
@@ -109,6 +119,8 @@ def flight_recorder(there: bool, environment: Mapping[str, str]) -> Check:
     for variable in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
         if environment.get(variable, "").strip() == "0":
             return Check(name, "degraded", f"switched off by {variable}=0", f"unset {variable}, or set it to 2000")
+    if not records:
+        return Check(name, "degraded", "this torch has it switched off by default", "set TORCH_FR_BUFFER_SIZE=2000")
     return Check(name, "ok", "on")
 
 

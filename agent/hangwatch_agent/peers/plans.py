@@ -107,7 +107,9 @@ class SharedPlans:
         self._confirmed.note(forecasts_of([each.hello for each in seen], now), now)
         new = [Told(now + self._ahead_s, each) for each in self._confirmed.due(now)]
         for told in (*(told for other in seen for told in other.told), *new):
-            self._told.setdefault(told.warning.kind, told)
+            known = self._told.setdefault(told.warning.kind, told)
+            if told.at < known.at:  # the node that found it first sets the moment for all
+                self._told[told.warning.kind] = told
         if new:
             self._looked_at = -LOOK_S  # the other nodes are to know at once
 

@@ -32,7 +32,7 @@ def _interpreter(path: Path, answer: str, code: int = 0) -> str:
 
 
 def test_torch_is_asked_in_its_own_process(tmp_path: Path) -> None:
-    python = _interpreter(tmp_path / "python", """echo noise; echo 'hangwatch ["2.13.0", true, true, false]'""")
+    python = _interpreter(tmp_path / "python", """echo noise; echo 'hangwatch ["2.13.0", true, true, false, true]'""")
     assert list(checks.torch({}, python)) == [
         Check("torch", "ok", "torch 2.13.0, no CUDA device"),
         Check("flight recorder", "ok", "on"),
@@ -46,7 +46,8 @@ def test_torch_that_is_missing_broken_or_slow(tmp_path: Path) -> None:
     assert check.found == "the interpreter ended with code 139"
     (check,) = checks.torch({}, _interpreter(tmp_path / "c", "exec sleep 5"), timeout_s=0.2)
     assert check.found == "importing torch took longer than 0 s"
-    (check,) = checks.torch({}, _interpreter(tmp_path / "d", """echo 'hangwatch ["2.1", false, false, false]'"""))
+    bare = """echo 'hangwatch ["2.1", false, false, false, false]'"""
+    (check,) = checks.torch({}, _interpreter(tmp_path / "d", bare))
     assert (check.state, check.found) == ("missing", "torch 2.1 without torch.distributed")
 
 
@@ -56,6 +57,8 @@ def test_a_flight_recorder_that_is_off_or_absent(variable: str) -> None:
     assert (check.state, check.found) == ("degraded", f"switched off by {variable}=0")
     assert checks.flight_recorder(True, {variable: "100"}).state == "ok"
     assert checks.flight_recorder(False, {}).state == "degraded"
+    silent = checks.flight_recorder(True, {}, records=False)
+    assert (silent.state, silent.advice) == ("degraded", "set TORCH_FR_BUFFER_SIZE=2000")
 
 
 def test_stacks_are_tried_for_real() -> None:

@@ -110,6 +110,20 @@ def test_nodes_that_end_the_job_do_it_together(nodes: tuple[Node, Node], later: 
     assert [each.kind for node in nodes for each in node.told] == ["uneven-forecast"] * 2
 
 
+def test_the_node_that_found_it_first_sets_the_moment(nodes: tuple[Node, Node]) -> None:
+    """GIVEN a node that has found it by itself WHEN it reads that another was earlier THEN that moment counts."""
+    first, second = nodes
+    second.length = 90
+    train(first, second, seconds=19)
+    (told,) = first.plans._told.values()
+    second.plans._told = {told.warning.kind: replace(told, at=told.at + 3.0)}
+    for now in range(1019, 1032):
+        first.looks(now, judging=True)
+        second.looks(now, judging=True)
+    assert second.plans._told[told.warning.kind].at == told.at
+    assert (len(first.told), len(second.told)) == (1, 1)
+
+
 def test_equal_plans_are_no_news(nodes: tuple[Node, Node]) -> None:
     train(*nodes)
     assert nodes[0].told == []
