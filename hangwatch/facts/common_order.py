@@ -20,7 +20,7 @@ from hangwatch.model import Collective
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.stacks.frames import user_frame
 
-LONGEST = 32  # calls before a place that are looked at, to tell it from others
+LONGEST_ORDER = 32  # calls before a place that are looked at, to tell it from others
 
 History = Sequence[Collective]
 
@@ -74,7 +74,7 @@ def _history(case: Case, group: Group, seq: int, ranks: list[int]) -> list[Colle
 def _turns(history: History) -> tuple[int, ...]:
     """The earlier places after the same calls as at the end of `history`, as many of them as say what follows."""
     end, places = len(history), tuple(range(1, len(history)))
-    for length in range(1, min(end, LONGEST + 1)):
+    for length in range(1, min(end, LONGEST_ORDER + 1)):
         places = tuple(at for at in places if at >= length and alike(history[at - length], history[end - length]))
         if len(places) < HABIT:
             return ()

@@ -12,7 +12,8 @@ from hangwatch.model import ProcessFacts, Socket
 from hangwatch_agent.capture.options import CaptureOptions, Target
 from hangwatch_agent.capture.proc import sockets
 from hangwatch_agent.capture.proc.process import process_facts
-from hangwatch_agent.capture.stacks import by_faulthandler, py_spy
+from hangwatch_agent.capture.stacks import py_spy
+from hangwatch_agent.capture.stacks.by_faulthandler import Asked, ask_faulthandler
 from hangwatch_agent.capture.stacks.py_spy import Dump
 from hangwatch_agent.shared.procfs import Table
 
@@ -76,14 +77,18 @@ def _dump(
     failed = [pid for pid, dump in dumps.items() if not dump.ok and pid in targets]
     if failed:
         with ThreadPoolExecutor(min(py_spy.CONCURRENCY, len(failed)), "hangwatch-faulthandler") as pool:
-            answers = pool.map(
-                lambda pid: by_faulthandler.ask_faulthandler(
-                    pid, targets[pid].run_dir, own_pid=targets[pid].own_pid, proc=options.proc
-                ),
-                failed,
-            )
+            answers = pool.map(lambda pid: _by_itself(targets[pid], options), failed)
         dumps.update({pid: _second_best(dumps[pid], answer) for pid, answer in zip(failed, answers, strict=True)})
     return dumps
+
+
+def _by_itself(target: Target, options: CaptureOptions) -> Dump:
+    """The stacks that a rank writes itself, without any right to trace it."""
+    request, board = options.request_collectives, target.board_path
+    ticker = None
+    if request is not None:
+        ticker = Asked(lambda: request(board, target.own_pid), lambda: options.taken_up(board))
+    return ask_faulthandler(target.pid, target.run_dir, ticker=ticker, own_pid=target.own_pid, proc=options.proc)
 
 
 def _second_best(refused: Dump, answer: Dump) -> Dump:

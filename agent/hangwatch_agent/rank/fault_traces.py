@@ -1,4 +1,4 @@
-"""Traces that a rank writes itself, by faulthandler: at a crash, and when the watchdog asks by a signal."""
+"""Traces that a rank writes itself, by faulthandler: at a crash, and when the watchdog asks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import IO, Any
 
 from hangwatch_agent.rank.patch import Patches
 
+LARGEST = 256 << 10  # of what was written on request, before it begins anew
+
 
 class FaultTraces:
-    """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks by signal.
+    """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks.
 
     A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Where we enable
     it, the program is told of its own doing only: many enable it if it is not. Files that stay empty are removed at the
@@ -28,6 +30,7 @@ class FaultTraces:
         self._pid = os.getpid()
         self._signal = 0
         self._files: list[IO[str]] = []
+        self._on_request: IO[str] | None = None
         self._enabled = False  # by us, and not by the program since
         self._patches = Patches()
 
@@ -40,11 +43,20 @@ class FaultTraces:
             atexit.register(self.tidy)
         number = signal.SIGRTMAX - 3  # not one of those that runtimes and debuggers use
         if hasattr(faulthandler, "register") and signal.getsignal(number) == signal.SIG_DFL:
-            file = self._file(self._stacks)
+            self._on_request = file = self._file(self._stacks)
             file.write(f"{int(number)}\n")
             file.flush()
             faulthandler.register(number, file, all_threads=True, chain=False)
             self._signal = number
+
+    def write(self) -> None:
+        """Append the stacks of all threads to `stacks-PID.txt`. The caller holds Python's lock: none of them moves."""
+        if self._on_request is None or self._on_request.closed:
+            return
+        descriptor = self._on_request.fileno()
+        if os.fstat(descriptor).st_size > LARGEST:
+            os.ftruncate(descriptor, len(f"{self._signal}\n"))
+        faulthandler.dump_traceback(self._on_request, all_threads=True)
 
     def _hide(self) -> None:
         """The program sees faulthandler as it would without us."""

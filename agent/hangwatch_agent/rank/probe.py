@@ -183,7 +183,11 @@ class Probe:
         looks = (ptrace.look, self.groups.look, self.loader.look_for_left, self.loader.count)
         lock = PolledLock(board.parent)
 
+        traces = self._traces
+
         def asked() -> None:
+            with contextlib.suppress(OSError, ValueError):  # a full disk
+                traces.write()
             self.lifecycle.look_for_handled()
             self.lifecycle.look_for_lasting()
             lock.look()

@@ -1,8 +1,11 @@
-"""Stacks without ptrace: faulthandler inside the rank, set off by a signal that the probe has registered for it.
+"""Stacks without ptrace: the rank writes them itself, by faulthandler.
 
-The probe leaves `stacks-PID.txt` beside the board: its first line is the signal's number, and faulthandler appends to
-it. A signal whose handler is not there would kill the rank, so the kernel is asked first whether the process
-catches it.
+The probe leaves `stacks-PID.txt` beside the board: its first line is a signal's number, and faulthandler appends to it.
+The rank's ticker is asked first: it writes while it holds Python's lock, so that no other thread can move. Where it
+does not take up the question, no Python thread gets that lock; then the signal is sent that the probe has registered.
+While Python threads run it is not: faulthandler's handler reads their frames without the lock, and can crash the rank
+(Python 3.11.7 with one busy thread: within some hundred signals). A signal whose handler is not there would kill the
+rank too, so the kernel is asked first whether the process catches it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from hangwatch.model import Frame, ThreadStack
@@ -19,7 +23,8 @@ from hangwatch_agent.capture.stacks.py_spy import Dump
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC
 
-WAIT_S = 0.5
+WAIT_S = 0.5  # after the signal
+SILENT_S = 3.0  # a ticker ticks five times a second: one that takes up nothing in this time cannot get Python's lock
 POLL_S = 0.02
 CALM = 3  # looks that find nothing new: a rank on a busy machine is interrupted in the middle of its dump
 LARGEST_DUMP = 1 << 20
@@ -30,30 +35,51 @@ _THREAD = re.compile(
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
 
 
+@dataclass(frozen=True)
+class Asked:
+    """How to ask the rank's ticker, and whether it has begun to answer. Asking may raise OSError or ValueError."""
+
+    request: Callable[[], None]
+    taken_up: Callable[[], bool]
+
+
 def ask_faulthandler(
     pid: int,
     run_dir: Path,
     *,
+    ticker: Asked | None = None,
     own_pid: int | None = None,
     proc: Path = PROC,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Dump:
-    """The stacks that the rank itself writes, within half a second. Never raises; sends no uncaught signal.
+    """The stacks that the rank itself writes: by its ticker, else by a signal. Never raises; sends no uncaught signal.
 
-    `own_pid` is the pid by which the rank calls itself, where that differs from the one here.
+    Without a `ticker` that can be asked, the signal is sent at once. `own_pid` is the pid by which the rank calls
+    itself, where that differs from the one here.
     """
     path, began = run_dir / f"stacks-{own_pid or pid}.txt", time.monotonic()
     try:
+        stat = procfs.stat_of(pid, proc)
+        if stat is not None and stat.state in "Tt":
+            return Dump(pid, failure="faulthandler wrote nothing: the rank is stopped")
         number, size = _registered(path)
-        if not catches(pid, number, proc):
-            return Dump(pid, failure=f"the rank does not catch signal {number} (any more)")
-        os.kill(pid, number)
+        text = _by_ticker(ticker, path, size, sleep) if ticker is not None else ""
+        if not text and not (ticker is not None and ticker.taken_up()):
+            if not catches(pid, number, proc):
+                return Dump(pid, failure=f"the rank does not catch signal {number} (any more)")
+            os.kill(pid, number)
+            text = _written(path, size, sleep, WAIT_S)
     except (OSError, ValueError) as error:
         return Dump(pid, failure=f"no faulthandler: {error}")
-    text = _written(path, size, sleep)
     stacks = tuple(sorted(parse(text), key=lambda stack: not stack.main))
-    failure = "" if stacks else f"faulthandler wrote nothing within {WAIT_S:g} s: the rank is stopped"
+    failure = "" if stacks else f"faulthandler wrote nothing within {time.monotonic() - began:.1f} s"
     return Dump(pid, stacks, failure, time.monotonic() - began)
+
+
+def _by_ticker(ticker: Asked, path: Path, size: int, sleep: Callable[[float], object]) -> str:
+    """What the ticker wrote; "" where it has not taken up the question in time, or takes very long to write."""
+    ticker.request()
+    return _written(path, size, sleep, SILENT_S) or (_written(path, size, sleep, WAIT_S) if ticker.taken_up() else "")
 
 
 def catches(pid: int, number: int, proc: Path = PROC) -> bool:
@@ -90,9 +116,9 @@ def _registered(path: Path) -> tuple[int, int]:
         return number, os.fstat(file.fileno()).st_size
 
 
-def _written(path: Path, size: int, sleep: Callable[[float], object]) -> str:
+def _written(path: Path, size: int, sleep: Callable[[float], object], within_s: float) -> str:
     """What was appended, once it has stopped growing: faulthandler does not say when it has finished."""
-    text, calm, deadline = "", 0, time.monotonic() + WAIT_S
+    text, calm, deadline = "", 0, time.monotonic() + within_s
     while calm < CALM and time.monotonic() < deadline:
         sleep(POLL_S)
         with contextlib.suppress(OSError):
@@ -103,5 +129,5 @@ def _written(path: Path, size: int, sleep: Callable[[float], object]) -> str:
 
 def _from(path: Path, offset: int) -> str:
     with path.open("rb") as file:
-        file.seek(offset)
+        file.seek(offset if offset <= os.fstat(file.fileno()).st_size else 0)  # it begins anew when it has grown large
         return file.read(LARGEST_DUMP).decode("utf-8", "replace")

@@ -14,6 +14,7 @@ import pytest
 
 from hangwatch_agent.capture.stacks import by_faulthandler, py_spy
 from hangwatch_agent.capture.stacks.py_spy import dump, dump_all, dump_native
+from hangwatch_agent.rank.fault_traces import LARGEST
 from tests.integration.agent.capture.conftest import PATIENCE_S, Script, comes_to, stop
 from tests.integration.agent.capture.refused import AS_NOBODY, WITHOUT_PTRACE, run_refused
 
@@ -187,6 +188,76 @@ def test_a_stopped_rank_cannot_answer(script: Script, tmp_path: Path) -> None:
     process = script(REGISTERED, str(tmp_path))
     stop(process.pid)
     assert "wrote nothing" in by_faulthandler.ask_faulthandler(process.pid, tmp_path).failure
+
+
+BUSY = """
+    import os, sys, threading, time
+    from pathlib import Path
+    from hangwatch_agent.rank.fault_traces import FaultTraces
+
+    folder = Path(sys.argv[1])
+    traces = FaultTraces(folder)
+    traces.install()
+
+    def ticker():
+        while True:
+            time.sleep(0.01)
+            if (folder / "asked").exists():
+                (folder / "asked").unlink()
+                traces.write()
+
+    def deeper(depth):
+        return depth and 1 + deeper(depth - 1)
+
+    def work():
+        while True:
+            deeper(50)
+
+    for each in (ticker, work, work):
+        threading.Thread(target=each, daemon=True).start()
+    print("ready", flush=True)
+    time.sleep(1000)
+    """
+
+
+def test_a_rank_whose_threads_run_writes_its_stacks_itself_and_is_sent_no_signal(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """faulthandler's own handler crashes such a process within some hundred signals."""
+    monkeypatch.setattr(by_faulthandler, "SILENT_S", PATIENCE_S)
+    process = script(BUSY, str(tmp_path))
+    asked = by_faulthandler.Asked((tmp_path / "asked").touch, lambda: True)
+    monkeypatch.setattr("os.kill", lambda pid, number: pytest.fail(f"signal {number}"))
+    for _ in range(200):
+        taken = by_faulthandler.ask_faulthandler(process.pid, tmp_path, ticker=asked)
+        assert taken.failure == ""
+        assert {"work", "ticker", "<module>"} <= {each.function for stack in taken.stacks for each in stack.frames}
+    assert process.poll() is None
+    assert (tmp_path / f"stacks-{process.pid}.txt").stat().st_size < 2 * LARGEST
+
+
+def test_a_ticker_that_takes_up_nothing_leaves_it_to_the_signal(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot get Python's lock, so that no Python thread moves."""
+    monkeypatch.setattr(by_faulthandler, "SILENT_S", 0.1)
+    monkeypatch.setattr(by_faulthandler, "WAIT_S", PATIENCE_S)
+    process = script(REGISTERED, str(tmp_path))
+    asked = []
+    ticker = by_faulthandler.Asked(lambda: asked.append(1), lambda: False)
+    taken = by_faulthandler.ask_faulthandler(process.pid, tmp_path, ticker=ticker)
+    assert (asked, taken.failure, taken.stacks[0].frames[0].function) == ([1], "", "step")
+
+
+def test_a_ticker_that_is_at_it_is_no_reason_for_a_signal(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_faulthandler, "SILENT_S", 0.1)
+    monkeypatch.setattr(by_faulthandler, "WAIT_S", 0.1)
+    process = script(REGISTERED, str(tmp_path))
+    ticker = by_faulthandler.Asked(lambda: None, lambda: True)
+    taken = by_faulthandler.ask_faulthandler(process.pid, tmp_path, ticker=ticker)
+    assert (taken.stacks, taken.failure[:26]) == ((), "faulthandler wrote nothing")
 
 
 def test_a_capture_under_refusal_has_the_stacks_all_the_same(script: Script, tmp_path: Path) -> None:

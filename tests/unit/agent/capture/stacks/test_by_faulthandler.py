@@ -36,7 +36,7 @@ def test_a_rank_that_is_interrupted_while_it_writes_is_waited_for(tmp_path: Path
         with path.open("a") as file:
             file.write(parts.pop(0) if parts else "")
 
-    assert by_faulthandler._written(path, 3, sleep) == TRACE
+    assert by_faulthandler._written(path, 3, sleep, 30.0) == TRACE
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "Thread 0xzz (most recent call first):"])
