@@ -11,6 +11,7 @@ from hangwatch.facts.child import CHILD_QUIET_IO, Child
 from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, ProcessFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of
 
 _LOOP = ("_worker_loop", "torch/utils/data/_utils/worker.py")
@@ -115,6 +116,18 @@ class Feeding:
         loaders = [each for each in (self.view.reading.loaders if self.view.reading else ()) if each.num_workers]
         inside = [each for each in loaders if each.inside_next]
         return max(inside or loaders, key=lambda each: (each.epoch, each.drawn), default=None)
+
+    @property
+    def steady(self) -> bool:
+        """Two samples find it in one fetch: that it looks after its workers every 5 s in between is no work."""
+        view = self.view
+        return view.steady or (view.sampled_twice and not view.evidence.moved and self._fetched_before)
+
+    @cached_property
+    def _fetched_before(self) -> bool:
+        now = self.view.now
+        earlier = (activity(each) for each in self.view.evidence.earlier_stacks if each.main is now.main)
+        return any(then.doing is Doing.LOADER is now.doing and then.where == now.where for then in earlier)
 
     @property
     def waits(self) -> bool:

@@ -140,7 +140,7 @@ def _held_by_workers(feeding: Feeding, awaited: bool) -> str:
     """All workers that could bring the batch are held themselves."""
     if feeding.dead:
         return f"waits for loader worker {feeding.dead[0].name}, which has ended"
-    if not feeding.view.steady:
+    if not feeding.steady:
         return ""
     facts = [_worker_held(worker, awaited) for worker in feeding.suspects]
     return f"waits for loader worker {feeding.suspects[0].name}, which {facts[0]}" if facts and all(facts) else ""

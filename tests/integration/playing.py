@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,9 +68,18 @@ def play_command(
         passed = {**os.environ, **settings, **(environment or {})}
         with Trial(words, reports, given, output.fileno(), passed, watched=not attaches) as trial:
             incident = trial.incident(seconds)
+            if incident is not None and attaches:
+                _until_told(log)
             exit_code = trial.exit_code
     pids = {rank.rank: rank.pid for rank in incident.ranks if rank.pid} if incident else {}
     return Played(incident, exit_code, log.read_text(errors="replace"), pids)
+
+
+def _until_told(log: Path, seconds: float = 20.0) -> None:
+    """A verdict is told after its report is written: a watchdog that is a thread of the job would be ended with it."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not re.search(r"^hangwatch: [A-Z]{4}", log.read_text(errors="replace"), re.M):
+        time.sleep(0.1)
 
 
 def blamed(incident: Incident) -> list[int]:

@@ -16,6 +16,7 @@ from tests.unit.job import (
     IN_BACKWARD,
     IN_CODE,
     LIB,
+    SCRIPT,
     TORCH,
     feeding,
     frames,
@@ -77,6 +78,18 @@ def test_a_rank_is_held_by_what_holds_its_workers() -> None:
     assert fact(fed(worker(0, FETCHING, state="X"), worker(1, IDLE))) == "waits for loader worker 0, which has ended"
     reads = worker(1, FETCHING, system_call="recvfrom", blocked_on=SOCKET)
     assert fact(fed(worker(0, IDLE), reads)).startswith("waits for loader worker 1, which waits in recvfrom")
+
+
+@pytest.mark.parametrize(("line", "held_by"), [(0, True), (1, False)])
+def test_a_loader_that_looks_after_its_workers_between_two_samples_still_waits(line: int, held_by: bool) -> None:
+    """Every 5 s it comes out of its wait for a moment, which is no other batch; another line of the user's is."""
+    reads = worker(1, FETCHING, system_call="recvfrom", blocked_on=SOCKET)
+    one = fed(worker(0, IDLE), reads)
+    stack = one.stacks[0]
+    inside = tuple(frame for frame in stack.frames if frame.file != SCRIPT)
+    outer = tuple(replace(frame, line=frame.line + line) for frame in stack.frames if frame.file == SCRIPT)
+    before = replace(stack, frames=(*inside[3:], *outer))
+    assert (fact(replace(one, earlier_stacks=(before,))) != "") is held_by
 
 
 def test_a_rank_that_is_held_before_it_has_come() -> None:

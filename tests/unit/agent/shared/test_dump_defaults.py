@@ -28,6 +28,7 @@ PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
             },
         ),
         ("2.8.0+cu128", {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": PREFIX, PIPE: PREFIX}),
+        ("2.9.1", {"TORCH_FR_BUFFER_SIZE": "2000", "TORCH_FR_DUMP_TEMP_FILE": PREFIX, PIPE: PREFIX}),
         ("2.13.0", {"TORCH_FR_DUMP_TEMP_FILE": PREFIX, PIPE: PREFIX}),
     ],
 )
@@ -85,6 +86,40 @@ def test_nothing_is_set_without_a_folder_or_against_the_setting(
     DumpDefaults(True, environment).install(tmp_path / "missing", "nccl")
     DumpDefaults(False, environment).install(tmp_path, "nccl")
     DumpDefaults(True, environment).install(tmp_path, "gloo")
+    assert environment == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "own", "expected"),
+    [
+        ("2.8.0", {}, {}),
+        ("2.9.1", {}, {"TORCH_FR_BUFFER_SIZE": "2000"}),
+        ("2.13.0", {}, {}),
+        ("2.9.1", {"TORCH_FR_BUFFER_SIZE": "0"}, {}),
+    ],
+)
+def test_the_recorder_of_gloo_is_switched_on_where_torch_has_it_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, own: dict[str, str], expected: dict[str, str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__=version, version=None))
+    environment = dict(own)
+    defaults = DumpDefaults(True, environment)
+    defaults.install(tmp_path, "gloo")
+    assert environment == own | expected
+    defaults.remove()
+    assert environment == own
+
+
+def test_a_group_of_nccl_after_one_of_gloo_is_asked_for_dumps_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="2.9.1", version=None))
+    environment: dict[str, str] = {}
+    defaults = DumpDefaults(True, environment)
+    defaults.install(tmp_path, "gloo")
+    defaults.install(tmp_path, "nccl")
+    assert environment.keys() == {"TORCH_FR_BUFFER_SIZE", "TORCH_FR_DUMP_TEMP_FILE", PIPE}
+    defaults.remove()
     assert environment == {}
 
 
