@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.histories import ranks_diff
-from hangwatch.judge.explained import best
+from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
 from hangwatch.judge.verdict import judged, stage_of, undetermined
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage
@@ -27,13 +27,22 @@ def diagnose(snapshot: Snapshot) -> Judgement:
     rules behind it say is proven.
     """
     case, faults = Case(snapshot), list[str]()
-    found = (asked(rule, case, faults) for rule in ORDER)
-    finding = best(each for each in found if each is not None) or undetermined(case)
+    finding = best(_findings(case, faults)) or undetermined(case)
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
     judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
     return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
+
+
+def _findings(case: Case, faults: list[str]) -> Iterator[Finding]:
+    """What the rules find, in their order; behind the first finding only those are asked that may explain it."""
+    first = ""
+    for rule in ORDER:
+        found = asked(rule, case, faults) if not first or may_explain(rule, first) else None
+        if found is not None:
+            first = first or found.cause
+            yield found
 
 
 def worth_confirming(snapshot: Snapshot) -> list[tuple[int, int]]:

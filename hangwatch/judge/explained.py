@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hangwatch.catalogue import CATALOGUE, cause
-from hangwatch.rules.finding import Finding
+from hangwatch.catalogue import BY_ID, CATALOGUE, cause
+from hangwatch.rules.finding import Finding, Rule
 
 EXPLAINED = {"undetermined", *(other for entry in CATALOGUE for other in entry.explains)}
 
@@ -20,6 +20,12 @@ def best(findings: Iterator[Finding]) -> Finding | None:
             break
         found = _because_of(other, found) if explains(other, found) else found
     return found
+
+
+def may_explain(rule: Rule, found: str) -> bool:
+    """The rule's module bears the name of a cause that explains the cause `found`."""
+    parts = [part.replace("_", "-") for part in rule.__module__.split(".")]
+    return found == "undetermined" or any(part in BY_ID and found in cause(part).explains for part in parts)
 
 
 def explains(other: Finding, found: Finding) -> bool:
