@@ -68,7 +68,7 @@ c10d = getattr(torch._C, "_distributed_c10d", None)
 recorder = hasattr(c10d, "_dump_fr_trace_json")
 records = recorder
 try:
-    if recorder:  # torch 2.9 has it, and records nothing unless it is told to
+    if recorder:  # torch 2.9 has it, and records nothing unless it is told to, as the agent does
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         dist.barrier()
         records = bool(json.loads(c10d._dump_fr_trace_json())["entries"])
@@ -98,9 +98,16 @@ def torch(environment: Mapping[str, str], python: str = sys.executable, timeout_
 
 def _ask_torch(python: str, timeout_s: float) -> list[Any] | str:
     """[version, has torch.distributed, has the recorder's dump, has CUDA, records], or why there is no answer."""
+    from hangwatch_agent.shared.dump_defaults import GLOO, recording
+
     try:
         done = subprocess.run(
-            [python, "-c", _ASK_TORCH], capture_output=True, text=True, timeout=timeout_s, check=False
+            [python, "-c", _ASK_TORCH],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            env=os.environ | recording(GLOO, os.environ),
         )
     except subprocess.TimeoutExpired:
         return f"importing torch took longer than {timeout_s:.0f} s"
@@ -120,7 +127,7 @@ def flight_recorder(there: bool, environment: Mapping[str, str], *, records: boo
         if environment.get(variable, "").strip() == "0":
             return Check(name, "degraded", f"switched off by {variable}=0", f"unset {variable}, or set it to 2000")
     if not records:
-        return Check(name, "degraded", "this torch has it switched off by default", "set TORCH_FR_BUFFER_SIZE=2000")
+        return Check(name, "degraded", "this torch records nothing of gloo", "a newer torch does (2.13)")
     return Check(name, "ok", "on")
 
 

@@ -13,8 +13,8 @@ HEAD = """\
 `make matrix` makes a virtual environment for each Python (3.11 to 3.14) and each torch (from 2.4 on) that can be had
 on the machine, installs torch, then hangwatch's wheel beside it, and lets `hangwatch demo` play scripts of the gallery
 with two ranks on gloo. What is not in the table has not been tried by it. torch is the build that pip installs.
-`recorder` says whether this torch's flight recorder can be asked about gloo; without it, and where it is off by default
-(2.9.1: `TORCH_FR_BUFFER_SIZE=2000` switches it on), there are fewer witnesses, and verdicts are likely, not proven.
+`recorder` says whether this torch's flight recorder can be asked about gloo; without it, and where it records nothing,
+there are fewer witnesses, and verdicts are likely, not proven.
 
 `make test` runs everything on torch 2.13.0 and the Python of the machine, here 3.11. Without torch, the unit tests
 of reports, commands, preflight, shared plans and dashboard, and the integration tests of the service on SQLite were run

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hangwatch_agent.rank.patch import Patches
+from hangwatch_agent.shared.own_stacks import END, stacks_file
 
 LARGEST = 256 << 10  # of what was written on request, before it begins anew
 
@@ -26,7 +27,7 @@ class FaultTraces:
 
     def __init__(self, run_dir: Path) -> None:
         self._crash = run_dir / f"crash-{os.getpid()}.txt"
-        self._stacks = run_dir / f"stacks-{os.getpid()}.txt"
+        self._stacks = stacks_file(run_dir, os.getpid())
         self._pid = os.getpid()
         self._signal = 0
         self._files: list[IO[str]] = []
@@ -50,13 +51,14 @@ class FaultTraces:
             self._signal = number
 
     def write(self) -> None:
-        """Append the stacks of all threads to `stacks-PID.txt`. The caller holds Python's lock: none of them moves."""
+        """Append the stacks of all threads to `stacks-PID.txt`; no thread moves meanwhile, as Python's lock is held."""
         if self._on_request is None or self._on_request.closed:
             return
         descriptor = self._on_request.fileno()
         if os.fstat(descriptor).st_size > LARGEST:
             os.ftruncate(descriptor, len(f"{self._signal}\n"))
         faulthandler.dump_traceback(self._on_request, all_threads=True)
+        os.write(descriptor, END.encode())
 
     def _hide(self) -> None:
         """The program sees faulthandler as it would without us."""

@@ -173,17 +173,15 @@ class Probe:
         board = self.context.board.path
         if board is None:
             return
-        self._traces = FaultTraces(board.parent)
+        traces = self._traces = FaultTraces(board.parent)
         try:
-            self._traces.install()
+            traces.install()
         except (OSError, RuntimeError, ValueError) as error:
             self.context.board.problem(f"no traces by faulthandler: {error}")
         ptrace = PtracePermission(self._run_dir)
         ptrace.look()
         looks = (ptrace.look, self.groups.look, self.loader.look_for_left, self.loader.count)
         lock = PolledLock(board.parent)
-
-        traces = self._traces
 
         def asked() -> None:
             with contextlib.suppress(OSError, ValueError):  # a full disk

@@ -1,4 +1,4 @@
-"""What of a node does not change by the second: its ranks, their groups, and what they are going to do."""
+"""What a node tells of itself once, and again when it changes: its ranks, their groups, and their plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hangwatch_agent.roster.rank_states import RankState
 
 
 def hello(job: Job, host: str, started_at: float, rank_states: Sequence[RankState], version: str) -> NodeHello:
-    """What of the node does not change by the second."""
+    """The message; `started_at` is seconds since 1970."""
     readings = [each.reading for each in rank_states]
     groups = {group.id: group for reading in readings for group in map(_group, reading.heads)}
     ranks = tuple(reading.identity for reading in readings)

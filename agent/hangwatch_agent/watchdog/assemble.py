@@ -24,6 +24,7 @@ from hangwatch_agent.capture.rank.outputs import log_files, unreadable
 from hangwatch_agent.capture.rank.ras import Ras
 from hangwatch_agent.capture.rank.torch_dumps import TorchDumps
 from hangwatch_agent.peers.peers import Peers
+from hangwatch_agent.peers.plan_files import PlanFiles
 from hangwatch_agent.peers.plans import SharedPlans
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.shared import steady_clock
@@ -57,7 +58,7 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
     else:
         node = f"{platform.node()}-{os.getpid()}"
         peers = Peers(settings.report_dir, node, say=incidents.say)
-        made.peer_exchange = PeerExchange(peers, response, plans=SharedPlans(settings.report_dir, node))
+        made.peer_exchange = PeerExchange(peers, response, plans=SharedPlans(PlanFiles(settings.report_dir, node)))
     watch = HealthWatch()
     look = DeviceLook(evidence.gpus, NVIDIA.exists, link.devices if link is not None else lambda facts: None)
     made.health = lambda readings: (*watch(readings), *look(readings))

@@ -17,7 +17,6 @@ from hangwatch.health import FORECASTS, device_warnings, foreign_memory, leftove
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     CaptureNote,
-    Divergence,
     HealthWarning,
     Incident,
     Job,
@@ -28,7 +27,6 @@ from hangwatch.model import (
     Reading,
     Snapshot,
 )
-from hangwatch.ranks.divergence import DivergenceWatch
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import Holds, patience
 from hangwatch_agent.roster.phase_history import PhaseHistory
@@ -37,17 +35,16 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.procfs import Table
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
-from hangwatch_agent.watchdog.divergence_words import divergence_sentence
 from hangwatch_agent.watchdog.first_words import FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
 from hangwatch_agent.watchdog.on_hang import OnHang
 from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
 from hangwatch_agent.watchdog.response import Response
-from hangwatch_agent.watchdog.triggers import QUICK, Reason, Schedule, reasons
+from hangwatch_agent.watchdog.triggers import Reason, Schedule, reasons, until_next_poll
 from hangwatch_agent.watchdog.unwatched_ranks import sentence, unwatched
+from hangwatch_agent.watchdog.warnings import Warnings
 
-LEAST_PAUSE_S = 0.25  # between two rounds
 SETTLED_POLLS = 10  # between looks at the job's processes once every rank has come
 
 
@@ -98,9 +95,7 @@ class Watchdog:
         self._phase_history = PhaseHistory()
         self._holds = Holds(self.settings)
         self._first_words = FirstWords(self.response.incidents.say, lambda snapshot: self.judge(snapshot))
-        self._divergence = DivergenceWatch()
-        self.divergences: tuple[Divergence, ...] = ()
-        self.warnings: dict[tuple[str, tuple[int, ...]], HealthWarning] = {}
+        self.warnings = Warnings(self.incidents.say_once, self._tell_news, self._heed)
 
     def run(self, *, until_alone: bool = False, empty_for: float = 30.0) -> None:
         """Look until told to stop; with `until_alone`, until every rank has gone, or none came for `empty_for` s."""
@@ -110,15 +105,7 @@ class Watchdog:
             living = any(each.alive for each in self.rank_states)
             if until_alone and not living and (self.rank_states or self.clock() - born > empty_for):
                 return
-            self._pause(self._until_next_poll())
-
-    def _until_next_poll(self) -> float:
-        """The rest until stillness is worth a look, where that ends before the next regular round."""
-        working = [each for each in self.rank_states if each.alive]
-        if not working or not all(each.blocked for each in working):
-            return self.settings.poll
-        left = max(each.moved_at for each in working) + QUICK - self.clock()
-        return min(self.settings.poll, max(left, LEAST_PAUSE_S)) if left > 0 else self.settings.poll
+            self._pause(until_next_poll(self.rank_states, self.clock(), self.settings.poll))
 
     def poll(self) -> None:
         """One round: read the boards, exchange messages with other nodes, and examine the job where that is due."""
@@ -198,7 +185,7 @@ class Watchdog:
         with self._still_heard():
             snapshot = self.response.confirmed(self.take_evidence(), self.rank_states)
             self._first_words.saw(snapshot, self.clock())
-            self._guarded("the look at timeouts", lambda: self._warn(timeout_ahead(snapshot)))
+            self._guarded("the look at timeouts", lambda: self.warnings.tell(timeout_ahead(snapshot)))
             judgement = self._act(self.judge(snapshot), snapshot, started)
         if self.dashboard is not None:
             self.dashboard.link.capture(snapshot)
@@ -224,9 +211,9 @@ class Watchdog:
                 self.job, world_size=self.world_size, launcher=self.job.launcher or _launcher(self.rank_states)
             ),
             ranks=ranks,
-            divergences=self.divergences,
+            divergences=self.warnings.divergences,
             warnings=(
-                *self.warnings.values(),
+                *self.warnings.told,
                 *device_warnings(taken.nodes, ranks),
                 *leftover_processes(taken.nodes, ranks, taken.others),
             ),
@@ -350,22 +337,9 @@ class Watchdog:
 
     def _compare(self, now: float) -> None:
         readings = [each.reading for each in self.rank_states]
-        for divergence in self._divergence.update(readings, now):
-            if divergence not in self.divergences:
-                self.divergences += (divergence,)
-                if not divergence.doubtful:
-                    self.incidents.say_once(
-                        f"divergence {divergence.group}", f"hangwatch: warning: {divergence_sentence(divergence)}"
-                    )
-                self._tell_news()
+        self.warnings.compare(readings, now)
         for warning in self.health(readings):
-            self._warn(warning)
-
-    def _warn(self, warning: HealthWarning | None) -> None:
-        if warning is not None and self.warnings.setdefault((warning.kind, warning.ranks), warning) is warning:
-            self.incidents.say_once(f"warning {warning.kind}", f"hangwatch: warning: {warning.summary}")
-            self._tell_news()
-            self._heed(warning)
+            self.warnings.tell(warning)
 
     def _heed(self, warning: HealthWarning) -> None:
         """Do what --on-forecast asks for."""
@@ -384,7 +358,7 @@ class Watchdog:
     def _exchange_with_nodes(self, others: PeerExchange, now: float) -> None:
         others.heed(self._here, now, self._own_judgement)
         for warning in others.forecasts(self._here, now, everywhere=self.settings.on_forecast == "abort"):
-            self._warn(warning)
+            self.warnings.tell(warning)
 
     def _still_heard(self) -> AbstractContextManager[None]:
         """The roster reads anew meanwhile; `rank_states` stay as they are."""
@@ -393,7 +367,7 @@ class Watchdog:
     def _tell_news(self, snapshot: Snapshot | None = None) -> None:
         if self.dashboard is not None:
             facts = next(iter(snapshot.nodes), None) if snapshot else None
-            self.dashboard.link.news(facts, tuple(self.warnings.values()), self.divergences)
+            self.dashboard.link.news(facts, self.warnings.told, self.warnings.divergences)
 
     def _pause(self, seconds: float) -> None:
         self._wake.wait(seconds)

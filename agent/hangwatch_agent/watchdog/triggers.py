@@ -20,6 +20,7 @@ from hangwatch_agent.roster.rank_states import RankState
 QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
 STOPPED = 2.4  # and after which a process is looked at that is stopped: a debugger lets it go on after a moment
 QUIET = 5.0  # and after which a rank is looked at that may be waiting for something that its board does not show
+LEAST_PAUSE_S = 0.25  # between two rounds
 LONGEST_PAUSE = 60.0
 MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
 
@@ -163,6 +164,15 @@ def _timing_out(living: Sequence[RankState], now: float) -> list[Reason]:
 def slow_after(rank_state: RankState) -> float:
     """After how much stillness a rank is slower than it has been of late, in seconds."""
     return max(2 * QUICK, 1.5 * rank_state.reading.times.slowest_recent_s)
+
+
+def until_next_poll(rank_states: Sequence[RankState], now: float, poll_s: float) -> float:
+    """How long to rest, in seconds: until stillness is worth a look, where that ends before the next regular round."""
+    working = [each for each in rank_states if each.alive]
+    if not working or not all(each.blocked for each in working):
+        return poll_s
+    left = max(each.moved_at for each in working) + QUICK - now
+    return min(poll_s, max(left, LEAST_PAUSE_S)) if left > 0 else poll_s
 
 
 class Schedule:

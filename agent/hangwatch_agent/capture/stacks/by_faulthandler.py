@@ -1,8 +1,9 @@
 """Stacks without ptrace: the rank writes them itself, by faulthandler.
 
 The probe leaves `stacks-PID.txt` beside the board: its first line is a signal's number, and faulthandler appends to it.
-The rank's ticker is asked first: it writes while it holds Python's lock, so that no other thread can move. Where it
-does not take up the question, no Python thread gets that lock; then the signal is sent that the probe has registered.
+The rank's ticker is asked first: it writes while it holds Python's lock, so that no other thread can move, and marks
+the end. Where it does not take up the question, no Python thread gets that lock; then the signal is sent that the probe
+has registered, and what is appended counts as whole once it stands still.
 While Python threads run it is not: faulthandler's handler reads their frames without the lock, and can crash the rank
 (Python 3.11.7 with one busy thread: within some hundred signals). A signal whose handler is not there would kill the
 rank too, so the kernel is asked first whether the process catches it.
@@ -21,6 +22,7 @@ from pathlib import Path
 from hangwatch.model import Frame, ThreadStack
 from hangwatch_agent.capture.stacks.py_spy import Dump
 from hangwatch_agent.shared import procfs
+from hangwatch_agent.shared.own_stacks import END, stacks_file
 from hangwatch_agent.shared.procfs import PROC
 
 WAIT_S = 0.5  # after the signal
@@ -57,14 +59,14 @@ def ask_faulthandler(
     Without a `ticker` that can be asked, the signal is sent at once. `own_pid` is the pid by which the rank calls
     itself, where that differs from the one here.
     """
-    path, began = run_dir / f"stacks-{own_pid or pid}.txt", time.monotonic()
+    path, began = stacks_file(run_dir, own_pid or pid), time.monotonic()
     try:
         stat = procfs.stat_of(pid, proc)
         if stat is not None and stat.state in "Tt":
             return Dump(pid, failure="faulthandler wrote nothing: the rank is stopped")
         number, size = _registered(path)
-        text = _by_ticker(ticker, path, size, sleep) if ticker is not None else ""
-        if not text and not (ticker is not None and ticker.taken_up()):
+        text = _by_ticker(ticker, path, size, sleep) if ticker is not None else None
+        if text is None:
             if not catches(pid, number, proc):
                 return Dump(pid, failure=f"the rank does not catch signal {number} (any more)")
             os.kill(pid, number)
@@ -76,10 +78,14 @@ def ask_faulthandler(
     return Dump(pid, stacks, failure, time.monotonic() - began)
 
 
-def _by_ticker(ticker: Asked, path: Path, size: int, sleep: Callable[[float], object]) -> str:
-    """What the ticker wrote; "" where it has not taken up the question in time, or takes very long to write."""
+def _by_ticker(ticker: Asked, path: Path, size: int, sleep: Callable[[float], object]) -> str | None:
+    """What the ticker wrote, "" where it is still at it; None where it has not taken up the question in time."""
     ticker.request()
-    return _written(path, size, sleep, SILENT_S) or (_written(path, size, sleep, WAIT_S) if ticker.taken_up() else "")
+    text = _written(path, size, sleep, SILENT_S, end=END)
+    if not text.endswith(END) and ticker.taken_up():
+        text = _written(path, size, sleep, WAIT_S, end=END)
+    last = text.removesuffix(END).rpartition(END)[2]  # another question may have been answered meanwhile
+    return last if last or ticker.taken_up() else None
 
 
 def catches(pid: int, number: int, proc: Path = PROC) -> bool:
@@ -116,18 +122,23 @@ def _registered(path: Path) -> tuple[int, int]:
         return number, os.fstat(file.fileno()).st_size
 
 
-def _written(path: Path, size: int, sleep: Callable[[float], object], within_s: float) -> str:
-    """What was appended, once it has stopped growing: faulthandler does not say when it has finished."""
+def _written(path: Path, size: int, sleep: Callable[[float], object], within_s: float, *, end: str = "") -> str:
+    """What was appended: up to `end`, else once it has stopped growing (faulthandler does not say when it is done)."""
     text, calm, deadline = "", 0, time.monotonic() + within_s
     while calm < CALM and time.monotonic() < deadline:
         sleep(POLL_S)
         with contextlib.suppress(OSError):
             before, text = text, _from(path, size)
-            calm = calm + 1 if text and text == before else 0
+            if end and text.endswith(end):
+                return text
+            calm = calm + 1 if text and text == before and not end else 0
     return text
 
 
 def _from(path: Path, offset: int) -> str:
     with path.open("rb") as file:
-        file.seek(offset if offset <= os.fstat(file.fileno()).st_size else 0)  # it begins anew when it has grown large
+        if offset <= os.fstat(file.fileno()).st_size:
+            file.seek(offset)
+        else:  # it begins anew when it has grown large
+            file.readline()
         return file.read(LARGEST_DUMP).decode("utf-8", "replace")

@@ -13,6 +13,7 @@ import pytest
 from hangwatch.model import HealthWarning, Job, LoaderFacts, NodeHello, Reading
 from hangwatch.report import files
 from hangwatch_agent.peers import plans
+from hangwatch_agent.peers.plan_files import PlanFiles
 from hangwatch_agent.peers.plans import SharedPlans
 from hangwatch_agent.roster.hello import hello
 from hangwatch_agent.roster.rank_states import RankState
@@ -45,7 +46,7 @@ class Node:
     told: list[HealthWarning] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.plans = SharedPlans(str(self.folder), self.name, start=at_once)
+        self.plans = SharedPlans(PlanFiles(str(self.folder), self.name, self.server.touch), start=at_once)
 
     def looks(self, now: float, *, judging: bool = False) -> None:
         self.server.now = now
@@ -68,15 +69,9 @@ class FileServer:
         os.utime(path, (self.now + self.ahead,) * 2)
 
 
-@pytest.fixture(autouse=True)
-def server(monkeypatch: pytest.MonkeyPatch) -> FileServer:
-    made = FileServer(ahead=777.0)
-    monkeypatch.setattr(plans, "touch", made.touch)
-    return made
-
-
 @pytest.fixture
-def nodes(tmp_path: Path, server: FileServer) -> tuple[Node, Node]:
+def nodes(tmp_path: Path) -> tuple[Node, Node]:
+    server = FileServer(ahead=777.0)
     return Node(tmp_path / "reports", "node-a", (0, 1), server), Node(tmp_path / "reports", "node-b", (2, 3), server)
 
 
@@ -222,7 +217,7 @@ def test_a_directory_that_cannot_be_used_costs_nothing(nodes: tuple[Node, Node])
 def test_a_file_server_that_hangs_holds_up_nobody(nodes: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "LEAVE_S", 0.05)
     node = nodes[0]
-    node.plans = SharedPlans(str(node.folder), node.name)
+    node.plans = SharedPlans(PlanFiles(str(node.folder), node.name))
     hanging, looks = threading.Event(), []
 
     def write(path: Path, text: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hangwatch.model import ExceptionFacts, Launched, Phase, Progress, StepTimes
 from hangwatch.settings import Settings
-from hangwatch_agent.watchdog.triggers import Reason, Schedule, reasons
+from hangwatch_agent.watchdog.triggers import LEAST_PAUSE_S, Reason, Schedule, reasons, until_next_poll
 from tests.unit.agent.readings import blocked, rank_state
 
 SETTINGS = Settings(stall_after=20.0)
@@ -122,3 +122,13 @@ def test_a_launcher_that_lives_on_after_its_ranks() -> None:
 def test_quiet_ranks_are_looked_at_now_and_then() -> None:
     assert "quiet" not in kinds(rank_state(0), rank_state(1), now=14.0)
     assert "quiet" in kinds(rank_state(0), rank_state(1), now=16.0)
+
+
+def test_the_rest_between_polls_ends_when_stillness_is_worth_a_look() -> None:
+    """A deadlock is looked at after a second of stillness, and not up to a poll later."""
+    waiting = [rank_state(0, heads=blocked()), rank_state(1, heads=blocked())]
+    assert round(until_next_poll(waiting, 10.4, 1.0), 3) == 0.6
+    assert until_next_poll(waiting, 10.9, 1.0) == LEAST_PAUSE_S
+    assert until_next_poll(waiting, 11.5, 1.0) == 1.0
+    assert until_next_poll([*waiting, rank_state(2)], 10.4, 1.0) == 1.0
+    assert until_next_poll([], 10.4, 1.0) == 1.0

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch_agent.capture.stacks import by_faulthandler
+from hangwatch_agent.shared.own_stacks import END
 from tests.unit.agent.capture.made_up import process
 
 TRACE = """Thread 0x00007f01 (most recent call first):
@@ -37,6 +38,40 @@ def test_a_rank_that_is_interrupted_while_it_writes_is_waited_for(tmp_path: Path
             file.write(parts.pop(0) if parts else "")
 
     assert by_faulthandler._written(path, 3, sleep, 30.0) == TRACE
+
+
+def answered(tmp_path: Path, *writes: str, started_with: str = "10\n", taken_up: bool = True) -> str | None:
+    """What is read of a ticker that writes one part at each look."""
+    path, parts = tmp_path / "stacks-5.txt", list(writes)
+    path.write_text(started_with)
+
+    def sleep(seconds: float) -> None:
+        if parts:
+            with path.open("w" if parts[0].startswith("10") else "a") as file:
+                file.write(parts.pop(0))
+
+    ticker = by_faulthandler.Asked(lambda: None, lambda: taken_up)
+    return by_faulthandler._by_ticker(ticker, path, len(started_with), sleep)
+
+
+def test_what_the_ticker_writes_ends_with_its_mark(tmp_path: Path) -> None:
+    """However long it is interrupted: the reader waits for the mark and not for stillness."""
+    assert answered(tmp_path, TRACE[:40], *[""] * 9, TRACE[40:], "", END) == TRACE
+
+
+def test_a_file_that_begins_anew_is_not_taken_for_an_answer_by_its_first_line(tmp_path: Path) -> None:
+    assert answered(tmp_path, "10\n", *[""] * 9, TRACE + END, started_with="10\n" + TRACE * 9) == TRACE
+
+
+def test_of_two_answers_the_last_counts(tmp_path: Path) -> None:
+    assert answered(tmp_path, "old" + END + TRACE + END) == TRACE
+
+
+def test_a_ticker_that_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_faulthandler, "SILENT_S", 0.02)
+    monkeypatch.setattr(by_faulthandler, "WAIT_S", 0.02)
+    assert answered(tmp_path, taken_up=False) is None
+    assert answered(tmp_path, taken_up=True) == ""
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "Thread 0xzz (most recent call first):"])
