@@ -127,7 +127,7 @@ def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
     others = [view for view in dead if view is not first]
     known = first.exception is not None or first.quit or (first.exit_code or 0) < 0
     if not known:
-        return not others and not any(view.finished for view in case)
+        return _is_told(first) and not others and not any(view.finished for view in case)
     return all(ended_for(view) > ended_for(first) for view in others)
 
 
