@@ -96,8 +96,14 @@ def _alternatives(incident: Incident) -> Html | None:
     others = incident.verdict.alternatives[:20]
     if not others:
         return None
-    said = (tag("li", tag("code", other.cause), f": {other.why_not}") for other in others)
+    said = (tag("li", *_named(other.cause), f": {other.why_not}") for other in others)
     return details("Ruled out, and why", tag("ul", *said), open_=len(others) < 3)
+
+
+def _named(cause: str) -> tuple[Html | str, ...]:
+    """The cause's title with its id; the id alone where the catalogue has no title."""
+    title, known_as = titles.title(cause), tag("code", cause)
+    return (known_as,) if title == cause else (f"{title} (", known_as, ")")
 
 
 def warnings(incident: Incident) -> Html:
