@@ -98,7 +98,7 @@ def _has_ended(view: RankView) -> bool:
 
 def _in_background(case: Case, rank: int, group: str) -> bool:
     """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
-    names = {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group}
+    names = {call.thread_name for call in case.ledger.calls_in(rank, group)}
     return bool(names) and not names & {"", case.ranks[rank].now.thread}
 
 

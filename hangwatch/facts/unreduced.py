@@ -193,9 +193,7 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return False
-    made = [
-        call for (name, seq), call in case.ledger.calls(view.rank).items() if name == group and span[0] < seq <= span[1]
-    ]
+    made = [call for call in case.ledger.calls_in(view.rank, group) if span[0] < call.seq <= span[1]]
     recorded = len(made) == span[1] - span[0]
     steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
     usual = sites_of(case).synchronised(view.rank, group, steps)

@@ -169,6 +169,14 @@ class Ledger:
             self._calls[rank] = {} if entry is None else _calls(entry)
         return self._calls[rank]
 
+    def calls_in(self, rank: int, name: str) -> list[Collective]:
+        """The recorded collectives of `rank` in the group that it calls `name`, as issued."""
+        return [call for (group, _), call in self.calls(rank).items() if group == name]
+
+    def under(self, name: str, seq: int, ranks: Iterable[int]) -> dict[int, Collective]:
+        """What each of `ranks` issued as number `seq` of the group `name`, without those that have no record of it."""
+        return {rank: call for rank in ranks if (call := self.call(rank, name, seq)) is not None}
+
     def open_calls(self, rank: int) -> tuple[Collective, ...]:
         """Calls that a thread of `rank` is inside right now."""
         entry = self.evidence.get(rank)

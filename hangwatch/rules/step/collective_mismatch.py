@@ -9,7 +9,7 @@ from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.common_order import OutOfOrder, order_kept, out_of_order
 from hangwatch.facts.last_calls import brought_down, end_sentences
-from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.mismatches import Shape, differing, mispaired, place_of, shape
 from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
 from hangwatch.facts.places_in_step import early_calls
@@ -26,10 +26,8 @@ FEW = 3  # times as many ranks call something else: the others of the group have
 
 def collective_mismatch(case: Case) -> Finding | None:
     """Members of a group issued one sequence number with different operations, types or sizes."""
-    found = first_mismatch(case)
-    if found is None or threads_of(case, found):
-        return None
-    return _mismatch(case, found.group, found.seq, found.calls)
+    found = mispaired(case)
+    return _mismatch(case, found.group, found.seq, found.calls) if found is not None else None
 
 
 def _fix(sides: dict[Shape, list[int]]) -> str:
@@ -104,7 +102,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
         return False
     asked = [*outvoted[:ASKED], *[rank for rank in calls if rank not in outvoted][:ASKED]]
     for earlier in range(max(seq - CALLS_TOLD, 1), seq):
-        made = {rank: call for rank in asked if (call := case.ledger.call(rank, group.name, earlier)) is not None}
+        made = case.ledger.under(group.name, earlier, asked)
         if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
             return False
     return True

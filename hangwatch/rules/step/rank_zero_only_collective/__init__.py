@@ -96,9 +96,8 @@ def _known_call_in_circle(case: Case, one: int, other: int) -> bool:
     if other not in mine.members or one not in theirs.group.members or (line := user_frame(theirs.call.frames)) is None:
         return False
     return any(
-        name == theirs.group.name and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
-        for (name, _), call in case.ledger.calls(one).items()
-        if user_frame(call.frames) == line
+        user_frame(call.frames) == line and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
+        for call in case.ledger.calls_in(one, theirs.group.name)
     )
 
 

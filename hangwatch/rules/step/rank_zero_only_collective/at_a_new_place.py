@@ -8,7 +8,7 @@ from hangwatch.facts.call_site import Caller, path
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import may_be_ahead
-from hangwatch.facts.mismatches import Mismatch, first_mismatch, place_of, threads_of
+from hangwatch.facts.mismatches import Mismatch, mispaired, place_of
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Status
@@ -18,8 +18,8 @@ from hangwatch.rules.finding import Finding
 
 def mispaired_at_a_new_place(case: Case) -> Finding | None:
     """Few ranks called from a function new to all ranks, paired with a regular call of the others."""
-    found = first_mismatch(case)
-    if found is None or threads_of(case, found) or first_uneven(case) is not None or trainer_branch(case) is not None:
+    found = mispaired(case)
+    if found is None or first_uneven(case) is not None or trainer_branch(case) is not None:
         return None
     alone = _at_new_places(case, found)
     views = [case.ranks[rank] for rank in alone if rank in case.ranks]
