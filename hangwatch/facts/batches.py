@@ -116,7 +116,7 @@ def is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:
 def worked_on(view: RankView, uneven: Uneven) -> int:
     """The batches of that epoch that it began to work on: a trainer may have drawn one more, and thrown it away."""
     drawn = uneven.drawn[view.rank].count
-    steps = view.reading.steps if view.reading is not None else ()
+    steps = view.evidence.board_steps
     batches = [entry.batch for entry in steps if entry.epoch == uneven.epoch and entry.batch is not None]
     begun = max(batches, default=-1) + 1
     return begun if begun == drawn - 1 else drawn
@@ -126,8 +126,8 @@ def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
     """The ranks had issued the same numbers when the next epoch began: `Join` made up for the missing batches."""
     begun = {}
     for rank in drawn:
-        reading = case.ranks[rank].reading
-        entry = next((e for e in reading.steps if e.epoch == epoch + 1), None) if reading is not None else None
+        steps = case.ranks[rank].evidence.board_steps
+        entry = next((entry for entry in steps if entry.epoch == epoch + 1), None)
         if entry is not None:
             begun[rank] = tuple(sorted(entry.issued.items()))
     return len(begun) > 1 and len(begun) == len(list(drawn)) and len(set(begun.values())) == 1

@@ -150,17 +150,20 @@ class Sites:
 
         Only calls that Python code issued count, point-to-point ones too: their order on one rank is the program's own.
         """
-        reading, now = self.case.ranks[rank].reading, self.case.ranks[rank].step.step
+        present, usual = self.present_and_usual(rank)
+        return present != usual[: len(present)] if present and usual else None
+
+    def present_and_usual(self, rank: int) -> tuple[list[Site], list[Site]]:
+        """The calls of the present step of `rank` on its board, and those of each step before; [] where not alike."""
+        view = self.case.ranks[rank]
         steps: dict[int, list[Site]] = {}
-        for call in reading.calls if reading is not None else ():
+        for call in view.evidence.board_calls:
             place = site(call)
             if place is not None and call.step is not None:
                 steps.setdefault(call.step, []).append(place)
-        present = steps.pop(now, []) if now is not None else []
+        present = steps.pop(view.step.step, []) if view.step.step is not None else []
         whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
-        if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
-            return None
-        return present != whole[0][: len(present)]
+        return present, whole[0] if len(whole) >= HABIT and all(other == whole[0] for other in whole) else []
 
     def out_of_turn(self, rank: int) -> bool | None:
         """`rank` came to the call in which it waits from another one than in all turns before; None without turns.

@@ -53,7 +53,7 @@ class Parting:
 
     @property
     def step(self) -> StepName:
-        return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
+        return self.divergence.name
 
     @property
     def when(self) -> str:

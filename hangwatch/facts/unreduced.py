@@ -17,7 +17,7 @@ from hangwatch.facts.last_calls import frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
-from hangwatch.model import Frame, StepEntry, StepName
+from hangwatch.model import Frame, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -74,15 +74,10 @@ def _own_divergence(case: Case, view: RankView) -> StepName | None:
 
 def _before(view: RankView, at: float) -> StepName | None:
     """The step before the one in which `view` was at that time: torch speaks at the next forward."""
-    begun = [entry for entry in _entries(view) if entry.at <= at or not at]
+    begun = [entry for entry in view.evidence.board_steps if entry.at <= at or not at]
     if len(begun) < 2:
         return None
-    entry = begun[-2]
-    return StepName(entry.epoch, entry.batch, entry.step)
-
-
-def _entries(view: RankView) -> tuple[StepEntry, ...]:
-    return view.reading.steps if view.reading is not None else ()
+    return begun[-2].name
 
 
 def _backward_line(case: Case, view: RankView) -> Frame | None:
@@ -132,7 +127,7 @@ def _went_on(case: Case, rank: int, found: Parting) -> bool:
 
 def optimized(view: RankView, step: int) -> bool:
     """`view` has made an optimizer step within that step."""
-    entries = _entries(view)
+    entries = view.evidence.board_steps
     index = next((n for n, entry in enumerate(entries) if entry.step == step), None)
     if index is None or view.reading is None:
         return False

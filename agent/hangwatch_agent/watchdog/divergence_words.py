@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.model import Divergence, StepName
+from hangwatch.model import Divergence
 
 
 def divergence_sentence(divergence: Divergence) -> str:
     """The step, and how many collectives each rank issued."""
-    step = words.step(StepName(divergence.epoch, divergence.batch, divergence.step))
+    step = words.step(divergence.name)
     issued = {count: [] for count in divergence.counts.values()}  # type: dict[int, list[int]]
     for rank, count in divergence.counts.items():
         issued[count].append(rank)

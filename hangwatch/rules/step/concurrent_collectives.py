@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from hangwatch import words
@@ -104,10 +103,10 @@ def _in_background(case: Case, rank: int) -> list[Collective]:
     return [call for call in _recorded(case, rank) if call.thread_name != MAIN]
 
 
-def _recorded(case: Case, rank: int) -> Iterator[Collective]:
+def _recorded(case: Case, rank: int) -> list[Collective]:
     """The calls that the rank itself recorded, with the names of Python's threads; not those of DDP's own."""
-    reading = case.ranks[rank].reading if rank in case.ranks else None
-    yield from (call for call in (reading.calls if reading is not None else ()) if call.thread_name and call.seq > 0)
+    calls = case.ranks[rank].evidence.board_calls if rank in case.ranks else ()
+    return [call for call in calls if call.thread_name and call.seq > 0]
 
 
 def _by_number(calls: list[Collective], group: Group) -> dict[int, Collective]:

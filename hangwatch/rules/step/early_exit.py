@@ -74,7 +74,7 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
     """The first batch that it did not train on: the last one that it drew, if the others work on that one too."""
     count = worked_on(view, uneven)
     batch = count if uneven.most > uneven.drawn[view.rank].count else max(count - 1, 0)
-    steps = view.reading.steps if view.reading is not None else ()
+    steps = view.evidence.board_steps
     last = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, count - 1)), None)
     return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))
 

@@ -11,7 +11,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Divergence, StepName
+from hangwatch.model import Certainty, Divergence
 from hangwatch.ranks.ledger import Step
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
@@ -51,7 +51,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         fix="" if what == GRADIENTS else "synchronise after the same number of batches on every rank",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
-        step=StepName(first.epoch, first.batch, first.step),
+        step=first.name,
         evidence=tuple(
             f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step of the last"
             f" {len(case.ledger.steps(ranks[0]))}"
@@ -64,11 +64,11 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
 
 def _what(case: Case, rank: int, group: str) -> str:
     """Gradients, unless Python code has issued all collectives of its last step that has any: then their line."""
-    reading = case.ranks[rank].reading
     last = next((step for step in reversed(_complete(case, rank)) if step.counts.get(group)), None)
-    ring = reading.calls if reading is not None and last is not None else ()
-    made = [call for call in ring if last is not None and call.group == group and call.step == last.step]
-    if last is None or len(made) < last.counts[group]:
+    if last is None:
+        return GRADIENTS
+    made = [call for call in case.ranks[rank].evidence.board_calls if (call.group, call.step) == (group, last.step)]
+    if len(made) < last.counts[group]:
         return GRADIENTS
     return words.at(user_frame(made[-1].frames))
 
@@ -89,7 +89,6 @@ def synchronised_alone(case: Case) -> Finding | None:
         return None
     fewer = min(sides, key=len)
     odd = fewer if 2 * len(fewer) < len(first.counts) else []
-    step = StepName(first.epoch, first.batch, first.step)
     witnesses = [Witness(Kind.HABIT, f"{case.name(without)} synchronised in no step so far")]
     if odd:
         others = [rank for rank in first.counts if rank not in odd]
@@ -98,10 +97,10 @@ def synchronised_alone(case: Case) -> Finding | None:
         "gradient-sync-mismatch",
         Certainty.LIKELY,
         f"{case.name(inside, capital=True)} {words.verb(len(inside), 'waits', 'wait')} for the gradients of"
-        f" {words.step(step)}, which {case.name(without)} passed without synchronising any.",
+        f" {words.step(first.name)}, which {case.name(without)} passed without synchronising any.",
         culprits=tuple(case.ranks[rank].culprit() for rank in odd if rank in case.ranks),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
-        step=step,
+        step=first.name,
         witnesses=tuple(witnesses),
         awaited=tuple(case.ranks),
     )

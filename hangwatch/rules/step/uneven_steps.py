@@ -69,13 +69,8 @@ def _total(case: Case, uneven: Uneven) -> int:
 
 def _step_of(view: RankView, uneven: Uneven) -> int | None:
     """The index of the step that the rank lacked, where its ledger still holds the one before."""
-    if view.reading is None:
-        return None
-    before = next(
-        (e for e in view.reading.steps if e.epoch == uneven.epoch and e.batch == uneven.fewest - 1),
-        None,
-    )
-    return None if before is None else before.step + 1
+    before = (uneven.epoch, uneven.fewest - 1)
+    return next((each.step + 1 for each in view.evidence.board_steps if (each.epoch, each.batch) == before), None)
 
 
 def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
@@ -158,7 +153,6 @@ def batches_discarded(case: Case) -> Finding | None:
     culprits = tuple(dry)
     since = dry[culprits[0]]
     first = case.ranks[culprits[0]]
-    name = StepName(since.epoch, since.batch, since.step)
     unused = (first.loader.drawn if first.loader is not None else 0) - (since.batch or 0)
     return Finding(
         "uneven-steps",
@@ -168,14 +162,14 @@ def batches_discarded(case: Case) -> Finding | None:
         f"{words.at(first.where)}.",
         fix="give every rank the same number of usable batches: mask bad samples in the loss instead of dropping them",
         culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
-        step=name,
+        step=since.name,
         witnesses=witnesses,
         awaited=culprits,
     )
 
 
 def _threw_away(view: RankView, since: Step) -> tuple[Witness, ...]:
-    name = words.step(StepName(since.epoch, since.batch, since.step))
+    name = words.step(since.name)
     drawn = words.plural((view.step.step or 0) + 1, "batch")
     return (
         Witness(Kind.FACT, f"rank {view.rank} issued no collective in any group from {name} to the end of its loader"),

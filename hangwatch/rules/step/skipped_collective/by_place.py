@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.places_in_step import Early, early_calls
-from hangwatch.model import Certainty, Status, StepName
+from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -25,7 +25,7 @@ def earlier_than_ever(case: Case) -> Finding | None:
 
 def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
     first, ranks = found[0], tuple(each.rank for each in found)
-    step = StepName(first.step.epoch, first.step.batch, first.step.step)
+    step = first.step.name
     where = user_frame(first.call.frames)
     call = f"{first.call.op}{words.at(where)}"
     missing = words.plural(first.missing, "collective")

@@ -17,7 +17,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
         return left_after_fewer_turns(case, "skipped-collective")
     rank, other = short.left[0], short.inside[0]
     apart = case.ledger.first_apart(rank, other)
-    name = StepName() if apart is None else StepName(apart.epoch, apart.batch, apart.step)
+    name = StepName() if apart is None else apart.name
     when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
     return Finding(
         "skipped-collective",
