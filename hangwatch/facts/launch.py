@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hangwatch.facts.arrivals import main_stack
+from hangwatch.facts.arrivals import host_of, main_stack
 from hangwatch.facts.case import Case
 from hangwatch.model import Launched, ProcessEvidence, RankEvidence
 from hangwatch.stacks.frames import name_of
@@ -118,9 +118,8 @@ class Agent:
 def tasks(case: Case) -> list[Task]:
     """All processes that claim a rank, those included that claim the same one."""
     found = {entry.pid: _of_rank(entry) for entry in case.snapshot.ranks if entry.pid is not None}
-    host = case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""
     for each in case.snapshot.launched:
-        started = _of_launched(each, host)
+        started = _of_launched(each, host_of(case))
         known = found.get(each.pid, started)  # of a process that has ended, the start alone tells its environment
         found[each.pid] = replace(known, settings={**started.settings, **known.settings})
     return list(found.values())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from hangwatch import words
 from hangwatch.facts.call_site import path, recorded_caller
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Collective, Frame
+from hangwatch.model import Collective, Culprit, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.issuers import issuer, issuers
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
@@ -109,6 +109,11 @@ def common_call(case: Case, group: Group, seq: int, ranks: Collection[int]) -> C
     """The call under that number, where those of all `ranks` are on record and alike."""
     calls = case.ledger.under(group.name, seq, ranks)
     return next(iter(calls.values())) if len(calls) == len(ranks) and all_alike(calls.values()) else None
+
+
+def culprits_at(case: Case, ranks: Iterable[int], calls: dict[int, Collective]) -> tuple[Culprit, ...]:
+    """`ranks` as culprits, each at the line of its call in `calls`."""
+    return tuple(view.culprit(place_of(case, view.rank, calls)) for view in case.views(ranks))
 
 
 @dataclass(frozen=True)

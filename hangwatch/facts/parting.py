@@ -169,7 +169,7 @@ def two_sides(case: Case, divergence: Divergence) -> tuple[tuple[int, ...], tupl
     """
     counts = divergence.counts
     levels = sorted(set(counts.values()))
-    inside = {rank for rank in counts if rank in case.ranks and case.ranks[rank].step.step == divergence.step}
+    inside = {view.rank for view in case.views(counts) if view.step.step == divergence.step}
     through = {count for rank, count in counts.items() if rank not in inside}
     more = {count for rank, count in counts.items() if rank in inside}
     if len(levels) != 2 and not (len(through) == 1 and more and min(more) > max(through)):

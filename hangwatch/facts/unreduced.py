@@ -161,7 +161,7 @@ def _in_this_step(case: Case) -> Unreduced | None:
 
 def _in_backward(case: Case, view: RankView) -> Frame | None:
     """The user's line of the backward in which `view` stands, or stood at its end, before the optimizer's step."""
-    ended = (view.dead and not view.finished) or view.raised
+    ended = view.failed
     frames = _at_the_end(view) if ended else view.evidence.main_stack
     if not any(frame.function == _BACKWARD for frame in frames) or (not ended and view.rank not in case.blocked):
         return None

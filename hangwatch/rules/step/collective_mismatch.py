@@ -9,7 +9,7 @@ from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.common_order import OutOfOrder, order_kept, out_of_order
 from hangwatch.facts.last_calls import brought_down, end_sentences
-from hangwatch.facts.mismatches import Shape, differing, mispaired, place_of, shape
+from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
 from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
 from hangwatch.facts.places_in_step import early_calls
@@ -54,15 +54,15 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         f"{words.at(place_of(case, ranks[0], calls))}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
     ]
-    ended = [rank for rank in calls if rank in case.ranks and (case.ranks[rank].dead or case.ranks[rank].raised)]
-    step = next((case.ranks[rank].step for rank in odd or calls if rank in case.ranks), StepName())
+    ended = [view.rank for view in case.views(calls) if view.dead or view.raised]
+    step = next((view.step for view in case.views(odd or calls)), StepName())
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
         "collective-mismatch",
         case.weigh(witnesses) if first and not ended else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
         fix=_fix(sides),
-        culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in odd),
+        culprits=culprits_at(case, odd, calls),
         victims=tuple(rank for rank in calls if rank not in odd),
         step=step,
         evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
@@ -148,7 +148,7 @@ def _apart_before(case: Case) -> bool:
     early = early_calls(case)
     if found is None and (fewer_turns(case) or trainer_branch(case) or 0 < 2 * len(early) <= len(case.ranks)):
         return True
-    steps = [case.ranks[rank].step.step for rank in found.who if rank in case.ranks] if found is not None else []
+    steps = [view.step.step for view in case.views(found.who)] if found is not None else []
     return (
         found is not None and bool(steps) and all(step is not None and step > found.divergence.step for step in steps)
     )

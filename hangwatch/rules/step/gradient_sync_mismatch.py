@@ -23,7 +23,7 @@ GRADIENTS = " their gradients"
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if first is None or not (case.blocked or case.any_rank_failed) or ends_a_loop(case, first):
+    if first is None or not case.in_trouble or ends_a_loop(case, first):
         return None
     some = _representatives(first)
     recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared
@@ -49,7 +49,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         case.weigh(witnesses),
         f"The ranks synchronise{what} at different intervals: {words.listed(sides)}.",
         fix="" if what == GRADIENTS else "synchronise after the same number of batches on every rank",
-        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        culprits=case.culprits(odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=first.name,
         evidence=tuple(
@@ -98,7 +98,7 @@ def synchronised_alone(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(inside, capital=True)} {words.verb(len(inside), 'waits', 'wait')} for the gradients of"
         f" {words.step(first.name)}, which {case.name(without)} passed without synchronising any.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in odd if rank in case.ranks),
+        culprits=case.culprits(odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=first.name,
         witnesses=tuple(witnesses),

@@ -83,7 +83,7 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
     caller = _first_unlike(last, known)
-    when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    when = words.in_step(view.step)
     line = words.place(caller)
     return _found(
         case,
