@@ -192,7 +192,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
         for witness in (
             _by_majority(case, few, many),
             _by_habit(case, divergence, few, many),
-            _by_place(case, by_sites, few, many, call) if not _several_turns(case, divergence) else None,
+            _by_place(case, by_sites, few, call) if not _several_turns(case, divergence) else None,
         )
         if witness is not None
     )
@@ -281,7 +281,7 @@ def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
         yield step
 
 
-def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], many: tuple[int, ...], call: str) -> Witness | None:
+def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], call: str) -> Witness | None:
     if by_sites is Left.UNKNOWN:
         return None
     what = call or "the call in question"

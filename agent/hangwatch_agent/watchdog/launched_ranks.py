@@ -62,7 +62,7 @@ class LaunchedRanks:
             living[self.root, table.stats[self.root].ticks] = table.stats[self.root]
         self._seen = {key: self._look(key, stat, table, now) for key, stat in living.items()}
         self._judged &= living.keys()
-        self._welcome(living, table, now)
+        self._welcome(living, table)
         self._bury(living, now)
         alive = any(each.ended_at is None for each in self._launched.values())
         self.elastic = not alive and any(kind_of_command(seen.command) == "launcher" for seen in self._seen.values())
@@ -91,7 +91,7 @@ class LaunchedRanks:
             environment = {}
         return _Seen(environment, procfs.command_line(stat.pid, table.proc), settled)
 
-    def _welcome(self, living: Mapping[Key, Stat], table: Table, now: float) -> None:
+    def _welcome(self, living: Mapping[Key, Stat], table: Table) -> None:
         by_pid = {pid: seen for (pid, _), seen in self._seen.items()}
         for key, stat in living.items():
             seen, above = self._seen[key], by_pid.get(stat.parent)
