@@ -175,9 +175,8 @@ def registered(view: RankView) -> bool:
 
 def settings_of(view: RankView) -> Mapping[str, str]:
     """Its distributed settings: as its board says them, else as its process was started."""
-    reading, process = view.reading, view.evidence.process
-    own = dict(process.environment) if process is not None else {}
-    return {**own, **(reading.identity.environment if reading is not None else {})}
+    process = view.evidence.process
+    return {**(process.environment if process is not None else {}), **view.evidence.board_settings}
 
 
 def address(view: RankView) -> tuple[str, str]:

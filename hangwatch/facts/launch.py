@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from hangwatch.facts.arrivals import host_of, main_stack
 from hangwatch.facts.case import Case
+from hangwatch.launchers import number
 from hangwatch.model import Launched, ProcessEvidence, RankEvidence
 from hangwatch.stacks.frames import name_of
 
@@ -161,11 +162,6 @@ def on_their_way(case: Case, endpoint: str) -> bool:
     """A launcher that is to meet others at `endpoint` has not come to the rendezvous yet."""
     known = (Agent(each) for each in case.snapshot.launchers)
     return any(each.functions and each.endpoint == endpoint and not each.waits for each in known)
-
-
-def number(settings: Mapping[str, str], name: str) -> int | None:
-    text = settings.get(name, "").strip()
-    return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 def first_number(settings: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, int] | None:

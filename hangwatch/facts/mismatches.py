@@ -13,6 +13,7 @@ from hangwatch.model import Collective, Culprit, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.issuers import issuer, issuers
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
+from hangwatch.ranks.sides import by_value
 from hangwatch.stacks.frames import user_frame
 
 # Kinds in which every member must bring the same number of elements.
@@ -64,22 +65,15 @@ def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
 def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
     """Ranks by what they called; what is not known of one counts as equal to any."""
     shapes = {rank: shape(call) for rank, call in calls.items()}
-    kinds = _sides({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
+    kinds = by_value({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
     if len({one.kind for one in kinds}) > 1:
         return kinds
-    roots = _sides({rank: one for rank, one in shapes.items() if one.root is not None})
+    roots = by_value({rank: one for rank, one in shapes.items() if one.root is not None})
     if len({one.root for one in roots}) > 1:
         return roots
     complete = {rank: one for rank, one in shapes.items() if one.elements is not None and one.dtype}
-    sizes = _sides({rank: replace(one, root=None) for rank, one in complete.items()})
+    sizes = by_value({rank: replace(one, root=None) for rank, one in complete.items()})
     return sizes if len(sizes) > 1 else {}
-
-
-def _sides(shapes: dict[int, Shape]) -> dict[Shape, list[int]]:
-    sides: dict[Shape, list[int]] = {}
-    for rank, one in shapes.items():
-        sides.setdefault(one, []).append(rank)
-    return sides
 
 
 def place_of(case: Case, rank: int, calls: dict[int, Collective]) -> Frame | None:

@@ -22,6 +22,7 @@ from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
 
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
@@ -359,9 +360,7 @@ def _never_as_many(sites: Sites, place: Site, known: set[Site], times: int, dive
 
 def counted(case: Case, found: Parting) -> str:
     """`in epoch 1, batch 12 (step 212), rank 3 issued 2 and ranks 0-2 issued 3 collectives in group 0`."""
-    by_count: dict[int, list[int]] = {}
-    for rank, count in sorted(found.divergence.counts.items()):
-        by_count.setdefault(count, []).append(rank)
-    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sorted(by_count.items())[:4]]
+    sides = sorted(by_value(found.divergence.counts).items())
+    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sides[:4]]
     when = "in" if found.divergence.exact else "in all steps before"
     return f"{when} {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"

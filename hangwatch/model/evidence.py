@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hangwatch.model.board import PhaseSpan, Reading, StepEntry
@@ -40,6 +41,11 @@ class RankEvidence:
     @property
     def stalled(self) -> bool:
         return self.still_s > self.patience_s
+
+    @property
+    def board_settings(self) -> Mapping[str, str]:
+        """The distributed settings on its board; empty without a board."""
+        return self.reading.identity.environment if self.reading is not None else {}
 
     @property
     def board_steps(self) -> tuple[StepEntry, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from hangwatch.launchers import number
 from hangwatch.model import Launched
 from hangwatch_agent.capture.proc.process import distributed_settings
 from hangwatch_agent.capture.proc.tree import kind_of_command
@@ -141,7 +142,7 @@ class LaunchedRanks:
 
 def _is_rank(pid: int, environment: Mapping[str, str], above: Mapping[str, str]) -> bool:
     rank = rank_rule.own_rank(environment, pid)
-    return rank is not None and rank != rank_rule.number(above, "RANK")
+    return rank is not None and rank != number(above, "RANK")
 
 
 def _launched(stat: Stat, seen: _Seen, table: Table) -> Launched:
@@ -149,7 +150,7 @@ def _launched(stat: Stat, seen: _Seen, table: Table) -> Launched:
         rank=int(seen.environment["RANK"]),
         pid=stat.pid,
         started_at=procfs.started_at(stat, table.proc),
-        world_size=rank_rule.number(seen.environment, "WORLD_SIZE"),
+        world_size=number(seen.environment, "WORLD_SIZE"),
         command=redact_command(seen.command) or stat.name,
         environment=distributed_settings(seen.environment),
     )

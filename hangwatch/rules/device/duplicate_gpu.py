@@ -49,6 +49,5 @@ def _error(view: RankView) -> str:
 
 def _shares(view: RankView) -> bool:
     """Its settings let NCCL put several ranks on one GPU: newer versions can, others if host ids differ."""
-    reading = view.evidence.reading
-    settings = reading.identity.environment if reading is not None else {}
+    settings = view.evidence.board_settings
     return settings.get("NCCL_MULTI_RANK_GPU_ENABLE", "0") != "0" or bool(settings.get("NCCL_HOSTID"))

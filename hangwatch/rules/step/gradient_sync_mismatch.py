@@ -13,6 +13,7 @@ from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import by_value
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
@@ -38,7 +39,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     usual, times = counts.most_common(1)[0]
     majority = 2 * times > len(cadences)
     odd = [rank for rank, found in cadences.items() if found != usual or not majority]
-    by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
+    by_cadence = {found: sorted(ranks) for found, ranks in sorted(by_value(cadences).items())}
     witnesses = [Witness(Kind.HABIT, "each rank has kept its rhythm in all steps that are recorded")]
     if majority:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
@@ -108,10 +109,7 @@ def synchronised_alone(case: Case) -> Finding | None:
 
 def _by_count(divergence: Divergence) -> list[list[int]]:
     """The ranks by how much they issued in that step, the least first."""
-    sides: dict[int, list[int]] = {}
-    for rank, count in divergence.counts.items():
-        sides.setdefault(count, []).append(rank)
-    return [ranks for _, ranks in sorted(sides.items())]
+    return [ranks for _, ranks in sorted(by_value(divergence.counts).items())]
 
 
 def _in_gradients(case: Case, rank: int, divergence: Divergence) -> bool:
