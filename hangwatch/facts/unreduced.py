@@ -48,7 +48,7 @@ def unreduced(case: Case) -> Unreduced | None:
     return _said_by_torch(case) or _by_ledger(case) or _in_this_step(case)
 
 
-# ------------------------------------------------------------------------------------------ by torch's word
+# ------------------------------------------------------------------------------------------ by torch's error
 
 
 def _said_by_torch(case: Case) -> Unreduced | None:
@@ -73,7 +73,7 @@ def _own_divergence(case: Case, view: RankView) -> StepName | None:
 
 
 def _before(view: RankView, at: float) -> StepName | None:
-    """The step before the one in which `view` was at that time: torch speaks at the next forward."""
+    """The step before the one in which `view` was at that time: torch raises its error at the next forward."""
     begun = [entry for entry in view.evidence.board_steps if entry.at <= at or not at]
     if len(begun) < 2:
         return None
