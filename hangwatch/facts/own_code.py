@@ -115,4 +115,4 @@ def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
 
 
 def awaited_views(case: Case) -> list[RankView]:
-    return [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]
+    return case.views(sorted(case.awaited()))
