@@ -5,8 +5,7 @@ Pure functions of the live job and a clock: batches are cheap, a capture of all 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hangwatch.looks import Reason
 from hangwatch.model import Phase, RankBeat
 from hangwatch_dashboard.live import LEAVING, LiveJob
 from hangwatch_dashboard.live_node import LiveNode
@@ -15,7 +14,6 @@ from hangwatch_dashboard.unhurried import unhurried
 QUICK_S = 1.0  # of stillness, after which a possible deadlock is looked at
 START_AFTER_S = 30.0
 LINGER_AFTER_S = 10.0
-LONGEST_PAUSE_S = 60.0
 REST_S = 10.0  # between captures while nothing is wrong for certain
 
 STARTING = (Phase.START, Phase.INIT, Phase.GROUP)
@@ -23,16 +21,6 @@ GONE_STATES, STOPPED_STATES = ("X", "Z"), ("T", "t")
 ODD_STATES = (*GONE_STATES, *STOPPED_STATES)
 
 Pair = tuple[LiveNode, RankBeat]
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a capture is due. Reasons with one `key` are one episode: the pauses between their captures grow."""
-
-    kind: str
-    key: tuple[object, ...]
-    urgent: bool = False
-    text: str = ""
 
 
 def reasons(job: LiveJob, now: float) -> list[Reason]:
@@ -123,26 +111,3 @@ def _slow(beat: RankBeat) -> float:
 def _episode(pairs: list[Pair]) -> tuple[object, ...]:
     """The same as long as the same ranks stand at the same counters."""
     return (hash(tuple((beat.rank, beat.progress) for _, beat in pairs)),)
-
-
-class Schedule:
-    """Remembers which looks were taken, so that one episode is looked at after 0, 1, 2, 4 ... 60 seconds."""
-
-    def __init__(self) -> None:
-        self._looks: dict[tuple[object, ...], tuple[int, float]] = {}
-        self._resting_until = 0.0
-
-    def due(self, found: list[Reason], now: float) -> Reason | None:
-        """The reason to look now, or None."""
-        for reason in found:
-            count, at = self._looks.get((reason.kind, *reason.key), (0, 0.0))
-            pause = min(LONGEST_PAUSE_S, 2.0 ** (count - 1)) if count else 0.0
-            if now - at >= pause and (reason.urgent or now >= self._resting_until):
-                return reason
-        return None
-
-    def looked(self, found: list[Reason], now: float) -> None:
-        """Notes a look that answers all of `found`."""
-        keys = {(reason.kind, *reason.key) for reason in found}
-        self._looks = {key: (self._looks.get(key, (0, 0.0))[0] + 1, now) for key in keys}
-        self._resting_until = now + REST_S

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from hangwatch.looks import Schedule
 from hangwatch_dashboard import views
 from hangwatch_dashboard.captures import Captures
 from hangwatch_dashboard.hub import Hub, dumped
 from hangwatch_dashboard.incidents import Incidents
 from hangwatch_dashboard.live import LiveJob
-from hangwatch_dashboard.notice import Schedule, reasons
+from hangwatch_dashboard.notice import REST_S, reasons
 from hangwatch_dashboard.registry import Registry
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import pack
@@ -104,7 +105,7 @@ class Watch:
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not job.settled and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
-            schedule.looked(found, now)
+            schedule.looked(found, now, REST_S)
         if not found and not job.incident and job.judgement is not None:
             await self._incidents.note(job, None)  # whatever was waited for has come
 

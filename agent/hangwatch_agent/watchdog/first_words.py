@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from hangwatch.judge.countdown import reported_after
+from hangwatch.looks import Reason
 from hangwatch.model import Judgement, Snapshot
 from hangwatch.report import first_words
 from hangwatch_agent.roster.phases import STARTING
 from hangwatch_agent.roster.rank_states import RankState
-from hangwatch_agent.watchdog.triggers import Reason
 
 FIRST_S = 10.0  # of stillness, in a job whose steps are quick
 LEAD_S = 1.0  # before a line is due its evidence is taken, which takes about that long

@@ -15,6 +15,7 @@ from pathlib import Path
 from hangwatch.facts.timeouts import timeout_ahead
 from hangwatch.health import FORECASTS, device_warnings, foreign_memory, leftover_processes
 from hangwatch.judge import diagnose
+from hangwatch.looks import Reason, Schedule
 from hangwatch.model import (
     CaptureNote,
     HealthWarning,
@@ -41,7 +42,7 @@ from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
 from hangwatch_agent.watchdog.on_hang import OnHang
 from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
 from hangwatch_agent.watchdog.response import Response
-from hangwatch_agent.watchdog.triggers import Reason, Schedule, reasons, until_next_poll
+from hangwatch_agent.watchdog.triggers import reasons, rest_after, until_next_poll
 from hangwatch_agent.watchdog.unwatched_ranks import sentence, unwatched
 from hangwatch_agent.watchdog.warnings import Warnings
 
@@ -189,7 +190,8 @@ class Watchdog:
             judgement = self._act(self.judge(snapshot), snapshot, started)
         if self.dashboard is not None:
             self.dashboard.link.capture(snapshot)
-        self._schedule.looked(found, started, self.clock())
+        now = self.clock()
+        self._schedule.looked(found, now, rest_after(now - started))
         return judgement
 
     def _act(self, judgement: Judgement, snapshot: Snapshot, started: float) -> Judgement:

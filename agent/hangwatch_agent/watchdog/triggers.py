@@ -8,9 +8,9 @@ may still work; and when patience has run out. Pure functions of the ranks' stat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hangwatch.facts.timeouts import LEAST_S, USED
+from hangwatch.looks import Reason
 from hangwatch.model import Launched
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import patience_with
@@ -21,19 +21,7 @@ QUICK = 1.0  # seconds of stillness after which a possible deadlock is looked at
 STOPPED = 2.4  # and after which a process is looked at that is stopped: a debugger lets it go on after a moment
 QUIET = 5.0  # and after which a rank is looked at that may be waiting for something that its board does not show
 LEAST_PAUSE_S = 0.25  # between two rounds
-LONGEST_PAUSE = 60.0
 MOST_SHARE = 0.02  # of the wall time that captures may take while nothing is wrong for certain
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a look is due. Reasons with one `key` are one episode: the pauses between their looks grow."""
-
-    # "ended" | "stopped" | "failed" | "deadlock" | "awaited" | "quiet" | "patience" | "lingering" | "missing" | "twice"
-    # | "timeout"
-    kind: str
-    key: tuple[object, ...]
-    urgent: bool = False
 
 
 def reasons(
@@ -175,25 +163,6 @@ def until_next_poll(rank_states: Sequence[RankState], now: float, poll_s: float)
     return min(poll_s, max(left, LEAST_PAUSE_S)) if left > 0 else poll_s
 
 
-class Schedule:
-    """Remembers which looks were taken, so that one episode is looked at after 0, 1, 2, 4 ... 60 seconds."""
-
-    def __init__(self) -> None:
-        self._looks: dict[tuple[object, ...], tuple[int, float]] = {}
-        self._resting_until = 0.0
-
-    def due(self, found: Sequence[Reason], now: float) -> Reason | None:
-        """The reason to look now, or None."""
-        for reason in found:
-            count, at = self._looks.get((reason.kind, *reason.key), (0, 0.0))
-            pause = min(LONGEST_PAUSE, 2.0 ** (count - 1)) if count else 0.0
-            if now - at >= pause and (reason.urgent or now >= self._resting_until):
-                return reason
-        return None
-
-    def looked(self, found: Sequence[Reason], started: float, now: float) -> None:
-        """Note a look that answered all of `found`: `started` to `now` is what it took."""
-        current = {(reason.kind, *reason.key) for reason in found}
-        counts = {key: self._looks.get(key, (0, 0.0))[0] + 1 for key in current}
-        self._looks = {key: (count, now) for key, count in counts.items()}
-        self._resting_until = now + (now - started) / MOST_SHARE
+def rest_after(took_s: float) -> float:
+    """How long to rest after a look that took so long, in seconds."""
+    return took_s / MOST_SHARE

@@ -18,7 +18,7 @@ from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
-from hangwatch.rules.finding import Finding
+from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
@@ -136,10 +136,9 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
     if not case.any_rank_failed or first_uneven(case) is not None:
         return None
     order = out_of_order(case)
-    if order is not None and order.elsewhere:
+    if (order is not None and order.elsewhere) or _apart_before(case):
         return None
-    found = collective_mismatch(case) if not _apart_before(case) else None
-    return found if found is not None and found.status is Status.FAILED else None
+    return where_failed(case, collective_mismatch)
 
 
 def _apart_before(case: Case) -> bool:

@@ -14,7 +14,7 @@ from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
 from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding
+from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.stacks.activity import POINT_TO_POINT, Activity
 from hangwatch.stacks.frames import user_frame
 
@@ -185,7 +185,4 @@ def mispaired_threads(case: Case) -> Finding | None:
 
 def aborted_with_mispaired_threads(case: Case) -> Finding | None:
     """The same, where ranks ended because of it."""
-    if not case.any_rank_failed:
-        return None
-    found = mispaired_threads(case)
-    return found if found is not None and found.status is Status.FAILED else None
+    return where_failed(case, mispaired_threads)

@@ -11,9 +11,9 @@ from hangwatch.facts.last_calls import may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status
+from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding
+from hangwatch.rules.finding import Finding, where_failed
 
 
 def mispaired_at_a_new_place(case: Case) -> Finding | None:
@@ -30,8 +30,7 @@ def mispaired_at_a_new_place(case: Case) -> Finding | None:
 
 def ended_at_a_new_place(case: Case) -> Finding | None:
     """The same, where ranks ended because of it."""
-    found = mispaired_at_a_new_place(case) if case.any_rank_failed else None
-    return found if found is not None and found.status is Status.FAILED else None
+    return where_failed(case, mispaired_at_a_new_place)
 
 
 def _may_have_left_its_loop(case: Case, view: RankView) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hangwatch_agent
+from hangwatch.looks import Schedule
 from hangwatch.model import Job
 from hangwatch.settings import Settings
 from hangwatch_agent.board import layout as b
@@ -21,7 +22,7 @@ from hangwatch_agent.dashboard_client import sender as sender_module
 from hangwatch_agent.roster.rank_states import Roster
 from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
-from hangwatch_agent.watchdog.triggers import Schedule, reasons
+from hangwatch_agent.watchdog.triggers import reasons, rest_after
 from tests.unit.agent.readings import reading
 
 HOUR = 3600.0
@@ -143,7 +144,7 @@ def test_looks_do_not_pause_for_an_hour(tmp_path: Path, writer: BoardWriter, set
     writer.words[b.W_PHASE], writer.words[b.W_PHASE_AT] = b.BACKWARD, time.monotonic_ns()
     moves(writer)
     roster, schedule = Roster(tmp_path, state_of=lambda pid, ticks: "S"), Schedule()
-    schedule.looked((), steady_clock.time() - 0.5, steady_clock.time())
+    schedule.looked((), steady_clock.time(), rest_after(0.5))
     set_clock(-HOUR)
     roster.update(steady_clock.time())
     time.sleep(1.2)

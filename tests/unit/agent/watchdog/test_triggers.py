@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from hangwatch.looks import Reason, Schedule
 from hangwatch.model import ExceptionFacts, Launched, Phase, Progress, StepTimes
 from hangwatch.settings import Settings
-from hangwatch_agent.watchdog.triggers import LEAST_PAUSE_S, Reason, Schedule, reasons, until_next_poll
+from hangwatch_agent.watchdog.triggers import LEAST_PAUSE_S, reasons, rest_after, until_next_poll
 from tests.unit.agent.readings import blocked, rank_state
 
 SETTINGS = Settings(stall_after=20.0)
@@ -75,21 +76,21 @@ def test_pauses_between_looks_at_one_episode_grow() -> None:
     for tenth in range(400):
         now = 11.0 + tenth / 10
         if schedule.due(found, now):
-            schedule.looked(found, now, now)
+            schedule.looked(found, now, 0.0)
             looks.append(round(now - 11.0))
     assert looks == [0, 1, 3, 7, 15, 31]
 
 
 def test_a_new_episode_starts_anew() -> None:
     schedule = Schedule()
-    schedule.looked([Reason("deadlock", (10.0,), urgent=True)], 11.0, 11.0)
+    schedule.looked([Reason("deadlock", (10.0,), urgent=True)], 11.0, 0.0)
     assert schedule.due([Reason("deadlock", (10.0,), urgent=True)], 11.5) is None
     assert schedule.due([Reason("deadlock", (11.4,), urgent=True)], 11.5) is not None
 
 
 def test_looks_that_are_not_urgent_take_a_small_share_of_the_time() -> None:
     schedule = Schedule()
-    schedule.looked([Reason("awaited", (1,))], 10.0, 11.0)
+    schedule.looked([Reason("awaited", (1,))], 11.0, rest_after(1.0))
     assert schedule.due([Reason("awaited", (2,))], 30.0) is None
     assert schedule.due([Reason("awaited", (2,))], 62.0) is not None
 
