@@ -162,9 +162,10 @@ class Ledger:
         entry = self.evidence.get(rank)
         if entry is None:
             return None
-        known = (entry.collectives.recent, self.open_calls(rank), entry.board_calls)
-        found = [_backwards(calls, name, seq) for calls in known]
-        return next((call for call in found if call is not None), None)
+        told, own = (_backwards(calls, name, seq) for calls in (entry.collectives.recent, entry.board_calls))
+        if told is None or (own is not None and own.frames and not told.frames):
+            told = own
+        return told if told is not None else _backwards(self.open_calls(rank), name, seq)
 
     def calls(self, rank: int) -> dict[tuple[str, int], Collective]:
         """All recorded collectives of `rank` by (group name, number), as issued, without point-to-point calls."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.model import Collective, Collectives, GroupHead, RankEvidence
+from hangwatch.model import Collective, Collectives, Frame, GroupHead, Identity, RankEvidence, Reading
 from hangwatch.ranks.ledger import Ledger, family
 
 
@@ -50,6 +50,31 @@ def test_calls_are_found_by_number_in_rings_that_overlap_only_in_part() -> None:
     assert found is not None
     assert found.op == "all_reduce"
     assert ledger.call(3, "0", 55) is None
+
+
+LINE = (Frame("train.py", 7, "main"),)
+
+
+@pytest.mark.parametrize("told", [LINE, (), None], ids=["with frames", "without frames", "not at all"])
+@pytest.mark.parametrize("own", [LINE, (), None], ids=["with frames", "without frames", "not at all"])
+def test_a_call_is_the_same_whether_asked_for_alone_or_among_all(
+    told: tuple[Frame, ...] | None, own: tuple[Frame, ...] | None
+) -> None:
+    """GIVEN a call that the recorder, the board or both have THEN one with frames comes first."""
+    recent = () if told is None else (Collective("0", 3, "gloo:all_reduce", frames=told),)
+    board = () if own is None else (Collective("0", 3, "all_reduce", frames=own),)
+    inside = (Collective("0", 3, "open"),)
+    rank = RankEvidence(
+        0,
+        collectives=Collectives((), recent, open_calls=inside),
+        reading=Reading(Identity(0, 2, 0, "here", 7, 0.0, "job"), 0.0, calls=board),
+    )
+    alone = Ledger([rank]).call(0, "0", 3)
+    assert alone == Ledger([rank]).calls(0)["0", 3]
+    assert alone is not None
+    assert alone.op == (
+        "gloo:all_reduce" if told or (told is not None and not own) else "all_reduce" if board else "open"
+    )
 
 
 @pytest.mark.parametrize(
