@@ -85,12 +85,9 @@ def test_a_thread_that_may_still_come_leaves_no_rank_behind(timed: bool) -> None
 
 def saved_alone(guard: str) -> Snapshot:
     """Rank 0 alone starts a save, whose thread gathers in a group that no rank has used; `guard` leads to its wait."""
-    programs: list[Program] = [
-        [action for _ in range(6) for action in (Draw(), GRADIENTS)]
-        + ([Call("all_gather", line=SAVE, group="1")] if rank == 0 else [Draw(), GRADIENTS])
-        for rank in range(2)
-    ]
-    snapshot = World(programs, groups={"0": ((0, 1),), "1": ((0, 1),)}).run().snapshot()
+    steps: Program = [action for _ in range(6) for action in (Draw(), GRADIENTS)]
+    alone: Program = [*steps, Call("all_gather", line=SAVE, group="1")]
+    snapshot = World([alone, [*steps, Draw(), GRADIENTS]], groups={"0": ((0, 1),), "1": ((0, 1),)}).run().snapshot()
 
     def change(rank: RankEvidence) -> RankEvidence:
         main = replace(rank.stacks[0], in_loop=True, guard="none")
