@@ -178,7 +178,8 @@ def ended_another_loop(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(run.ranks, capital=True)} ended the loop over another loader{words.at(mine.where)} after"
         f" {words.plural(mine.drawn, 'batch')}, and went on to {name_apart(run.reached, run.repeated)};"
-        f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)} again.",
+        f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)}"
+        " again.",
         fix="give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops",
         culprits=tuple(case.ranks[rank].culprit(place_apart(run.reached, run.repeated)) for rank in run.ranks),
         step=case.furthest_step(run.ranks),
