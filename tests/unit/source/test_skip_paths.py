@@ -221,6 +221,10 @@ def test_that_a_module_is_the_program_is_no_way_past_what_it_runs() -> None:
         ("value = 1.0\n    if bad:\n        value = local(loss)", "value"),  # every assignment counts, not the last one
         ("value = local(loss)\n    if bad:\n        value = 1.0", "value"),
         ("value = score(torch.randn(64, 6))", "value"),
+        ("value = os.path.exists(SNAPSHOT)", "value"),  # each node has disks of its own
+        ("value = Path(SNAPSHOT).is_file()", "value"),
+        ('value = f"scratch{RANK}"', "value"),
+        ("value = SNAPSHOT", "alike"),
     ],
 )
 def test_a_condition_is_alike_on_all_ranks_where_all_that_it_was_made_from_is(made: str, asks: str) -> None:
