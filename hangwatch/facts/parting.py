@@ -198,7 +198,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     )
     balance = sum(1 if witness.agrees else -1 for witness in heard)
     if balance == 0:
-        return Parting(divergence, Left.UNKNOWN, witnesses=heard, places=places)
+        return Parting(divergence, Left.UNKNOWN, (), heard, call, ways, places)
     doubt = _apart_before(case, divergence)
     if balance > 0:
         return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways, places)

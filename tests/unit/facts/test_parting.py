@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.parting import Left, parting
-from hangwatch.judge import Case
-from hangwatch.model import RankEvidence, Snapshot
-from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import Bypass, CallSite, Frame, RankEvidence, Snapshot
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, World
 
 GRADIENTS = Call(via="gradients", line=12)
 
@@ -69,6 +69,11 @@ def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
         return replace(entry, stacks=stacks, earlier_stacks=stacks)
 
     snapshot = World([program(0), program(1)]).run().snapshot(still_s=20.0)
-    found = parting(Case(replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks)))))
+    handler = Bypass(Frame(SCRIPT, 52, "main"), "except KeyError")
+    sites = (CallSite((Frame(SCRIPT, 50, "main"),), (handler,)),)
+    snapshot = replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks)), call_sites=sites)
+    found = parting(Case(snapshot))
     assert found is not None
     assert (found.how, found.who) == (how, who)
+    passed = "a turn of the loop can go on without barrier (train.py:50) at train.py:52 (`except KeyError`)"
+    assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN)
