@@ -191,8 +191,14 @@ def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement 
 
 
 def _gone_by(mine: _Standing, other: _Standing) -> bool:
-    """`other` is in a later step, or in the same one after the place of `mine`, by the order of the source."""
+    """`other` is in a later step, or in the same one after the place of `mine`, by the order of the source.
+
+    Where both are before their first step, in no loop, the order of the source alone says it.
+    """
     here, there = mine.view.step.step, other.view.step.step
+    if here is None and there is None:
+        straight = mine.view.now.in_loop is False and other.view.now.in_loop is False
+        return straight and comes_before(mine.place.lines, other.place.lines)
     if here is None or there is None or here > there:
         return False
     return there > here or comes_before(mine.place.lines, other.place.lines)

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import held_lock, holds, lock_name
-from hangwatch.model import ProcessEvidence, ProcessFacts, Status
+from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
@@ -81,8 +81,8 @@ def how_stuck(view: RankView) -> str:
         Doing.PIPE: "it writes to a file or a pipe",
         Doing.JOIN_CHILD: "it waits for a child process",
     }.get(view.now.doing)
-    if kind is not None:
-        return kind
+    if kind is not None or view.sleeps:
+        return kind or "it sleeps"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
 
 
@@ -112,6 +112,14 @@ def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
     where = f" in {now.where.function}{words.at(now.where)}" if now.where is not None else ""
     named = "child process" if one else f"{len(children)} child processes"
     return f"{named}, {'which' if one else 'of which the first'} {does.format(s='s')}{where}"
+
+
+def tries_again(view: RankView, error: ExceptionFacts) -> bool:
+    """It pauses, in a loop, in the function that raised the error: it tries again and again, and may yet go on."""
+    where = view.now.where
+    here = {(frame.file, frame.function) for frame in error.frames}
+    pauses = view.sleeps or view.now.doing is Doing.FILE_LOCK
+    return pauses and bool(view.now.in_loop) and where is not None and (where.file, where.function) in here
 
 
 def awaited_views(case: Case) -> list[RankView]:

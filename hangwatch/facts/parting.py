@@ -199,7 +199,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     )
     balance = sum(1 if witness.agrees else -1 for witness in heard)
     if balance == 0:
-        return Parting(divergence, Left.UNKNOWN, witnesses=heard, places=places)
+        return Parting(divergence, Left.UNKNOWN, (), heard, call, ways, places)
     doubt = _apart_before(case, divergence)
     if balance > 0:
         return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways, places)
@@ -332,10 +332,19 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
         call = sites.named(long, *next(iter(surplus.items()))) if len(surplus) == 1 else ""
     if mine is not None and any(mine[0][place] and place not in known for place in surplus):
         return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
+    if mine is not None and mine[0].keys() - known and not _is_guarded(case, divergence, long, ways):
+        return Left.UNKNOWN, call, ways  # a step of a new kind on both sides, such as the first evaluation
     added = [_never_as_many(sites, place, known, theirs[0][place], divergence, long) for place in surplus]
     if added and not any(added):
         return Left.SKIPPED, call, ways
     return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
+
+
+def _is_guarded(case: Case, divergence: Divergence, rank: int, ways: tuple[Bypass, ...]) -> bool:
+    """The source leads to the surplus calls of `rank` only under a condition on the rank."""
+    view = case.ranks.get(rank)
+    inside = view is not None and view.step.step == divergence.step and view.now.guard == "rank"
+    return inside or any(way.asks == "rank" for way in ways)
 
 
 def _common_ways(case: Case, rank: int, surplus: Counter[Site]) -> tuple[Bypass, ...]:

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hangwatch import words
+from hangwatch.model import ThreadStack
 from hangwatch.ranks.last_words import BACKEND, OWN_FAULT, Kind, LastWord, last_words
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import origin
 
 CONSEQUENCE = re.compile(
@@ -22,6 +24,7 @@ CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+_OF_MODULES = re.compile(r"/torch/distributed/(pipelining|fsdp|_composable|tensor|optim|algorithms|elastic|rpc)/")
 ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
 
@@ -85,10 +88,17 @@ def in_call(view: RankView) -> bool:
 
 
 def failed_in_torch(view: RankView) -> bool:
-    """The error that ended it was raised inside torch.distributed."""
+    """The error that ended it was raised where torch.distributed communicates, or by what it made of the data.
+
+    Its packages that run the user's modules (pipelines, FSDP, tensors) raise the user's own errors too: there it must
+    have been in a collective.
+    """
     error = view.exception
-    inside = error.frames[0].file if error is not None and error.fatal and error.frames else ""
-    return "/distributed/" in inside and origin(inside) == "torch"
+    frames = error.frames if error is not None and error.fatal else ()
+    inside = frames[0].file if frames else ""
+    if "/distributed/" not in inside or origin(inside) != "torch":
+        return False
+    return not _OF_MODULES.search(inside) or activity(ThreadStack(0, "", frames, main=True)).in_collective
 
 
 def told(view: RankView, end: Ending) -> str:
@@ -98,6 +108,8 @@ def told(view: RankView, end: Ending) -> str:
         return f"lost its connection to {word.peer}" if word is not None and word.peer else "lost a connection"
     if end.why is Why.LAUNCHER:
         return "was ended by SIGTERM"
+    if end.why is Why.ITSELF and view.exception is not None:
+        return f"failed with {words.error(view.exception)}"
     if word is not None and word.kind is Kind.SIZE_MISMATCH:
         return f"was aborted by gloo: {_sizes(word)}"
     if word is not None and word.kind is Kind.WATCHDOG:

@@ -45,8 +45,13 @@ def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
         return ()
     if the_only(ways) is not None:
         return ("the source shows no other way for one rank to pass that call in a turn of the loop",)
+    return (passed_at(ways, "that call"),)
+
+
+def passed_at(ways: tuple[Bypass, ...], call: str) -> str:
+    """A sentence that names the ways past `call`."""
     shown = words.either(_way(way) for way in ways[: words.SHOWN])
-    return (f"a turn of the loop can go on without that call at {shown}",)
+    return f"a turn of the loop can go on without {call} at {shown}"
 
 
 def _way(way: Bypass) -> str:

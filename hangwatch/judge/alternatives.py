@@ -9,7 +9,7 @@ from hangwatch.catalogue import cause
 from hangwatch.facts.call_sites import ASKED
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import lock_waits
-from hangwatch.model import Alternative, Certainty
+from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
 from hangwatch.ranks.ledger import GroupKey
 from hangwatch.rules.finding import Finding
@@ -41,10 +41,16 @@ def _uneven(case: Case) -> str:
 
 
 def _left_early(case: Case) -> str:
-    loaders = [view.loader for view in case if view.loader is not None]
-    if not loaders or any(loader.left for loader in loaders):
+    loaders = [loader for view in case for loader in (view.reading.loaders if view.reading is not None else ())]
+    if not any(loader.training for loader in loaders) or any(map(_may_be_left, loaders)):
         return ""
     return "no rank has left a loop over its data before the data was exhausted"
+
+
+def _may_be_left(loader: LoaderFacts) -> bool:
+    """Its loop was left, or may have been: a trainer that counts the batches of a validation keeps the iterator."""
+    kept = not loader.training and not loader.exhausted and 0 < loader.drawn < (loader.length or 0)
+    return loader.left or kept
 
 
 def _skipped(case: Case) -> str:

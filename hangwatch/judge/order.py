@@ -87,6 +87,7 @@ from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, p
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import (
     batches_discarded,
+    ended_another_loop,
     fewer_steps,
     outside_of_join,
     uneven_steps,
@@ -187,6 +188,7 @@ ORDER: tuple[Rule, ...] = (
     passed_a_call,
     mispaired_at_a_new_place,
     left_out_before_a_common_call,
+    ended_another_loop,
     made_a_shorter_run,
     made_a_longer_run,
     decided_by_a_trainer,

@@ -79,11 +79,8 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
 
 
 def _sleeps(view: RankView) -> bool:
-    process, now = view.evidence.process, view.now.doing
-    in_call = process is not None and "sleep" in (process.system_call or "")
     workers_rest = not any(computes(worker.facts) for worker in view.evidence.workers)
-    rests = view.steady and workers_rest and not (view.over or view.works)
-    return rests and (now is Doing.SLEEP or (now is Doing.CODE and in_call))
+    return view.sleeps and view.steady and workers_rest and not (view.over or view.works)
 
 
 def _all_wait_for(view: RankView, living: Iterable[RankView]) -> bool:

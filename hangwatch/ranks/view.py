@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 
@@ -28,6 +28,7 @@ from hangwatch.stacks.frames import name_of, origin
 IDLE_CPU_S = 0.2  # seconds of CPU time between two samples (about 1 s apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
 QUIET_WRITES = 64 << 10  # bytes written, those for us left out
+SAME_MOMENT_S = 0.5  # seconds; progress that was recorded so shortly after an error does not mean that it was handled
 OLD_WORDS_S = 5.0  # seconds; a board whose ticker has been silent for longer has a stale heartbeat
 _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
@@ -92,8 +93,17 @@ class RankView:
         others = [thread for thread in self.threads if not thread.main and thread.in_collective]
         hosted = self._with_users_code if self._main_is_a_packages else ()
         if len(others) == 1 and (hosted or self.main.doing in _IDLERS):
-            return others[0]
+            return self._asked_for(others[0])
         return hosted[0] if len(hosted) == 1 and not others else self.main
+
+    def _asked_for(self, thread: Activity) -> Activity:
+        """`thread`; where none of the user's lines leads to it, with the line at which the main thread awaits it."""
+        main = self.main
+        if thread.where is not None or main.where is None or not self.main_waits_for_a_thread:
+            return thread
+        return replace(
+            thread, where=main.where, block=main.block, in_loop=main.in_loop, loop=main.loop, guard=main.guard
+        )
 
     @cached_property
     def _main_is_a_packages(self) -> bool:
@@ -126,6 +136,13 @@ class RankView:
         now = self.now
         in_python = now.doing is Doing.WORK_WAIT and now.frame is not None and not now.frame.native
         return now.doing is Doing.COLLECTIVE or now.native or in_python
+
+    @property
+    def sleeps(self) -> bool:
+        """It sleeps for some time. `time.sleep` has no frame of its own: the main thread's system call shows it."""
+        process, doing = self.evidence.process, self.now.doing
+        in_call = self.now.main and process is not None and "sleep" in (process.system_call or "")
+        return doing is Doing.SLEEP or (doing is Doing.CODE and in_call)
 
     @property
     def sleeps_privately(self) -> bool:
@@ -212,6 +229,10 @@ class RankView:
     def exception(self) -> ExceptionFacts | None:
         """The last exception that it has recorded."""
         return self.reading.exception if self.reading is not None else None
+
+    def progressed_since(self, error: ExceptionFacts) -> bool:
+        """It has made progress since `error` was recorded."""
+        return self.reading is not None and self.reading.progress.at - SAME_MOMENT_S > error.at
 
     @property
     def raised(self) -> bool:

@@ -71,6 +71,9 @@ _CLOCKS = frozenset(
         "bernoulli",
     }
 )
+_FILES = frozenset(
+    {"exists", "isfile", "isdir", "is_file", "is_dir", "getmtime", "getsize", "stat", "listdir", "iterdir", "glob"}
+)  # what a node finds on its disk, at that moment
 _VERDICTS = re.compile(
     r"^(is|should|need|needs|must|do|want|wants)_|improved|better|best|stop|save|retry|redo|converged|trigger|expired"
 )
@@ -140,7 +143,7 @@ class _Reader:
     def _alike_call(self, node: ast.Call, depth: int) -> bool:
         if self._communicates(node):
             return True
-        if called(node) in _CLOCKS or (called(node) == "len" and node.args):
+        if called(node) in _CLOCKS | _FILES or (called(node) == "len" and node.args):
             return False
         data = [*node.args, *(keyword.value for keyword in node.keywords)]
         if isinstance(node.func, ast.Attribute) and (called(node) in _PLAIN or self._computed(node.func.value)):
@@ -154,6 +157,8 @@ class _Reader:
         return not isinstance(node, ast.Attribute)
 
     def _alike_name(self, name: str, depth: int) -> bool:
+        if asks_rank(ast.Name(name), self.tree):
+            return False
         if _by_name(name) or _SETTINGS.search(name) or name.isupper() or name in self._met():
             return True
         made = self._all_made(name) if depth < _DEPTH else []

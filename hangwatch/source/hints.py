@@ -63,15 +63,19 @@ def _ways_past(frames: tuple[Frame, ...], sources: tuple[str | None, ...], hooks
     return ways_past(_places(frames, sources), hooks and len(_places(frames[:hooks], sources[:hooks])))
 
 
-def hooks_of(frames: tuple[Frame, ...]) -> int | None:
-    """How many of the user's innermost frames a package, such as a trainer, has called for one further out."""
-    before = 0
+def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] = lambda file: None) -> int | None:
+    """How many of the user's innermost frames a package, such as a trainer, has called for one further out.
+
+    A trainer may come to the user's code more than once on the way, as where an override calls what it overrides: all
+    that its own loop has called is in one turn of it. Where no package's loop is seen, the innermost package counts.
+    """
+    before, found = 0, None
     for frame in frames:
         kind = "" if frame.native else origin(frame.file)
-        if kind == "package" and before:
-            return before
+        takes_turns = kind == "package" and before and (found is None or _turns_in((frame,), (source_of(frame.file),)))
+        found = before if takes_turns else found
         before += kind == "user"
-    return None
+    return found
 
 
 def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:

@@ -83,6 +83,14 @@ def test_hang(name: str, case: str, tmp_path: Path) -> None:
     assert "__main__" not in told  # what stands around the trainer is in none of its turns
 
 
+def test_a_validation_that_is_limited_on_one_rank(tmp_path: Path) -> None:
+    played = play("lightning", "limited", tmp_path, PATIENCE)
+    assert played.incident is not None, played.output
+    verdict = played.incident.verdict
+    assert (verdict.cause, blamed(played.incident)) == ("uneven-steps", [0]), played.verdict
+    assert any("drew 3 of 4 batches there, and rank 1 4 so far" in said for said in verdict.evidence), played.verdict
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_healthy(name: str, tmp_path: Path) -> None:
     """Rank 0 pauses for 12 s after each epoch; Lightning and transformers run with hangwatch's own callback."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.decisions import Disagreement, disagreement
+from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
@@ -102,13 +102,15 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
 def _without_module(case: Case, found: Disagreement) -> Finding:
     made, without = case.name(found.made), case.name(found.without)
     skipped = found.found.who if found.found is not None and found.found.how is Left.SKIPPED else ()
-    odd = skipped or found.odd
+    usual = len(found.made) == len(found.without) and of_every_step(case, found)
+    odd = skipped or (found.without if usual else found.odd)
     when = words.in_step(found.step)
     ways = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
     one = found.ways[0].where if len(found.ways) == 1 else None
     witnesses = (
         Witness(Kind.PLACE, f"{made} called {found.name}{when} more often than {without}"),
         Witness(Kind.SOURCE, f"within the model's forward, {ways} leads past that call"),
+        *((Witness(Kind.HABIT, f"{without} called it in every earlier step that is recorded"),) if usual else ()),
     )
     named = found.found is not None and found.step.batch is not None
     return Finding(

@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import held_lock
+from hangwatch.facts.own_code import tries_again
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
 from hangwatch.facts.rank_end import CONSEQUENCE
 from hangwatch.facts.shifted_calls import Shifted, shifted
@@ -13,10 +14,8 @@ from hangwatch.model import Certainty, ExceptionFacts, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
-from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import origin, user_frame
-
-SAME_MOMENT_S = 0.5  # seconds; progress that was recorded so shortly after an error does not mean that it was handled
 
 
 def exception_on_one_rank(case: Case) -> Finding | None:
@@ -45,7 +44,7 @@ def _is_pending(view: RankView, error: ExceptionFacts) -> bool:
         own
         and not _is_retried(view, error)
         and view.reading is not None
-        and (error.at >= view.reading.progress.at - SAME_MOMENT_S or _waits_for_its_thread(view, error))
+        and (not view.progressed_since(error) or _waits_for_its_thread(view, error))
     )
 
 
@@ -56,13 +55,8 @@ def _waits_for_its_thread(view: RankView, error: ExceptionFacts) -> bool:
 
 
 def _is_retried(view: RankView, error: ExceptionFacts) -> bool:
-    """It waits for a lock, or sleeps, in the function that raised the error: it tries again, and goes on."""
-    if held_lock(view) is not None:
-        return True
-    where = view.now.where
-    here = {(frame.file, frame.function) for frame in error.frames}
-    pauses = view.now.doing in (Doing.SLEEP, Doing.FILE_LOCK)
-    return pauses and bool(view.now.in_loop) and where is not None and (where.file, where.function) in here
+    """It waits for a lock, or pauses in the function that raised the error."""
+    return held_lock(view) is not None or tries_again(view, error)
 
 
 def _handles(view: RankView) -> bool:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from hangwatch import words
-from hangwatch.facts.batches import Drawn, Uneven, drawn_by_epoch, drawn_words, first_uneven
+from hangwatch.facts.batches import (
+    Drawn,
+    Uneven,
+    drawn_by_epoch,
+    drawn_words,
+    first_uneven,
+    runs_below_a_package,
+)
 from hangwatch.facts.case import Case
 from hangwatch.facts.joined import JOIN, joined_too_early
+from hangwatch.facts.runs import WentOn, name_apart, numbers_apart, place_apart, went_on
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.ledger import Step
@@ -143,6 +153,62 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         witnesses=witnesses,
         awaited=uneven.short,
     )
+
+
+def ended_another_loop(case: Case) -> Finding | None:
+    """Ranks went on from a run of equal calls, and drew fewer batches than the others from another loader meanwhile.
+
+    A trainer that counts its batches may keep the iterator: that it went on to train shows that the loop has ended.
+    """
+    run = went_on(case)
+    loader = next((each for each in _drawn_from(case, run) if _is_past(case, run, each)), None) if run else None
+    if run is None or loader is None:
+        return None
+    mine, theirs = loader[run.ranks[0]], loader[run.others[0]]
+    counted = runs_below_a_package(case, run.ranks) or mine.exhausted
+    of_all = f"{mine.drawn} of {words.plural(mine.length, 'batch')}" if mine.length else str(mine.drawn)
+    told = f"{case.name(run.ranks)} drew {of_all} there, and {case.name(run.others)} {theirs.drawn} so far"
+    return Finding(
+        "uneven-steps" if counted else "early-exit",
+        Certainty.LIKELY,
+        f"{case.name(run.ranks, capital=True)} ended the loop over another loader{words.at(mine.where)} after"
+        f" {words.plural(mine.drawn, 'batch')}, and went on to {name_apart(run.reached, run.repeated)};"
+        f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)}"
+        " again.",
+        fix="give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops",
+        culprits=tuple(case.ranks[rank].culprit(place_apart(run.reached, run.repeated)) for rank in run.ranks),
+        step=case.furthest_step(run.ranks),
+        evidence=(numbers_apart(case, run),),
+        witnesses=(Witness(Kind.FACT, told),),
+        awaited=run.ranks,
+    )
+
+
+def _drawn_from(case: Case, run: WentOn) -> Iterator[dict[int, LoaderFacts]]:
+    """The loaders, besides the training one, from which those that went on drew fewer batches in the same epoch."""
+    views = [case.ranks[rank] for rank in (*run.ranks, *run.others) if rank in case.ranks]
+    for index in sorted({loader.index for view in views for loader in _others(view)}):
+        found = {view.rank: each for view in views for each in _others(view) if each.index == index}
+        if len(found) == len(run.ranks) + len(run.others) and len({each.epoch for each in found.values()}) == 1:
+            most = max(found[rank].drawn for rank in run.ranks)
+            if 0 < most < min(found[rank].drawn for rank in run.others):
+                yield found
+
+
+def _is_past(case: Case, run: WentOn, drawn: Mapping[int, LoaderFacts]) -> bool:
+    """Each of those that went on has ended its loop over that loader, and the others have not."""
+    if any(_has_ended(drawn[rank]) for rank in run.others):
+        return False
+    trains = {view.rank: view.loader.epoch for view in case if view.loader is not None}
+    inside = [trains[rank] for rank in run.others if rank in trains]
+    known = len(inside) == len(run.others)
+    return all(
+        _has_ended(drawn[rank]) or (known and rank in trains and trains[rank] > max(inside)) for rank in run.ranks
+    )
+
+
+def _has_ended(loader: LoaderFacts) -> bool:
+    return loader.left or loader.exhausted
 
 
 def batches_discarded(case: Case) -> Finding | None:

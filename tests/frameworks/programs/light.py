@@ -57,6 +57,13 @@ class MeetsBadData(Classifier):
         return self.loss(batch)
 
 
+class GathersErrors(Classifier):
+    """Its validation takes the mean over all ranks, batch by batch."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("error", self.all_gather(self.loss(batch)).mean())
+
+
 class Uploads(pl.Callback):
     """A tracker that confirms what it was sent, if it is there."""
 
@@ -82,13 +89,14 @@ class SlowOnZero(pl.Callback):
         trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")
 
 
-def fit(model: Any, train: Any, *callbacks: Any, epochs: int = 3) -> Any:
+def fit(model: Any, train: Any, *callbacks: Any, epochs: int = 3, held: int = 4) -> Any:
+    """`held` is how many batches each rank validates."""
     trainer = pl.Trainer(
         accelerator="cpu", devices=2, strategy="ddp", max_epochs=epochs, callbacks=list(callbacks), logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        default_root_dir=tempfile.gettempdir(),
+        default_root_dir=tempfile.gettempdir(), limit_val_batches=held,
     )  # fmt: skip
-    trainer.fit(model, DataLoader(train, 8), DataLoader(samples(32), 8))  # the line: uneven
+    trainer.fit(model, DataLoader(train, 8), DataLoader(samples(64), 8))  # the line: uneven
     return trainer
 
 
@@ -97,6 +105,8 @@ def main(case: str) -> None:
         fit(Classifier(), samples(160), Uploads())
     elif case == "uneven":
         fit(Classifier(), Shards(96, 72))
+    elif case == "limited":
+        fit(GathersErrors(), samples(160), held=4 if os.environ.get("LOCAL_RANK") == "1" else 3)
     elif case == "guarded":
         fit(Classifier(), samples(160), MeansOfTheLarge())
     elif case == "swallowed":

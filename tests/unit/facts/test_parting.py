@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.facts.parting import Left, parting
-from hangwatch.judge import Case
-from hangwatch.model import Snapshot
-from tests.unit.simulator import Action, Call, Draw, LoopEnd, World
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import Bypass, CallSite, Frame, RankEvidence, Snapshot
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, World
 
 GRADIENTS = Call(via="gradients", line=12)
 
@@ -46,3 +48,32 @@ def test_two_steps_are_too_few_for_a_habit_without_the_first_ones() -> None:
     snapshot = World([training(4), training(4, skip=3)]).run().snapshot(still_s=20.0)
     found = parting(Case(without_frames(snapshot)))
     assert found is None or found.how is not Left.EXTRA
+
+
+@pytest.mark.parametrize(
+    ("evaluates", "guard", "how", "who"),
+    [(True, "none", Left.UNKNOWN, ()), (True, "rank", Left.EXTRA, (0,)), (False, "none", Left.EXTRA, (0,))],
+)
+def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
+    evaluates: bool, guard: str, how: Left, who: tuple[int, ...]
+) -> None:
+    """After the first evaluation of all, rank 0 is in a call behind it and rank 1 in the next step."""
+
+    def program(rank: int) -> list[Action]:
+        first = [action for batch in range(6) for action in (Draw(0, batch), GRADIENTS)]
+        evaluation = [Call("all_gather", line=40)] * (4 if evaluates else 0)
+        return [*first, *evaluation, *([Call("barrier", line=50)] if rank == 0 else [Draw(0, 6), GRADIENTS])]
+
+    def guarded(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, guard=guard if entry.rank == 0 else "none") for stack in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    snapshot = World([program(0), program(1)]).run().snapshot(still_s=20.0)
+    handler = Bypass(Frame(SCRIPT, 52, "main"), "except KeyError")
+    sites = (CallSite((Frame(SCRIPT, 50, "main"),), (handler,)),)
+    snapshot = replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks)), call_sites=sites)
+    found = parting(Case(snapshot))
+    assert found is not None
+    assert (found.how, found.who) == (how, who)
+    passed = "a turn of the loop can go on without barrier (train.py:50) at train.py:52 (`except KeyError`)"
+    assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hangwatch.facts.rank_end import Why, aborted, ending, told
-from hangwatch.model import RankEvidence
+from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, told
+from hangwatch.model import ExceptionFacts, Frame, RankEvidence
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from tests.unit.rules.step.aborts import SIZES, TRACE, WATCHDOG, calls, dead, lost
+from tests.unit.simulator import SCRIPT, TORCH
 
 
 def view(evidence: RankEvidence) -> RankView:
@@ -49,3 +52,31 @@ def test_the_words_for_an_end() -> None:
 def test_an_exit_code_is_believed_before_a_trace() -> None:
     assert not aborted(view(dead(0, calls(4), -9, crash_trace=TRACE)))
     assert aborted(view(dead(0, calls(4), None, crash_trace=TRACE)))
+
+
+@pytest.mark.parametrize(
+    ("frames", "inside"),
+    [
+        ((("pipelining/_backward.py", "stage_backward"), ("pipelining/schedules.py", "step")), False),
+        (
+            (("distributed_c10d.py", "all_gather"), ("fsdp/_fully_shard/_fsdp_collectives.py", "foreach_all_gather")),
+            True,
+        ),
+        ((("tensor/_dispatch.py", "dispatch"),), False),
+        ((("utils.py", "_verify_param_shape_across_processes"),), True),
+        ((("checkpoint/utils.py", "reduce_scatter"),), True),  # it made something of what other ranks had sent
+    ],
+)
+def test_an_error_of_the_users_module_is_no_failed_call_though_torch_ran_it(
+    frames: tuple[tuple[str, str], ...], inside: bool
+) -> None:
+    own = ExceptionFacts(
+        "RuntimeError",
+        "Failed to run stage backward",
+        (*(Frame(f"{TORCH}/distributed/{file}", 475, name) for file, name in frames), Frame(SCRIPT, 15, "main")),
+    )
+    evidence = dead(0, calls(4), 1, inside=False)
+    assert evidence.reading is not None
+    failed = view(replace(evidence, reading=replace(evidence.reading, exception=own)))
+    assert failed_in_torch(failed) is inside
+    assert told(failed, ending(failed)) == "failed with RuntimeError: Failed to run stage backward"

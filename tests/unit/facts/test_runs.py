@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.runs import went_on
 from hangwatch.judge import diagnose
-from hangwatch.model import Snapshot
-from tests.unit.rules.step.worlds import Program, world
+from hangwatch.model import Frame, LoaderFacts, RankEvidence, Snapshot
+from tests.unit.rules.step.worlds import Program, changed, world
 from tests.unit.simulator import Call, blamed_ranks
 
 GATHER = Call("all_gather", line=20)  # of each forward of a validation
@@ -63,3 +65,29 @@ def test_the_rank_with_one_turn_more_is_told_whatever_each_turn_carries(culprit:
 
 def test_of_two_halves_neither_is_said_to_have_made_too_many() -> None:
     assert "made more calls of" not in diagnose(_validated(6, 3)).verdict.summary
+
+
+def _counting_its_batches(began: int, *, trainer: bool = True) -> Snapshot:
+    """Rank 1 validates 3 batches and rank 0 six, of 10; rank 1 trains in epoch `began` then. The iterators are kept."""
+    fit = Frame("/venv/lib/python3.12/site-packages/trainer/loops.py", 117, "advance")
+
+    def change(entry: RankEvidence) -> RankEvidence:
+        drawn, epoch = (3, began) if entry.rank == 1 else (4, 0)
+        loaders = (LoaderFacts(0, 10, epoch=epoch, drawn=3), LoaderFacts(1, 10, epoch=0, drawn=drawn, training=False))
+        reading = replace(entry.reading, loaders=loaders) if entry.reading is not None else None
+        stacks = tuple(replace(stack, frames=(*stack.frames[:-1], *[fit] * trainer)) for stack in entry.stacks)
+        return replace(entry, reading=reading, stacks=stacks, earlier_stacks=stacks)
+
+    return changed(changed(_validated(6, 3), 0, change), 1, change)
+
+
+@pytest.mark.parametrize(("trainer", "cause"), [(True, "uneven-steps"), (False, "early-exit")])
+def test_a_rank_that_trains_again_has_ended_the_loop_whose_iterator_it_keeps(trainer: bool, cause: str) -> None:
+    judgement = diagnose(_counting_its_batches(1, trainer=trainer))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == (cause, "likely")
+    assert blamed_ranks(judgement) == [1]
+    assert "rank 1 drew 3 of 10 batches there, and rank 0 4 so far" in judgement.verdict.evidence
+
+
+def test_a_rank_that_may_still_be_in_the_loop_has_not_ended_it() -> None:
+    assert blamed_ranks(diagnose(_counting_its_batches(0))) != [1]

@@ -201,6 +201,18 @@ def test_frames_that_a_package_has_called() -> None:
     assert hooks_of((torch, package, user, torch, user, package, package, user)) == 2
 
 
+@pytest.mark.parametrize(("loop", "hooks"), [("while steps:", 2), ("for step in range(9):", 2), ("with scope():", 1)])
+def test_all_that_a_packages_loop_has_called_is_in_its_turn(loop: str, hooks: int) -> None:
+    """An override calls the trainer's function, which calls a callback."""
+    user = Frame(FILE, 1, "evaluate")
+    calls, trains = Frame("/v/site-packages/p/calls.py", 2, "call"), Frame("/v/site-packages/p/train.py", 3, "train")
+    texts = {
+        calls.file: "def call(callbacks):\n    for each in callbacks: each()\n",
+        trains.file: f"def train():\n    {loop}\n        evaluate()\n",
+    }
+    assert hooks_of((user, calls, user, trains, user), texts.get) == hooks
+
+
 def test_that_a_module_is_the_program_is_no_way_past_what_it_runs() -> None:
     assert (
         ways(
@@ -221,6 +233,10 @@ def test_that_a_module_is_the_program_is_no_way_past_what_it_runs() -> None:
         ("value = 1.0\n    if bad:\n        value = local(loss)", "value"),  # every assignment counts, not the last one
         ("value = local(loss)\n    if bad:\n        value = 1.0", "value"),
         ("value = score(torch.randn(64, 6))", "value"),
+        ("value = os.path.exists(SNAPSHOT)", "value"),  # each node has disks of its own
+        ("value = Path(SNAPSHOT).is_file()", "value"),
+        ('value = f"scratch{RANK}"', "value"),
+        ("value = SNAPSHOT", "alike"),
     ],
 )
 def test_a_condition_is_alike_on_all_ranks_where_all_that_it_was_made_from_is(made: str, asks: str) -> None:

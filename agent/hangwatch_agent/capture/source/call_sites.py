@@ -26,7 +26,7 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
         for frames in {call.frames for call in calls}:
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
-                places.setdefault(own, (root, hooks_of(frames)))
+                places.setdefault(own, (root, hooks_of(frames, sources.reader(root))))
     return tuple(site for own, known in places.items() if (site := _site(own, *known, sources)).bypasses)
 
 

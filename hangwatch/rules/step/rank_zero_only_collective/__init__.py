@@ -6,6 +6,7 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
+from hangwatch.facts.call_site import path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import last_calls, may_have_come_first
@@ -13,7 +14,7 @@ from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
 from hangwatch.facts.process_end import EndedFor, end_of, ended_for
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status, ThreadStack
+from hangwatch.model import Certainty, Collective, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
@@ -58,7 +59,7 @@ def _alone_now(case: Case) -> RankView | None:
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
     if any(
         _same_point(case, lone.rank, other.rank)
-        or _new_group_in_circle(case, other.rank, lone.rank)
+        or (_new_group_in_circle(case, other.rank, lone.rank) and not _only_it_comes_there(lone, other))
         or _known_call_in_circle(case, other.rank, lone.rank)
         for other in others
     ):
@@ -86,6 +87,11 @@ def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
     if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
         return False
     return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _only_it_comes_there(lone: RankView, other: RankView) -> bool:
+    """The source leads only some ranks to the lone call, and all ranks to the other one: no two orders of groups."""
+    return lone.now.guard == "rank" and other.now.guard == "none"
 
 
 def _known_call_in_circle(case: Case, one: int, other: int) -> bool:
@@ -153,12 +159,18 @@ def _witnesses(case: Case, alone: tuple[int, ...], found: Parting | None, *, ins
     others = [rank for rank in case.blocked if rank not in alone]
     heard = list(found.witnesses) if found is not None else []
     where = words.place(lone.where)
-    unshared = inside and lone.rank in case.blocked and not sites.shared(lone.rank, others)
+    known = inside and lone.rank in case.blocked and not _by_a_package(case.blocked[lone.rank].call)
+    unshared = known and not sites.shared(lone.rank, others)
     if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
         heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective at {where}"))
     if inside and lone.now.guard == "rank":
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     return tuple(heard)
+
+
+def _by_a_package(call: Collective | None) -> bool:
+    """A package's thread made it by itself: the user's line shown is the one that awaits that thread."""
+    return call is not None and bool(call.frames) and not path(call.frames)
 
 
 def _certainty(case: Case, witnesses: tuple[Witness, ...]) -> Certainty:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
-from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only
+from hangwatch.facts.skip_paths import evidence_of, passed_at, skip_path, the_only
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -78,7 +78,7 @@ def _one_side_differs(case: Case, found: Parting) -> Finding | None:
         f"The ranks issued different numbers of collectives: {counted(case, found)}; which side is wrong is not known.",
         victims=tuple(case.blocked),
         step=found.step,
-        evidence=(counted(case, found),),
+        evidence=(counted(case, found), *((passed_at(found.ways, found.call),) if found.ways and found.call else ())),
         witnesses=found.witnesses,
         awaited=tuple(case.ranks),
     )

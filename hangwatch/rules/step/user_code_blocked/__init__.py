@@ -6,10 +6,11 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_children
+from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_children, tries_again
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
 
 _NUMBERED = re.compile(r"\d")
 
@@ -67,6 +68,9 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         )
     if view.evidence.process is not None and view.evidence.process.system_call:
         found.append(f"its main thread is in the system call {view.evidence.process.system_call}")
+    error = view.exception
+    if error is not None and tries_again(view, error) and not view.progressed_since(error):
+        found.append(f"it tries again after {words.error(error)}{words.at(user_frame(error.frames))}")
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Collective, Frame, RankEvidence, Snapshot, ThreadStack
 from tests.unit.rules.step.decisions import GRADIENTS, Program, blamed, changed
-from tests.unit.simulator import SCRIPT, STDLIB, Call, Draw, World
+from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Call, Draw, World
 
 SAVE = 30
 FUTURE = (
@@ -17,6 +17,12 @@ FUTURE = (
     Frame(f"{STDLIB}/concurrent/futures/_base.py", 451, "result"),
     Frame(SCRIPT, 40, "main"),
     Frame(SCRIPT, 99, "<module>"),
+)
+
+LIBRARY = (
+    Frame(f"{TORCH}/distributed/distributed_c10d.py", 4287, "all_gather"),
+    Frame(f"{TORCH}/distributed/checkpoint/utils.py", 135, "gather_object"),
+    Frame(f"{STDLIB}/concurrent/futures/thread.py", 58, "run"),
 )
 
 
@@ -75,3 +81,40 @@ def test_a_thread_that_may_still_come_leaves_no_rank_behind(timed: bool) -> None
 
     verdict = diagnose(changed(snapshot, change)).verdict
     assert (verdict.hang == "proven", verdict.cause == "skipped-collective") == (False, False)
+
+
+def saved_alone(guard: str) -> Snapshot:
+    """Rank 0 alone starts a save, whose thread gathers in a group that no rank has used; `guard` leads to its wait."""
+    steps: Program = [action for _ in range(6) for action in (Draw(), GRADIENTS)]
+    alone: Program = [*steps, Call("all_gather", line=SAVE, group="1")]
+    snapshot = World([alone, [*steps, Draw(), GRADIENTS]], groups={"0": ((0, 1),), "1": ((0, 1),)}).run().snapshot()
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        main = replace(rank.stacks[0], in_loop=True, guard="none")
+        if rank.rank == 1:
+            return replace(rank, stacks=(main,), earlier_stacks=(main,))
+        here = ThreadStack(8, "saver", LIBRARY)
+        stacks = (ThreadStack(1, "MainThread", FUTURE, main=True, in_loop=True, guard=guard), here)
+        calls = tuple(replace(call, thread_name="saver", frames=LIBRARY) for call in rank.collectives.open_calls)
+        kept = tuple(call for call in rank.collectives.recent if call.group == "0")
+        found = replace(rank.collectives, open_calls=calls, recent=(*kept, *calls))
+        assert rank.reading is not None
+        assert rank.process is not None
+        process = replace(rank.process, system_call="futex", private_wait=True)
+        reading = replace(rank.reading, open_calls=calls)
+        rank = replace(rank, reading=reading, process=process, collectives=found)
+        return replace(rank, stacks=stacks, earlier_stacks=stacks)
+
+    return changed(snapshot, change)
+
+
+def test_a_save_that_only_one_rank_may_await_is_told_at_the_line_where_it_is_awaited() -> None:
+    judgement = diagnose(saved_alone("rank"))
+    verdict = judgement.verdict
+    assert (verdict.hang, verdict.cause, verdict.certainty) == ("proven", "rank-zero-only-collective", "likely")
+    assert [(each.rank, each.where.line if each.where else None) for each in verdict.culprits] == [(0, 40)]
+    assert not any("has ever called" in sentence for sentence in verdict.evidence)
+
+
+def test_a_save_that_every_rank_awaits_is_not_told_as_one_ranks_own() -> None:
+    assert diagnose(saved_alone("none")).verdict.cause != "rank-zero-only-collective"

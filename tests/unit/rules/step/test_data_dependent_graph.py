@@ -50,6 +50,26 @@ def test_a_module_that_one_rank_did_not_run_is_a_graph_that_differs(asks: str) -
     assert "set_z3_leaf_modules" in verdict.fix
 
 
+@pytest.mark.parametrize(("usual", "named"), [(True, [(1, 28)]), (False, [(0, 28), (1, 28)])])
+def test_of_two_ranks_the_one_without_a_module_of_every_step_is_named(
+    usual: bool, named: list[tuple[int, int]]
+) -> None:
+    """In batch 8 rank 0 gathers the module's parameters, and rank 1 is in the next module's call of that number."""
+
+    def program(rank: int) -> Program:
+        made: Program = []
+        for batch in range(9):
+            runs = rank == 0 if batch == 8 else usual or batch == 2
+            made += [Draw(0, batch), *[Call("all_gather", line=SAVE)] * runs, Call("broadcast", line=40), GRADIENTS]
+        return made
+
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way("check", function="forward"),))
+    snapshot = replace(World([program(0), program(1)]).run().snapshot(), call_sites=(site,))
+    verdict = diagnose(within_a_module(snapshot)).verdict
+    assert verdict.cause == "data-dependent-graph", verdict.summary
+    assert [(who.rank, who.where.line if who.where else 0) for who in verdict.culprits] == named
+
+
 def test_a_condition_outside_of_the_module_is_none_of_the_graph() -> None:
     judgement = diagnose(within_a_module(job(3, (0, 2), (way("check", line=9),), every_step=True)))
     assert judgement.verdict.cause == "skipped-collective"

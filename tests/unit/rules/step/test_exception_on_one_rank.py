@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import RankEvidence, Snapshot, Status
+from hangwatch.model import Frame, RankEvidence, Snapshot, Status
 from tests.unit.rules.step.worlds import STEP, changed, error, retrying, stuck, with_error, world
-from tests.unit.simulator import Call, Die, Stop, blamed_ranks
+from tests.unit.simulator import SCRIPT, Call, Die, Stop, blamed_ranks
 
 
 def test_a_pending_exception_on_one_rank_is_the_cause_not_the_barrier_it_waits_in() -> None:
@@ -45,6 +45,22 @@ def test_a_handled_exception_that_all_ranks_have_is_a_way_of_the_program() -> No
 
 def test_an_error_without_a_lock_is_the_cause() -> None:
     assert diagnose(retrying(stuck("lock"))).verdict.cause == "exception-on-one-rank"
+
+
+@pytest.mark.parametrize(("in_loop", "cause"), [(True, "user-code-blocked"), (False, "exception-on-one-rank")])
+def test_an_error_after_which_a_rank_tries_again_in_a_loop_is_what_it_waits_for(in_loop: bool, cause: str) -> None:
+    """`time.sleep` has no frame of its own: the system call shows that the rank pauses in the user's function."""
+
+    def polls(entry: RankEvidence) -> RankEvidence:
+        stack = replace(entry.stacks[0], frames=(Frame(SCRIPT, 39, "push"), Frame(SCRIPT, 99, "<module>")))
+        stacks = (replace(stack, in_loop=in_loop),)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    verdict = diagnose(retrying(changed(stuck("code", system_call="clock_nanosleep"), 1, polls))).verdict
+    assert verdict.cause == cause
+    if in_loop:
+        assert "it sleeps" in verdict.summary
+        assert "it tries again after BlockingIOError: [Errno 11] (train.py:39)" in verdict.evidence
 
 
 def _after_an_error_in(thread: str, **process: object) -> Snapshot:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Bypass, Certainty, Frame, LoopFacts, RankEvidence, Status
-from tests.unit.rules.step.decisions import blamed, changed, job, way
-from tests.unit.simulator import SCRIPT
+from hangwatch.model import Bypass, CallSite, Certainty, Frame, LoopFacts, RankEvidence, Status
+from tests.unit.rules.step.decisions import SAVE, blamed, changed, job, way
+from tests.unit.simulator import SCRIPT, Call, World
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,20 @@ def test_a_condition_around_a_loop_over_parts_of_a_batch_decides(around: int) ->
     verdict = diagnose(changed(snapshot, standing)).verdict
     assert (verdict.cause == "rank-local-decision") is (around == 10)
     assert around != 10 or [who.rank for who in verdict.culprits] == [1]
+
+
+@pytest.mark.parametrize(("in_loop", "cause"), [(False, "rank-local-decision"), (True, "collective-mismatch")])
+def test_before_the_first_step_the_order_of_the_source_says_which_call_was_gone_by(in_loop: bool, cause: str) -> None:
+    """Rank 0 finds a file and loads it at line 30, the others found none and are at line 40, where all come."""
+    load, common = Call("all_gather", line=SAVE), Call("broadcast", line=40)
+
+    def straight(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, in_loop=in_loop) for stack in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    snapshot = changed(World([[load, common], [common], [common]]).run().snapshot(), straight)
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way("value"),))
+    judgement = diagnose(replace(snapshot, call_sites=(site,)))
+    assert judgement.verdict.cause == cause, judgement.verdict.summary
+    if not in_loop:
+        assert blamed(judgement) == [(0, 28)]
