@@ -28,7 +28,7 @@ def made_a_shorter_run(case: Case) -> Finding | None:
         f"{case.name(found.ranks, capital=True)} made fewer calls of {name_apart(found.repeated, found.reached)} than"
         f" {case.name(found.others)}, and went on to {name_apart(found.reached, found.repeated)}; since then"
         f" {'its' if len(found.ranks) == 1 else 'their'} calls are mispaired.",
-        fix="call it equally often on every rank: as many batches, layers or turns on all of them, or vote on when to stop",
+        fix="call it equally often on every rank: as many batches, layers or turns on each, or vote on when to stop",
         culprits=tuple(view.culprit(place_apart(found.reached, found.repeated)) for view in views),
         step=next((view.step for view in views), case.furthest_step(case.ranks)),
         evidence=(numbers_apart(case, found),),
