@@ -247,7 +247,8 @@ def _agree(case: Case, ranks: tuple[int, ...]) -> str:
 def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
     """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten.
 
-    Steps need not be alike (two models in turn, a log now and then): a number that no step had before is unusual too.
+    Steps need not be alike (two models in turn, a log now and then): fewer or more than any step had before are unusual
+    too.
     """
     fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
     before = [_counts_before(case, divergence, ranks) for ranks in (few, many)]
@@ -256,8 +257,8 @@ def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tu
         before = [{most} if divergence.short else set(), {fewest} if divergence.more else set()]
         recorded = "most of the steps before"
     known = before[0] | before[1]
-    skipped = before[0] == {most} or (most in before[0] and fewest not in known)
-    added = before[1] == {fewest} or (fewest in before[1] and most not in known)
+    skipped = before[0] == {most} or (most in before[0] and fewest < min(known))
+    added = before[1] == {fewest} or (fewest in before[1] and most > max(known))
     if skipped == added:
         return None
     ranks, usual = (few, before[0]) if skipped else (many, before[1])

@@ -17,10 +17,10 @@ AGENT = f"{SITE_PACKAGES}/hangwatch_agent"
 STDLIB = "/usr/lib/python3.12"
 SCRIPT = "/home/ann/train.py"
 MODULE = Frame(SCRIPT, 199, "<module>")
-FIT = Frame(SCRIPT, 180, "main")
 SKIP = Frame(SCRIPT, 53, "train_step")  # the `continue` of the loop over batches
 LAST_IN_LOOP = 75
 CALLED = 105  # the line of `main` that leads to the functions: ahead of what `main` itself does behind the training
+FIT = Frame(SCRIPT, CALLED, "main")
 STYLES = ("script", "functions", "trainer")
 
 # Line and function of each place of the script, and whether it stands inside the loop over batches.
