@@ -12,6 +12,7 @@ from hangwatch.stacks.activity import Doing, Within
 LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
 POLLING = 6.0  # times the patience for a rank that sleeps briefly again and again: it may be flushing data bit by bit
+BIT_BY_BIT = 8 << 10  # bytes written between two samples, those for us left out: more than a line of a log
 _ENDLESS = frozenset({Doing.LOCK, Doing.SOCKET, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK})
 
 
@@ -51,8 +52,14 @@ def lingering_status(held: list[RankView]) -> Status:
 def stands(view: RankView) -> bool:
     if works(view):
         return False
-    patience = view.evidence.patience_s * (POLLING if naps(view) else 1.0)
+    patience = view.evidence.patience_s * (POLLING if naps(view) or _writes(view) else 1.0)
     return view.evidence.still_s > patience
+
+
+def _writes(view: RankView) -> bool:
+    """It writes a little, as a thread does that uploads or saves in parts: less than shows work, and no standstill."""
+    process = view.evidence.process
+    return process is not None and (process.written_delta_bytes or 0) > BIT_BY_BIT
 
 
 def works(view: RankView) -> bool:

@@ -246,17 +246,24 @@ def _agree(case: Case, ranks: tuple[int, ...]) -> str:
 
 
 def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
-    """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten."""
+    """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten.
+
+    Steps need not be alike (two models in turn, a log now and then): fewer or more than any step had before are unusual
+    too.
+    """
     fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
     before = [_counts_before(case, divergence, ranks) for ranks in (few, many)]
     recorded = "every earlier step that is recorded"
     if before == [set(), set()] and len(few) == len(many):
         before = [{most} if divergence.short else set(), {fewest} if divergence.more else set()]
         recorded = "most of the steps before"
-    skipped, added = before[0] == {most}, before[1] == {fewest}
+    known = before[0] | before[1]
+    skipped = before[0] == {most} or (most in before[0] and fewest < min(known))
+    added = before[1] == {fewest} or (fewest in before[1] and most > max(known))
     if skipped == added:
         return None
-    ranks, count = (few, most) if skipped else (many, fewest)
+    ranks, usual = (few, before[0]) if skipped else (many, before[1])
+    count = words.either(str(each) for each in sorted(usual)[: words.SHOWN])
     return Witness(Kind.HABIT, f"{case.name(ranks)} issued {count} in {recorded}", agrees=skipped)
 
 

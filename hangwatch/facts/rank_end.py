@@ -15,6 +15,7 @@ from enum import StrEnum
 from hangwatch import words
 from hangwatch.model import ThreadStack
 from hangwatch.ranks.last_words import BACKEND, OWN_FAULT, Kind, LastWord, last_words
+from hangwatch.ranks.late_at_barrier import Late, late_at_barrier
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import origin
@@ -87,6 +88,12 @@ def in_call(view: RankView) -> bool:
     return any(thread.in_collective for thread in view.threads) or bool(reading is not None and reading.open_calls)
 
 
+def gave_up_on(view: RankView) -> Late | None:
+    """The ranks for which its monitored_barrier waited in vain, if that is the error that ended it."""
+    error = view.exception
+    return late_at_barrier(error.message) if error is not None and error.fatal else None
+
+
 def failed_in_torch(view: RankView) -> bool:
     """The error that ended it was raised where torch.distributed communicates, or by what it made of the data.
 
@@ -116,6 +123,8 @@ def told(view: RankView, end: Ending) -> str:
         return f"was aborted by torch's NCCL watchdog{_work(word)}"
     if word is not None and word.kind is Kind.TIMEOUT:
         limit = f" after {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
+        if (late := gave_up_on(view)) is not None:
+            return f"gave up waiting for {words.ranks(late.ranks)} in monitored_barrier{limit}"
         return f"gave up waiting{limit}, the timeout of its process group"
     return f"was aborted by {backend_of(view) or 'its backend'}"
 

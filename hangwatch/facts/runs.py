@@ -39,6 +39,10 @@ def went_on(case: Case) -> WentOn | None:
     if found is None:
         return None
     ranks, name = list(found.calls), found.group.name
+    if (first := _first_apart(case, ranks, name, found.seq)) is not None and (
+        early := _parted(case, ranks, name, first)
+    ):
+        return early
     for seq in range(found.seq, max(found.seq - CALLS_TOLD, REPEATED), -1):
         before = case.ledger.under(name, seq - 1, ranks)
         if len(before) < len(ranks):
@@ -46,6 +50,40 @@ def went_on(case: Case) -> WentOn | None:
         if all_alike(before.values()):
             return _parted(case, ranks, name, seq)
     return None
+
+
+def _first_apart(case: Case, ranks: list[int], name: str, last: int) -> int | None:
+    """The first recorded number with unlike paths, if those before it are alike; later ones may be alike by chance."""
+    for seq in range(max(last - CALLS_TOLD, 1), last):
+        calls = case.ledger.under(name, seq, ranks)
+        if len(calls) == len(ranks) and not all_alike(calls.values()):
+            return seq
+    return None
+
+
+def usual_length(case: Case, found: WentOn) -> int | None:
+    """How many calls each earlier run of that kind had, on every rank; None where they differ, or too few are known."""
+    lengths: set[int] = set()
+    for rank in (*found.ranks, *found.others):
+        runs = _runs_before(case, rank, found)
+        if len(runs) < REPEATED:
+            return None
+        lengths.update(runs)
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _runs_before(case: Case, rank: int, found: WentOn) -> list[int]:
+    """The lengths of the recorded runs before this one, without the oldest, whose beginning may be lost."""
+    mine = replace(found.repeated, sizes=(), dtypes=())
+    runs, length = list[int](), 0
+    for seq in range(max(found.seq - CALLS_TOLD, 1), found.seq - found.made):
+        call = case.ledger.call(rank, found.repeated.group, seq)
+        if call is not None and alike(mine, replace(call, sizes=(), dtypes=())):
+            length += 1
+        elif length:
+            runs.append(length)
+            length = 0
+    return [*runs, length][1:] if length else runs[1:]
 
 
 def _parted(case: Case, ranks: list[int], name: str, seq: int) -> WentOn | None:

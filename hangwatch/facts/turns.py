@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import comes_before, site
+from hangwatch.facts.call_site import comes_before, path, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, last_calls
@@ -54,6 +54,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         left = around or tuple(r for r in asked if case.ranks[r].finished or _died_behind_it(case, case.ranks[r]))
         last = [r for r in asked if begun.get(r, 0) == most and r not in left]
         inside = tuple(r for r in last if ended_for(case.ranks[r]) and (begun or case.ranks[r].now.in_loop))
+    left = tuple(rank for rank in left if not all(_is_before(case, rank, other) for other in inside))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     level = any(begun.get(rank, 0) == most for rank in left)
@@ -64,6 +65,15 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         return None  # a rank that has not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
     return FewerTurns(left, inside, begun, made, _loop(case, left, inside))
+
+
+def _is_before(case: Case, rank: int, other: int) -> bool:
+    """`rank` stands outside of every loop, on lines ahead of those that led `other` into its loop: it has yet to come.
+
+    Programs have several loops one after another, and their steps are counted through.
+    """
+    mine, theirs = (path(case.ranks[each].evidence.main_stack) for each in (rank, other))
+    return case.ranks[rank].now.in_loop is False and comes_before(mine, theirs)
 
 
 def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
@@ -144,6 +154,8 @@ def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFac
 def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """The likely cause, the end of the sentence, and what speaks against its look-alike."""
     loop, ranks = short.loop, case.name(short.left)
+    if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
+        return "early-exit", f": {ranks} may have ended at {_either(loop.exits)}", ()
     if loop is not None and loop.leaves:
         return "early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", ()
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
@@ -181,6 +193,8 @@ def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
     found = []
     if loop.leaves:
         found.append(f"the loop at {words.place(loop.where)} can be left at {_places(loop.leaves)}")
+    if loop.exits:
+        found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
     if loop.skips:
         found.append(f"a turn of the loop at {words.place(loop.where)} can be cut short at {_places(loop.skips)}")
     if loop.swallows is not None:

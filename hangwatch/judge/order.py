@@ -53,6 +53,7 @@ from hangwatch.rules.step.exception_on_one_rank import (
     caught_around_its_loop,
     caught_in_forward,
     exception_on_one_rank,
+    left_with_a_loader_error,
     swallowed,
 )
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
@@ -75,6 +76,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     failed_with_a_lone_call,
     stayed_with_a_lone_call,
 )
+from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
 from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
@@ -84,6 +86,7 @@ from hangwatch.rules.step.skipped_collective.by_common_order import left_the_com
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
 from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
+from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import (
     batches_discarded,
@@ -95,6 +98,7 @@ from hangwatch.rules.step.uneven_steps import (
 )
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
+from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
     ended_by_peers,
@@ -118,6 +122,7 @@ ORDER: tuple[Rule, ...] = (
     ended_without_gradients,
     decided_and_ended,
     outside_of_join,
+    left_with_a_loader_error,
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,
@@ -131,9 +136,11 @@ ORDER: tuple[Rule, ...] = (
     ended_mispaired,
     caught_in_forward,
     ended_earlier_than_ever,
+    ended_behind_a_rank_check,
     orphan_holds_pipe,
     launcher_order,
     node_lost,
+    passed_a_monitored_barrier,
     never_enqueued,
     reason_not_known,
     lost_peers,
@@ -200,6 +207,7 @@ ORDER: tuple[Rule, ...] = (
     gil_held,
     slow_checkpoint,
     compile_skew,
+    waits_for_a_key,
     user_code_blocked,
     gpu_fault,
     duplicate_gpu,

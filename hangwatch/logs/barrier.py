@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from hangwatch.model import Frame
+from hangwatch.ranks.late_at_barrier import MARK, late_at_barrier
 from hangwatch.stacks.frames import origin
 
 from .model import LateAtBarrier, Logs
 
-MARKS = ("failed to pass monitoredBarrier in",)
-_LATE = re.compile(r"Ranks? ([\d, ]+) failed to pass monitoredBarrier in (\d+) ms")
+MARKS = (MARK,)
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -28,9 +28,9 @@ class Barrier:
             return False
         if "Traceback (most recent call last)" in line:
             self._where = None
-        if MARKS[0] not in line or (found := _LATE.search(line)) is None:
+        if (found := late_at_barrier(line)) is None:
             return False
-        _keep({int(rank) for rank in re.findall(r"\d+", found[1])}, int(found[2]) / 1000, self._where, logs)
+        _keep({*found.ranks}, found.timeout_s, self._where, logs)
         return True
 
 

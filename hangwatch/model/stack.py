@@ -29,6 +29,7 @@ class LoopFacts:
     swallows: Frame | None = None  # the except clause around the loop that lets an error go no further
     outer: tuple[Frame, ...] = ()  # the loops around it, also those of callers, the innermost first
     outer_leaves: tuple[tuple[Frame, ...], ...] = ()  # `break` and `return` of each of them
+    exits: tuple[Frame, ...] = ()  # `sys.exit()` and the like, in it and in those loops: they end the process
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,9 @@ class Waits:
 
     def blocked(self) -> dict[int, Blocked]:
         """Ranks that stand in a collective or point-to-point call, certain or not."""
-        found = (self._of(view) for view in self._ranks.values() if not (view.dead or view.stopped))
+        found = (
+            self._of(view) for view in self._ranks.values() if not (view.dead or view.stopped or view.left_by_error)
+        )
         return {entry.rank: entry for entry in found if entry is not None}
 
     def _of(self, view: RankView) -> Blocked | None:

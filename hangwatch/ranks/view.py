@@ -245,6 +245,11 @@ class RankView:
         return (self.dead and not self.finished) or self.raised
 
     @property
+    def left_by_error(self) -> bool:
+        """The stack of its main thread is that of the error which has taken it out of its main program."""
+        return any(stack.main and stack.source == "error" for stack in self.evidence.stacks)
+
+    @property
     def cpu(self) -> float | None:
         return self.evidence.process.cpu_delta_s if self.evidence.process is not None else None
 

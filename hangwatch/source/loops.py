@@ -7,7 +7,7 @@ shows the ways that there are: a `continue`, an except clause that goes on, a `b
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from hangwatch.model import Frame, LoopFacts
@@ -16,7 +16,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Loop = ast.For | ast.AsyncFor | ast.While
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_ENDS_PROCESS = frozenset({"exit", "_exit", "abort"})
+_ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
 _NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
 _COUNTERS = frozenset({"range", "trange", "count"})
 _DRESSED = frozenset({"enumerate", "tqdm", "track"})
@@ -48,6 +48,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             swallows=outside[0] if outside else None,
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
             outer_leaves=tuple(_leaves(f, each) for f, each in further),
+            exits=_exits(((frame, loop), *further)),
         )
     return None
 
@@ -56,6 +57,24 @@ def _leaves(frame: Frame, loop: _Loop) -> tuple[Frame, ...]:
     """How `loop`, in the function of `frame`, can end before its last turn."""
     ends = [*_by_condition(loop), *_own(loop.body, ast.Break), *_own(loop.body, ast.Return, nested=True)]
     return tuple(Frame(frame.file, line, frame.function) for line in sorted(ends))
+
+
+def _exits(loops: Iterable[tuple[Frame, _Loop]]) -> tuple[Frame, ...]:
+    """Where one of `loops`, each with the frame of its function, ends the process: `sys.exit()`, `raise SystemExit`."""
+    found = {
+        Frame(frame.file, node.lineno, frame.function)
+        for frame, loop in loops
+        for statement in loop.body
+        if not isinstance(statement, SCOPES)
+        for node in (statement, *within(statement))
+        if (isinstance(node, ast.Call) and called(node) in _ENDS_PROCESS)
+        or (isinstance(node, ast.Raise) and "SystemExit" in _raised(node))
+    }
+    return tuple(sorted(found, key=lambda place: (place.file, place.line)))
+
+
+def _raised(node: ast.Raise) -> set[str]:
+    return _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 
 def scope_of(tree: ast.Module, line: int) -> ast.AST:

@@ -17,9 +17,10 @@ AGENT = f"{SITE_PACKAGES}/hangwatch_agent"
 STDLIB = "/usr/lib/python3.12"
 SCRIPT = "/home/ann/train.py"
 MODULE = Frame(SCRIPT, 199, "<module>")
-FIT = Frame(SCRIPT, 180, "main")
 SKIP = Frame(SCRIPT, 53, "train_step")  # the `continue` of the loop over batches
 LAST_IN_LOOP = 75
+CALLED = 105  # the line of `main` that leads to the functions: ahead of what `main` itself does behind the training
+FIT = Frame(SCRIPT, CALLED, "main")
 STYLES = ("script", "functions", "trainer")
 
 # Line and function of each place of the script, and whether it stands inside the loop over batches.
@@ -110,7 +111,7 @@ def _frames(style: str, name: str) -> tuple[Frame, ...]:
         return (Frame(SCRIPT, line, "main"), MODULE)
     if style == "functions":
         middle = (Frame(SCRIPT, 43, "train"),) if in_loop else ()
-        return (Frame(SCRIPT, line, function), *middle, Frame(SCRIPT, 170, "main"), MODULE)
+        return (Frame(SCRIPT, line, function), *middle, Frame(SCRIPT, CALLED, "main"), MODULE)
     inner = Frame(f"{FRAMEWORK}/{'loops/training_epoch_loop' if in_loop else 'trainer/call'}.py", line, function)
     return (inner, Frame(f"{FRAMEWORK}/trainer/trainer.py", 574, "Trainer._run"), FIT, MODULE)
 

@@ -50,10 +50,7 @@ class Seen:
         facts, dump = self._facts(pid, target), self.second.dumps.get(pid)
         own = [each for each in self.members if each.rank == rank and each.role != "orphan"]
         trace = outputs.crash_trace(target.run_dir, target.own_pid)
-        found = dump.stacks if dump is not None else ()
-        if not found and facts.state in "XZ":  # its last ones
-            raised = stacks_of_error(reading.exception)
-            found = stacks_of_trace(trace) or stacks_of_calls(reading.open_calls) or raised
+        found = _last(dump.stacks if dump is not None else (), facts, reading, trace)
         return RankEvidence(
             rank=rank,
             host=self.node.host,
@@ -142,6 +139,16 @@ class Seen:
             sample=loader_workers.sample(dump) if dump else None,
             lock_files=self._locks(self._facts(pid)),
         )
+
+
+def _last(found: tuple[ThreadStack, ...], facts: ProcessFacts, reading: Reading, trace: str) -> tuple[ThreadStack, ...]:
+    """The stacks of a rank; of one that has ended, or that an error takes out of its main program, its last ones."""
+    raised = stacks_of_error(reading.exception)
+    if not found and facts.state in "XZ":
+        return stacks_of_trace(trace) or stacks_of_calls(reading.open_calls) or raised
+    if any(each.main and each.frames for each in found):
+        return found
+    return (*raised, *(each for each in found if each.frames)) if raised else found
 
 
 def _brief(reading: Reading) -> Reading:

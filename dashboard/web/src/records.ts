@@ -694,6 +694,7 @@ export interface LoopFacts {
   swallows: Frame | null;
   outer: Frame[];
   outer_leaves: Frame[][];
+  exits: Frame[];
 }
 
 export interface StackNode {

@@ -30,11 +30,14 @@ def collective_mismatch(case: Case) -> Finding | None:
     return _mismatch(case, found.group, found.seq, found.calls) if found is not None else None
 
 
-def _fix(sides: dict[Shape, list[int]]) -> str:
+def _fix(case: Case, sides: dict[Shape, list[int]], calls: dict[int, Collective]) -> str:
     if len({one.kind for one in sides}) > 1:
         return "call the same operation on every rank at this point: what decides must be the same on all of them"
     if len({one.root for one in sides}) > 1:
         return "agree on the root: choose it from what is the same on every rank, or broadcast the choice from rank 0"
+    lines = [{words.place(place_of(case, rank, calls)) for rank in ranks} for ranks in sides.values()]
+    if all(lines) and not set.intersection(*lines):
+        return "the ranks are at different lines: decide alike on every rank whether, and how often, each call is made"
     return ""  # as the catalogue says
 
 
@@ -61,7 +64,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         "collective-mismatch",
         case.weigh(witnesses) if first and not ended else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
-        fix=_fix(sides),
+        fix=_fix(case, sides, calls),
         culprits=culprits_at(case, odd, calls),
         victims=tuple(rank for rank in calls if rank not in odd),
         step=step,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch import words
 from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down
+from hangwatch.facts.loader_errors import loader_error
 from hangwatch.facts.locks import held_lock
 from hangwatch.facts.own_code import tries_again
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
@@ -123,6 +127,31 @@ def _numbers(case: Case, found: Shifted) -> tuple[str, ...]:
     where = f"{found.call.op}{words.at(user_frame(found.call.frames))} was number {found.call.seq}"
     on = f"on {case.name(found.ranks)}, and {found.call.seq + found.missing} on {case.name(found.others)}"
     return (f"{where} of group {found.group.name} {on}; the time before, it had one number on all of them",)
+
+
+def left_with_a_loader_error(case: Case) -> Finding | None:
+    """A DataLoader of few ranks raised an error, and they have drawn no batch since: it took them out of their loop."""
+    found = [(view, error) for view in case if (error := loader_error(view)) is not None]
+    if not found or 2 * len(found) > len(case.ranks) or not (case.blocked or case.any_rank_failed):
+        return None
+    if case.any_rank_failed and not brought_down(case):
+        return None  # a rank ended by an error of its own
+    view, error = found[0]
+    told = _recorded(case, view, error, [])
+    what = f"rank {view.rank} has drawn no batch since{_of_batches(view)}"
+    return replace(
+        told,
+        culprits=tuple(each.culprit(user_frame(raised.frames)) for each, raised in found),
+        evidence=(*told.evidence, what),
+        status=Status.FAILED if case.any_rank_failed else None,
+    )
+
+
+def _of_batches(view: RankView) -> str:
+    loader = view.loader
+    if loader is None or not loader.length:
+        return ""
+    return f": it had drawn {loader.drawn} of {words.plural(loader.length, 'batch')}"
 
 
 def _recorded(case: Case, view: RankView, error: ExceptionFacts, later: list[int]) -> Finding:

@@ -28,10 +28,11 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         return None
     some = _representatives(first)
     recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared
-    if len({cadence(case, rank, first.group, recorded=recorded) for rank in some}) < 2:
+    least = None if recorded else _least(case, first)
+    if len({cadence(case, rank, first.group, least) for rank in some}) < 2:
         return None
     members = [rank for rank in first.members if rank in case.ranks]
-    found = {rank: cadence(case, rank, first.group, recorded=recorded) for rank in members}
+    found = {rank: cadence(case, rank, first.group, least) for rank in members}
     cadences = {rank: every for rank, every in found.items() if every is not None}
     if len(set(cadences.values())) < 2 or len(cadences) < len(first.members):
         return None
@@ -143,13 +144,20 @@ def _representatives(divergence: Divergence) -> list[int]:
     return [rank for ranks in _by_count(divergence) for rank in ranks[:4]]
 
 
-def cadence(case: Case, rank: int, group: str, *, recorded: bool) -> int | None:
+def _least(case: Case, divergence: Divergence) -> int:
+    """The fewest collectives that any member has issued in a step: one measure for all, or a single step that one rank
+    left out would make its rhythm look like another than that of the others."""
+    steps = (step for rank in divergence.members for step in _complete(case, rank))
+    return min((step.counts.get(divergence.group, 0) for step in steps), default=0)
+
+
+def cadence(case: Case, rank: int, group: str, least: int | None = None) -> int | None:
     """Every how many steps `rank` synchronises its gradients in a group; None where there is no such rule.
 
-    Where calls are `recorded`, those of backward count; else the steps with more collectives than the least.
+    Where calls are recorded, those of backward count; else the steps with more collectives than `least`.
     """
     steps = _complete(case, rank)
-    at = sorted(_synchronised(case, rank, group)) if recorded else _busy_steps(steps, group)
+    at = sorted(_synchronised(case, rank, group)) if least is None else _busy_steps(steps, group, least)
     gaps = Counter(after - before for before, after in pairwise(at))
     if not gaps:
         return None
@@ -167,13 +175,12 @@ def _synchronised(case: Case, rank: int, group: str) -> set[int]:
     return sites_of(case).synchronised(rank, group, {step.step for step in _complete(case, rank)})
 
 
-def _busy_steps(steps: Sequence[Step], group: str) -> list[int]:
-    """The steps with more collectives of the group than the least; all of them, where they are alike.
+def _busy_steps(steps: Sequence[Step], group: str, least: int) -> list[int]:
+    """The steps with more than the `least` collectives of the group; all of them, where they are alike.
 
     None where only the last steps of epochs have more: they hold what is called between two epochs, too.
     """
     inside = [step for step, after in pairwise(steps) if step.epoch == after.epoch]
-    least = min((step.counts.get(group, 0) for step in steps), default=0)
     levels = Counter(count for step in steps if (count := step.counts.get(group, 0)) > least)
     # DDP finds out about its buckets once, with further collectives, in the step after its first synchronisation.
     once = {count for count, times in levels.items() if times == 1} if max(levels.values(), default=0) > 2 else set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.model import Phase
-from tests.unit.job import IN_CODE, gone, judge, rank, told
+from hangwatch.model import Frame, Phase, ThreadStack
+from tests.unit.job import IN_CODE, IN_SHUTDOWN, LIB, SCRIPT, frames, gone, judge, rank, told
 from tests.unit.rules.exit.exits import DONE
 
 
@@ -30,3 +30,19 @@ def test_an_exit_code_that_a_program_chose_after_its_training_is_no_failure() ->
     assert told(judge(gone(0, 3), gone(1, 3)))[2] == "waiting"
     assert told(judge(gone(0, 3), gone(1, 0)))[2] == "waiting"
     assert told(judge(gone(0, 3, Phase.STEP), gone(1, 0)))[2] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("written", "still_s", "status"),
+    [(2_000, 40.0, "lingering"), (20_000, 40.0, "waiting"), (20_000, 181.0, "lingering"), (100_000, 181.0, "waiting")],
+)
+def test_a_rank_whose_thread_writes_bit_by_bit_is_given_more_patience(
+    written: int, still_s: float, status: str
+) -> None:
+    """An upload in parts sleeps most of the time, and ends."""
+    upload = ThreadStack(9, "upload", frames((f"{LIB}/threading.py", 982, "run"), below=(Frame(SCRIPT, 8, "upload"),)))
+    facts = {"written_delta_bytes": written}
+    leaving = rank(
+        1, IN_SHUTDOWN, phase=Phase.MAIN_DONE, threads=(upload,), facts=facts, still_s=still_s, patience_s=30.0
+    )
+    assert told(judge(DONE, leaving)) == ("exit-non-daemon-thread", "proven", status)

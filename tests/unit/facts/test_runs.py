@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.runs import went_on
+from hangwatch.facts.runs import usual_length, went_on
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, LoaderFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.worlds import Program, changed, world
@@ -91,3 +91,33 @@ def test_a_rank_that_trains_again_has_ended_the_loop_whose_iterator_it_keeps(tra
 
 def test_a_rank_that_may_still_be_in_the_loop_has_not_ended_it() -> None:
     assert blamed_ranks(diagnose(_counting_its_batches(0))) != [1]
+
+
+LAYER, BACKWARD = Call("all_gather", line=25), Call("all_gather", line=41)  # of sharded layers, alike in size
+
+
+def _sharded(*layers: int) -> Program:
+    """Steps with so many layers each: their gathers in forward, and again in backward with a reduction of each."""
+    steps = [[*[LAYER] * n, *[BACKWARD] * 2, *[Call("reduce_scatter", line=41), BACKWARD] * (n - 1)] for n in layers]
+    return [call for step in steps for call in step]
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_cut_its_usual_run_short_is_told(culprit: int) -> None:
+    """Where they part, calls of forward and backward are alike in kind and size, and later ones by chance in place."""
+    programs = [_sharded(4, 4, 4, 3 if rank == culprit else 4, 4) for rank in range(2)]
+    snapshot = world(*programs)
+    found = went_on(Case(snapshot))
+    assert found is not None
+    assert (found.ranks, found.made, usual_length(Case(snapshot), found)) == ((culprit,), 3, 4)
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("skipped-collective", [culprit])
+    assert "each run of that call before had 4, on every rank" in verdict.evidence
+
+
+def test_runs_of_different_lengths_say_nothing_of_two_ranks() -> None:
+    snapshot = world(_sharded(4, 3, 4, 4, 4), _sharded(4, 3, 4, 3, 4))
+    found = went_on(Case(snapshot))
+    assert found is not None
+    assert usual_length(Case(snapshot), found) is None
+    assert "made fewer calls of" not in diagnose(snapshot).verdict.summary

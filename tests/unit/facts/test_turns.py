@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.case import Case
+from hangwatch.facts.turns import fewer_turns
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, ProcessFacts, RankEvidence, Snapshot, Status
 from hangwatch.source.hints import annotated
@@ -251,3 +253,11 @@ def test_an_inner_loop_without_a_way_out_ran_out_of_turns() -> None:
     verdict = diagnose(_brought_down(World(programs).run().snapshot(), 1, ())).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
     assert "the loop at train.py:8 has no break and no return" in [each.why_not for each in verdict.alternatives]
+
+
+@pytest.mark.parametrize(("line", "left"), [(70, (1,)), (5, None)])
+def test_a_rank_ahead_of_the_loop_has_yet_to_come(line: int, left: tuple[int, ...] | None) -> None:
+    """Steps are counted through all loops of a program: fewer of them say nothing of a rank before the next loop."""
+    world = World([[*turns(8 if rank == 1 else 9), Call("barrier", line=line)] for rank in range(3)])
+    short = fewer_turns(Case(_standing(world.run().snapshot(), 1, LoopFacts(HERE, counted=True))))
+    assert (short.left if short is not None else None) == left

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import fewer_turns
-from hangwatch.model import Frame, LoopFacts, RankEvidence
+from hangwatch.model import Frame, LoopFacts, Phase, Progress, RankEvidence
 from hangwatch.stacks.frames import stacks_of_error
-from tests.unit.job import SCRIPT, blamed, judge, snapshot
+from tests.unit.job import SCRIPT, blamed, gone, judge, snapshot
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import MODULE, dead, lost
 from tests.unit.rules.step.aborts import calls as made
@@ -75,3 +75,22 @@ def test_an_error_that_did_not_end_the_process_leaves_no_last_stack() -> None:
     assert (stack.main, stack.source, stack.frames) == (True, "error", error.frames)
     assert stacks_of_error(replace(error, fatal=False)) == stacks_of_error(None) == ()
     assert not stacks_of_error(replace(error, thread="loader"))[0].main
+
+
+def finished(number: int) -> RankEvidence:
+    """It ended in the middle of the job, with exit code 0."""
+    return gone(number, 0, Phase.STEP, progress=Progress(step=5), calls=made(5))
+
+
+def test_a_rank_that_ended_its_process_in_the_loop_is_told_with_the_line() -> None:
+    loop = replace(INSIDE, leaves=(), outer_leaves=((),), exits=(Frame(SCRIPT, 18, "main"),))
+    others = [standing(in_the_loop(number), loop) for number in (0, 2)]
+    others = [
+        replace(each, reading=replace(each.reading, progress=Progress(step=6)))  # type: ignore[type-var]
+        for each in others
+    ]
+    judgement = judge(others[0], finished(1), others[1])
+    assert said(judgement)[:2] == ("early-exit", "likely")
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+    assert "rank 1 may have ended at train.py:18" in judgement.verdict.summary
+    assert "the process can end in the loop at train.py:12, at train.py:18" in judgement.verdict.evidence

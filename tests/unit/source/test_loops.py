@@ -94,3 +94,24 @@ def test_the_ways_out_of_the_loops_around() -> None:
     assert found is not None
     assert (found.where.line, at(found.leaves)) == (3, [])
     assert (at(found.outer), [at(each) for each in found.outer_leaves]) == ([2, 1], [[6], []])
+
+
+ENDS = """\
+for turn in range(20):
+    todo = shards(turn)
+    if not todo:
+        sys.exit(0)
+    for shard in todo:
+        train(shard)
+        if broken():
+            raise SystemExit(1)
+        def later():
+            exit()
+quit()
+"""
+
+
+def test_where_the_loops_around_end_the_process() -> None:
+    found = loop_around([(Frame(SCRIPT, 6, "main"), ast.parse(ENDS))])
+    assert found is not None
+    assert (found.where.line, at(found.exits), at(found.leaves)) == (5, [4, 8], [])

@@ -86,3 +86,11 @@ def test_a_pair_that_follows_from_calls_left_out_before_is_no_mismatch(culprit: 
     assert (judgement.verdict.cause, judgement.status) == ("skipped-collective", Status.FAILED)
     assert blamed_ranks(judgement) == [culprit]
     assert judgement.verdict.step.step == 4
+
+
+@pytest.mark.parametrize(("line", "fix"), [(20, "pad to the largest size"), (25, "the ranks are at different lines")])
+def test_only_calls_of_one_line_are_to_be_padded(line: int, fix: str) -> None:
+    usual: Program = [Draw(), Call("all_gather", line=20, size=64)] * 4
+    verdict = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=line, size=20)], usual)).verdict
+    assert verdict.cause == "collective-mismatch"
+    assert fix in verdict.fix

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
+from hangwatch.facts.parting import Left, parting
 from hangwatch.model import Collectives, ProcessFacts
 from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, judged
@@ -38,7 +39,7 @@ def epochs(batches: int) -> Program:
 def test_calls_between_epochs_are_no_rhythm_of_the_gradients(batches: int) -> None:
     """By counts alone the last step of each epoch has a call more than the others."""
     case = Case(World([epochs(batches)] * 2).run().snapshot())
-    assert cadence(case, 0, "0", recorded=False) is None
+    assert cadence(case, 0, "0", 1) is None
 
 
 def test_counts_of_a_rank_that_has_ended_are_not_compared_with_recorded_calls_of_others() -> None:
@@ -82,4 +83,23 @@ def test_further_collectives_of_the_first_synchronisation_are_no_part_of_the_rhy
     program = _synchronising(2, Call(line=12, via="gradients"))
     rebuilt = [*program[:4], Call(line=12, via="gradients"), *program[4:]]
     case = Case(World([rebuilt] * 2).run().snapshot())
-    assert cadence(case, 0, "0", recorded=False) == 2
+    assert cadence(case, 0, "0", 0) == 2
+
+
+def test_one_step_that_a_rank_left_out_makes_no_rhythm() -> None:
+    """Two models in turn issue one and two calls; a rank without any in one step keeps the rhythm of the others."""
+
+    def alternating(skipped: int | None) -> Program:
+        one: Program = [Call(line=12, via="gradients")]
+        turn = [[Draw(0, batch), *one * (0 if batch == skipped else 1 + batch % 2)] for batch in range(20)]
+        return [action for step in turn for action in step]
+
+    snapshot = World([alternating(None), alternating(14)]).run().snapshot()
+    ranks = tuple(replace(each, collectives=Collectives(each.collectives.heads)) for each in snapshot.ranks)
+    case = Case(replace(snapshot, ranks=ranks))
+    assert case.divergences
+    assert gradient_sync_mismatch(case) is None
+    found = parting(case)
+    assert found is not None
+    assert (found.how, found.who) == (Left.SKIPPED, (1,))
+    assert "rank 1 issued 1 or 2 in every earlier step that is recorded" in [each.says for each in found.witnesses]

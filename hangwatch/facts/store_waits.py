@@ -1,0 +1,40 @@
+"""Ranks that wait for a key of the job's store: another rank has to set it, and nothing records which one."""
+
+from __future__ import annotations
+
+import re
+
+from hangwatch.facts.call_site import comes_before, path
+from hangwatch.facts.case import Case
+from hangwatch.facts.own_code import IN_CODE
+from hangwatch.ranks.view import RankView
+
+_WAITS = re.compile(r"c10d::\w*Store::(do)?(get|wait|multiGet)\b", re.IGNORECASE)
+_REMOTE_PORT = re.compile(r"^socket .* -> .*:(\d+)$")
+
+
+def waits_for_key(view: RankView) -> bool:
+    """Its main thread is in `get` or `wait` of a store, or reads from the store's server, below a line of the user's.
+
+    torch's own waits (the rendezvous, new groups) stand below functions of torch, and are none of these.
+    """
+    if view.now.doing not in IN_CODE or view.where is None:
+        return False
+    native = (frame.function for frame in view.evidence.main_stack if frame.native)
+    return any(_WAITS.match(function) for function in native) or _reads_from_store(view)
+
+
+def _reads_from_store(view: RankView) -> bool:
+    process = view.evidence.process
+    if process is None or process.blocked_on is None:
+        return False
+    found = _REMOTE_PORT.match(process.blocked_on.path)
+    return found is not None and found[1] == process.environment.get("MASTER_PORT")
+
+
+def gone_past(case: Case, view: RankView) -> tuple[int, ...]:
+    """Ranks on lines behind that at which `view` waits, where no loop leads back to it."""
+    mine = path(view.evidence.main_stack)
+    if view.now.in_loop is not False:
+        return ()
+    return tuple(other.rank for other in case if comes_before(mine, path(other.evidence.main_stack)))

@@ -1,0 +1,46 @@
+"""Awaited ranks that wait for a key of the job's store themselves: the rank that did not set it is not known."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.own_code import awaited_views, status_of
+from hangwatch.facts.store_waits import gone_past, waits_for_key
+from hangwatch.model import Certainty
+from hangwatch.ranks.view import RankView
+from hangwatch.rules.finding import Finding
+
+
+def waits_for_a_key(case: Case) -> Finding | None:
+    """Every awaited rank is in `get` or `wait` of the store, so none of them is to blame for what it waits for."""
+    views = awaited_views(case)
+    if not views or len(views) < len(case.awaited()) or not all(waits_for_key(view) for view in views):
+        return None
+    ranks = tuple(view.rank for view in views)
+    others = case.victims(ranks)
+    each = words.verb(len(ranks), "waits", "wait")
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(ranks, capital=True)} {each} for a key of the job's store{words.at(views[0].where)}, which no rank"
+        f" has set yet; {case.wait_words(others)} for {words.verb(len(ranks), 'it', 'them')}"
+        f"{words.at(case.usual_place(others))}.",
+        fix="set the key on every way through the program, and wait for it with a timeout of its own",
+        victims=tuple(case.ranks),
+        step=views[0].step,
+        evidence=(*(_stands(view) for view in views[: words.SHOWN]), *_passed(case, views)),
+        status=status_of(case, views),
+        awaited=ranks,
+    )
+
+
+def _stands(view: RankView) -> str:
+    return f"rank {view.rank} stands in {view.where.function if view.where else '?'}{words.at(view.where)}"
+
+
+def _passed(case: Case, views: list[RankView]) -> tuple[str, ...]:
+    past = tuple(sorted({rank for view in views for rank in gone_past(case, view)}))
+    if not past:
+        return ()
+    gone = f"{case.name(past)} {words.verb(len(past), 'is', 'are')} on a later line{words.at(case.usual_place(past))}"
+    return (f"{gone}, and may have had to set it",)

@@ -1,0 +1,53 @@
+"""Ranks that wait for a key of the job's store are not to blame: the rank that did not set it is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hangwatch.model import Frame, OpenFile, Progress, RankEvidence
+from tests.unit.job import IN_BACKWARD, SCRIPT, blamed, judge, rank, told
+
+AGREE = (Frame(SCRIPT, 12, "agree_on_name"), Frame(SCRIPT, 40, "main"), Frame(SCRIPT, 90, "<module>"))
+GET = (Frame("libtorch_cpu.so", 0, "c10d::TCPStore::doGet", native=True), *AGREE)
+STORE = OpenFile(6, "socket 127.0.0.1:40846 -> 127.0.0.1:29500")
+
+
+def waiting(number: int) -> RankEvidence:
+    return rank(number, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, world_size=3)
+
+
+def asking(number: int, stack: tuple[Frame, ...], **facts: Any) -> RankEvidence:
+    environment = {"MASTER_PORT": "29500"}
+    found = rank(
+        number, stack, progress=Progress(step=4), issued=3, completed=3, world_size=3,
+        facts={"system_call": "poll", "environment": environment, **facts},
+    )  # fmt: skip
+    return replace(found, stacks=tuple(replace(each, in_loop=False) for each in found.stacks))
+
+
+@pytest.mark.parametrize(("stack", "facts"), [(GET, {}), (AGREE, {"blocked_on": STORE})])
+def test_no_rank_is_blamed_and_those_past_the_line_are_told(stack: tuple[Frame, ...], facts: dict[str, Any]) -> None:
+    judgement = judge(waiting(0), asking(1, stack, **facts), asking(2, stack, **facts))
+    assert told(judgement)[:2] == ("undetermined", "undetermined")
+    assert blamed(judgement) == []
+    verdict = judgement.verdict
+    assert "Ranks 1-2 wait for a key of the job's store (train.py:12), which no rank has set yet" in verdict.summary
+    assert "rank 0 is on a later line (train.py:50), and may have had to set it" in verdict.evidence
+
+
+def test_in_a_loop_no_line_is_a_later_one() -> None:
+    asks = asking(1, GET)
+    asks = replace(asks, stacks=tuple(replace(each, in_loop=True) for each in asks.stacks))
+    verdict = judge(waiting(0), asks, waiting(2)).verdict
+    assert verdict.cause == "undetermined"
+    assert not any("later line" in sentence for sentence in verdict.evidence)
+
+
+def test_another_server_is_no_store() -> None:
+    other = OpenFile(6, "socket 127.0.0.1:40846 -> 127.0.0.1:8080")
+    judgement = judge(waiting(0), asking(1, AGREE, blocked_on=other), waiting(2))
+    assert told(judgement)[0] == "user-code-blocked"
+    assert blamed(judgement) == [(1, 101, "rank")]
