@@ -13,7 +13,8 @@ NPM    := cd $(WEB) && PATH="$(CURDIR)/$(BIN):$$PATH" npm --no-audit --no-fund -
 
 export COVERAGE_ROOT := $(CURDIR)
 
-# Tests that need not be alone on the machine run beside each other; jobs would wait for one another.
+# Tests without training jobs take as many processes as there are cores. Those with jobs wait most of the time, for a job
+# to start or to stand still: two files of them run at once on any machine, so that ranks find processors when they come.
 SHARED := tests/unit tests/integration/dashboard tests/integration/doctor tests/browser
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
 
@@ -39,7 +40,7 @@ test: env page apt ## all tests with coverage; fails below the fail_under of pyp
 	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
 	@failed=0; \
 	$(PYTEST) $(SHARED) --numprocesses=logical --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml || failed=1; \
-	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --junit-xml=$(BUILD)/junit/alone.xml || failed=1; \
+	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --numprocesses=2 --dist=loadfile --junit-xml=$(BUILD)/junit/jobs.xml || failed=1; \
 	exit $$failed
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report

@@ -62,6 +62,12 @@ def step(name: StepName) -> str:
     return "" if name.step is None else f"step {name.step}"
 
 
+def in_step(name: StepName) -> str:
+    """` in epoch 1, batch 12 (step 212)`, ready to be put behind a clause; "" where nothing is known."""
+    said = step(name)
+    return f" in {said}" if said else ""
+
+
 def place(frame: Frame | None) -> str:
     """`train.py:88`; "" where there is no frame."""
     if frame is None:

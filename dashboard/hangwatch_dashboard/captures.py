@@ -30,7 +30,7 @@ RETELL_S = 3.0  # the answer that told a node may have been lost
 SHOW_S = 0.25  # between two events of one capture: a thousand nodes answer in a second or two
 
 log = logging.getLogger(__name__)
-Judged = Callable[[LiveJob, CaptureRow, judge.Judged], Awaitable[None]]
+Judged = Callable[[LiveJob, judge.Judged], Awaitable[None]]
 
 
 class Captures:
@@ -144,7 +144,7 @@ class Captures:
         row = replace(row, document=None)
         if judged is not None and self.judged is not None:
             try:
-                await self.judged(job, row, judged)
+                await self.judged(job, judged)
             except Exception:
                 log.exception("the judgement of capture %s could not be kept", row.id)
         # Only now may another be asked for: what this one has taught is known.

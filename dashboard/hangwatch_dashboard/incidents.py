@@ -20,7 +20,7 @@ from hangwatch_dashboard.hub import Hub
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.metrics import Meters
 from hangwatch_dashboard.notice import QUICK_S
-from hangwatch_dashboard.store.rows import CaptureRow, IncidentRow, Wanted
+from hangwatch_dashboard.store.rows import IncidentRow, Wanted
 from hangwatch_dashboard.store.store import Store
 from hangwatch_dashboard.store.text import pack, unpack
 from hangwatch_dashboard.views import incident_summary
@@ -38,7 +38,7 @@ class Incidents:
         self._store, self._hub, self._clock, self._meters = store, hub, clock, meters
         self._still: dict[str, dict[int, Progress]] = {}  # by job: where each rank stood when its incident opened
 
-    async def judged(self, job: LiveJob, capture: CaptureRow, judged: judge.Judged) -> None:
+    async def judged(self, job: LiveJob, judged: judge.Judged) -> None:
         """Takes note of a judgement of all nodes."""
         judgement = judged.judgement
         known, by_node = await self._open(job)

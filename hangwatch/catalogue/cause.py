@@ -26,6 +26,11 @@ class Cause:
     explains: tuple[str, ...] = ()
 
     @property
+    def rules(self) -> str:
+        """The module of its rules, or the package: no other module finds it. Health warnings have none."""
+        return f"hangwatch.rules.{self.stage}.{self.id.replace('-', '_')}"
+
+    @property
     def docs(self) -> str:
         """Where the documentation explains it."""
         return f"{DOCS}#{self.id}"

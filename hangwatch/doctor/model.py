@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -204,5 +205,10 @@ class Report:
 
     @property
     def worst(self) -> State:
-        found = {check.state for check in self.checks}
-        return next((state for state in (State.FAIL, State.WARN) if state in found), State.OK)
+        return worst(self.checks)
+
+
+def worst(checks: Iterable[Check]) -> State:
+    """The worst state of these checks; OK without any."""
+    found = {check.state for check in checks}
+    return next((state for state in (State.FAIL, State.WARN) if state in found), State.OK)

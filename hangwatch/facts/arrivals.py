@@ -158,7 +158,7 @@ def others_awaited(case: Case, ranks: Collection[int]) -> bool:
 
 def stage_of_wait(case: Case, ranks: Collection[int]) -> Stage | None:
     """START where no rank is in a collective and none of `ranks` has issued anything; else None."""
-    readings = [case.ranks[rank].reading for rank in ranks if rank in case.ranks]
+    readings = [view.reading for view in case.views(ranks)]
     begun = any(each is None or each.progress.step >= 0 or each.progress.calls > 0 for each in readings)
     return None if case.blocked or begun else Stage.START
 
@@ -175,9 +175,8 @@ def registered(view: RankView) -> bool:
 
 def settings_of(view: RankView) -> Mapping[str, str]:
     """Its distributed settings: as its board says them, else as its process was started."""
-    reading, process = view.reading, view.evidence.process
-    own = dict(process.environment) if process is not None else {}
-    return {**own, **(reading.identity.environment if reading is not None else {})}
+    process = view.evidence.process
+    return {**(process.environment if process is not None else {}), **view.evidence.board_settings}
 
 
 def address(view: RankView) -> tuple[str, str]:

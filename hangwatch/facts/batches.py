@@ -11,6 +11,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.model import LoaderFacts, LoopFacts, Phase
+from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin
@@ -116,7 +117,7 @@ def is_short(mine: Drawn, everyone: Iterable[Drawn]) -> bool:
 def worked_on(view: RankView, uneven: Uneven) -> int:
     """The batches of that epoch that it began to work on: a trainer may have drawn one more, and thrown it away."""
     drawn = uneven.drawn[view.rank].count
-    steps = view.reading.steps if view.reading is not None else ()
+    steps = view.evidence.board_steps
     batches = [entry.batch for entry in steps if entry.epoch == uneven.epoch and entry.batch is not None]
     begun = max(batches, default=-1) + 1
     return begun if begun == drawn - 1 else drawn
@@ -126,8 +127,8 @@ def within_join(case: Case, epoch: int, drawn: Iterable[int]) -> bool:
     """The ranks had issued the same numbers when the next epoch began: `Join` made up for the missing batches."""
     begun = {}
     for rank in drawn:
-        reading = case.ranks[rank].reading
-        entry = next((e for e in reading.steps if e.epoch == epoch + 1), None) if reading is not None else None
+        steps = case.ranks[rank].evidence.board_steps
+        entry = next((entry for entry in steps if entry.epoch == epoch + 1), None)
         if entry is not None:
             begun[rank] = tuple(sorted(entry.issued.items()))
     return len(begun) > 1 and len(begun) == len(list(drawn)) and len(set(begun.values())) == 1
@@ -154,11 +155,9 @@ def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
 
 
 def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
-    by_count: dict[tuple[int, bool, bool], list[int]] = {}
-    for rank, drawn in uneven.drawn.items():
-        by_count.setdefault((drawn.count, drawn.ended, drawn.exhausted), []).append(rank)
+    counts = {rank: (drawn.count, drawn.ended, drawn.exhausted) for rank, drawn in uneven.drawn.items()}
     sentences = []
-    for (count, ended, exhausted), ranks in sorted(by_count.items()):
+    for (count, ended, exhausted), ranks in sorted(by_value(counts).items()):
         its = "its loader was" if len(ranks) == 1 else "their loaders were"
         end = f" and {its} then exhausted" if exhausted else " and left the loop" if ended else " so far"
         sentences.append(f"{case.name(ranks)} drew {words.plural(count, 'batch')} in epoch {uneven.epoch}{end}")
@@ -167,11 +166,8 @@ def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
 
 def _resumed_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
     """Where iterators of that epoch were resumed at different batches: from which one each rank went on."""
-    found: dict[int, list[int]] = {}
-    for rank in uneven.drawn:
-        loader = case.ranks[rank].loader
-        if loader is not None and loader.epoch == uneven.epoch:
-            found.setdefault(loader.resumed_at, []).append(rank)
+    loaders = {rank: loader for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None}
+    found = by_value({rank: each.resumed_at for rank, each in loaders.items() if each.epoch == uneven.epoch})
     if len(found) < 2:
         return ()
     starts = [f"{case.name(ranks)} at batch {batch}" for batch, ranks in sorted(found.items())]

@@ -83,9 +83,9 @@ class Sites:
             return None
         within: Counter[Site] = Counter()
         earlier: set[Site] = set()
-        for (name, seq), call in self.case.ledger.calls(rank).items():
-            found = site(call) if name == group and seq <= span[1] else None
-            if found is not None and seq > span[0]:
+        for call in self.case.ledger.calls_in(rank, group):
+            found = site(call) if call.seq <= span[1] else None
+            if found is not None and call.seq > span[0]:
                 within[found] += 1
             elif found is not None:
                 earlier.add(found)
@@ -94,8 +94,8 @@ class Sites:
     def most_in_a_step(self, rank: int, group: str, place: Site, before: int) -> int | None:
         """How often at most `rank` has called from `place` in one of its recorded steps before step `before`."""
         counts: Counter[int] = Counter()
-        for call in self.case.ledger.calls(rank).values():
-            if call.group == group and site(call) == place:
+        for call in self.case.ledger.calls_in(rank, group):
+            if site(call) == place:
                 step = self.case.ledger.step_of(rank, call)
                 if step is not None and step < before:
                     counts[step] += 1
@@ -117,21 +117,15 @@ class Sites:
 
     def synchronised(self, rank: int, group: str, steps: set[int]) -> set[int]:
         """Those of `steps` in which a backward of `rank` issued collectives in `group`, as far as recorded."""
-        found: set[int] = set()
-        for call in self.case.ledger.calls(rank).values():
-            if call.group == group and in_backward(call):
-                step = self.case.ledger.step_of(rank, call)
-                if step in steps:
-                    found.add(step)
-        return found
+        calls = (call for call in self.case.ledger.calls_in(rank, group) if in_backward(call))
+        return {step for call in calls if (step := self.case.ledger.step_of(rank, call)) in steps}
 
     def used(self, rank: int, call: Collective) -> list[Collective]:
         """The earlier calls of `rank` in the group of `call`, from the very place of `call`."""
         here = site(call)
-        past = (other for other in self.case.ledger.calls(rank).values() if other.group == call.group)
         return [
             other
-            for other in past
+            for other in self.case.ledger.calls_in(rank, call.group)
             if other.seq < call.seq and here is not None and (there := site(other)) is not None and same(here, there)
         ]
 
@@ -156,17 +150,20 @@ class Sites:
 
         Only calls that Python code issued count, point-to-point ones too: their order on one rank is the program's own.
         """
-        reading, now = self.case.ranks[rank].reading, self.case.ranks[rank].step.step
+        present, usual = self.present_and_usual(rank)
+        return present != usual[: len(present)] if present and usual else None
+
+    def present_and_usual(self, rank: int) -> tuple[list[Site], list[Site]]:
+        """The calls of the present step of `rank` on its board, and those of each step before; [] where not alike."""
+        view = self.case.ranks[rank]
         steps: dict[int, list[Site]] = {}
-        for call in reading.calls if reading is not None else ():
+        for call in view.evidence.board_calls:
             place = site(call)
             if place is not None and call.step is not None:
                 steps.setdefault(call.step, []).append(place)
-        present = steps.pop(now, []) if now is not None else []
+        present = steps.pop(view.step.step, []) if view.step.step is not None else []
         whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
-        if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
-            return None
-        return present != whole[0][: len(present)]
+        return present, whole[0] if len(whole) >= HABIT and all(other == whole[0] for other in whole) else []
 
     def out_of_turn(self, rank: int) -> bool | None:
         """`rank` came to the call in which it waits from another one than in all turns before; None without turns.

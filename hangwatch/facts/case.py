@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from hangwatch import words
 from hangwatch.facts.witness import Witness, weigh
-from hangwatch.model import Certainty, Divergence, Frame, Snapshot, StepName, Wait
+from hangwatch.model import Certainty, Culprit, Divergence, Frame, Snapshot, Status, StepName, Wait
 from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
@@ -69,10 +69,28 @@ class Case:
         """Ranks that will never issue a collective again: dead, stopped, or past the end of their training."""
         return frozenset(view.rank for view in self if never_issues_again(view))
 
+    def views(self, ranks: Iterable[int]) -> list[RankView]:
+        """Those of `ranks` of which anything is known."""
+        return [self.ranks[rank] for rank in ranks if rank in self.ranks]
+
+    def culprits(self, ranks: Iterable[int], where: Frame | None = None) -> tuple[Culprit, ...]:
+        """`ranks` as culprits, at the line `where`; each at its own where that is not given."""
+        return tuple(view.culprit(where) for view in self.views(ranks))
+
     @property
     def any_rank_failed(self) -> bool:
         """A rank has died, or is dying of an error."""
-        return any((view.dead and not view.finished) or view.raised for view in self)
+        return any(view.failed for view in self)
+
+    @property
+    def failed(self) -> Status | None:
+        """The status where a rank has failed; None where that is for proof and patience to say."""
+        return Status.FAILED if self.any_rank_failed else None
+
+    @property
+    def in_trouble(self) -> bool:
+        """Ranks wait, or have failed: a difference between the ranks has to be explained."""
+        return bool(self.blocked) or self.any_rank_failed
 
     # -------------------------------------------------------------- waits
 
@@ -184,8 +202,8 @@ class Case:
 
     def stalled(self, ranks: Iterable[int]) -> bool:
         """Patience has run out for all of `ranks` of which anything is known (and for at least one)."""
-        known = [self.ranks[rank].evidence for rank in ranks if rank in self.ranks]
-        return bool(known) and all(entry.stalled for entry in known)
+        known = self.views(ranks)
+        return bool(known) and all(view.evidence.stalled for view in known)
 
     def still(self, ranks: Iterable[int], least_s: float) -> bool:
         """One of `ranks` has not moved for `least_s` seconds, or its patience has run out."""
@@ -193,9 +211,7 @@ class Case:
 
     def usual_place(self, ranks: Iterable[int]) -> Frame | None:
         """The user's line where most of `ranks` stand."""
-        places = Counter(
-            view.where for view in (self.ranks[rank] for rank in ranks if rank in self.ranks) if view.where
-        )
+        places = Counter(view.where for view in self.views(ranks) if view.where)
         return places.most_common(1)[0][0] if places else None
 
     def text_of(self, where: Frame | None) -> str:
@@ -206,9 +222,13 @@ class Case:
         quoted = (each.lines[each.line - each.first] for each in found if each.line - each.first < len(each.lines))
         return next(quoted, "").strip()
 
+    def step_of(self, ranks: Iterable[int]) -> StepName:
+        """The step of the first of `ranks`; that of most ranks where nothing is known of them."""
+        return next((view.step for view in self.views(ranks)), self.furthest_step(self.ranks))
+
     def furthest_step(self, ranks: Iterable[int]) -> StepName:
         """The step in which most of `ranks` are."""
-        steps = Counter(self.ranks[rank].step for rank in ranks if rank in self.ranks)
+        steps = Counter(view.step for view in self.views(ranks))
         return steps.most_common(1)[0][0] if steps else StepName()
 
     def wait_words(self, ranks: Iterable[int]) -> str:

@@ -14,8 +14,8 @@ from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.call_sites import HABIT
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.extra_calls import alike, groups, sides_of
-from hangwatch.facts.mismatches import first_mismatch, shape, threads_of
+from hangwatch.facts.extra_calls import groups
+from hangwatch.facts.mismatches import alike, both_ways, common_call, mispaired, shape
 from hangwatch.model import Collective
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.stacks.frames import user_frame
@@ -46,13 +46,13 @@ class OutOfOrder:
 @once
 def out_of_order(case: Case) -> OutOfOrder | None:
     """The fewer ranks, or one of two halves, that left the common order at the first mispaired call."""
-    found = first_mismatch(case)
-    sides = sides_of(found) if found is not None and not threads_of(case, found) else None
-    if found is None or sides is None:
+    found = mispaired(case)
+    ways = both_ways(found) if found is not None else ()
+    if found is None or not ways:
         return None
-    history = _history(case, found.group, found.seq, [sides[0][0], sides[1][0]])
+    history = _history(case, found.group, found.seq, [ranks[0] for ranks in ways[0]])
     turns = _turns(history)
-    for ranks, others in (sides, sides[::-1]):
+    for ranks, others in ways:
         reached, due = found.calls[ranks[0]], found.calls[others[0]]
         left_out = _left_out(history, turns, reached)
         if left_out and all(alike(history[turn], due) for turn in turns) and len(ranks) <= len(others):
@@ -64,10 +64,9 @@ def _history(case: Case, group: Group, seq: int, ranks: list[int]) -> list[Colle
     """The calls right before that number, oldest first, as far back as those of all `ranks` are recorded and alike."""
     found: list[Collective] = []
     for number in range(seq - 1, max(seq - 1 - CALLS_TOLD, 0), -1):
-        first, *rest = [case.ledger.call(rank, group.name, number) for rank in ranks]
-        if first is None or not all(each is not None and alike(first, each) for each in rest):
+        if (call := common_call(case, group, number, ranks)) is None:
             break
-        found.append(first)
+        found.append(call)
     return found[::-1]
 
 

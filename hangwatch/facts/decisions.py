@@ -207,7 +207,7 @@ def _gone_by(mine: _Standing, other: _Standing) -> bool:
 def _of_mispaired(case: Case) -> Disagreement | None:
     """Equally many calls, but different ones: in a module's forward, some ranks made more of one kind in this step."""
     met, sites = first_mismatch(case), sites_of(case)
-    steps = {case.ranks[rank].step for rank in met.calls if rank in case.ranks} if met is not None else set()
+    steps = {view.step for view in case.views(met.calls)} if met is not None else set()
     step = next(iter(steps)).step if len(steps) == 1 else None
     if met is None or step is None:
         return None

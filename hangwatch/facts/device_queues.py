@@ -9,7 +9,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import differing
 from hangwatch.facts.own_code import awaited_views
 from hangwatch.facts.standstill import Call, all_hosts_wait, front
-from hangwatch.model import Collective, Frame
+from hangwatch.model import Frame
 from hangwatch.ranks.device_waits import queued
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
@@ -38,9 +38,9 @@ def queue_stall(case: Case) -> QueueStall | None:
     if call is None or not _alike(case, *call):
         return None
     group, number = call
-    calls = {rank: case.ledger.call(rank, group.name, number) for rank in group.members}
+    calls = case.ledger.under(group.name, number, group.members)
     timed = [rank for rank in group.members if _has_start_events(case, rank, group)]
-    started = tuple(rank for rank, each in calls.items() if each is not None and each.started)
+    started = tuple(rank for rank, each in calls.items() if each.started)
     held = tuple(rank for rank in timed if rank not in started)
     if held and started and len(timed) == len(group.members):
         return QueueStall(call, held, started)
@@ -49,19 +49,17 @@ def queue_stall(case: Case) -> QueueStall | None:
 
 def _alike(case: Case, group: Group, number: int) -> bool:
     """The call is the front of all its members, and the same on all."""
-    calls: dict[int, Collective] = {}
     for rank in group.members:
-        found = case.ledger.call(rank, group.name, number)
         ahead = [each for each, _ in queued(case.ledger, rank)] if rank in case.ranks else []
-        if found is None or ahead != [group] or front(case, rank) != (group, number):
+        if ahead != [group] or front(case, rank) != (group, number):
             return False
-        calls[rank] = found
-    return len(differing(calls)) <= 1
+    calls = case.ledger.under(group.name, number, group.members)
+    return len(calls) == len(group.members) and len(differing(calls)) <= 1
 
 
 def _has_start_events(case: Case, rank: int, group: Group) -> bool:
     """Torch records start events on this rank: earlier calls have one."""
-    return any(call.started for (name, _), call in case.ledger.calls(rank).items() if name == group.name)
+    return any(call.started for call in case.ledger.calls_in(rank, group.name))
 
 
 def awaited_for_a_device(case: Case) -> list[RankView]:

@@ -11,14 +11,14 @@ pair of different lines. Two lines of one kind may also be two branches of one c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_site import caller, in_backward, path, recorded_caller
+from hangwatch.facts.call_site import caller, in_backward
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
+from hangwatch.facts.mismatches import Mismatch, alike, all_alike, both_ways, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.stacks.frames import user_frame
@@ -42,22 +42,10 @@ class ExtraCalls:
 
     def _made_before(self, case: Case, rank: int) -> bool:
         name, until = self.paired.group, self.paired.seq
-        before = [call for (group, seq), call in case.ledger.calls(rank).items() if group == name and seq < until]
+        before = [call for call in case.ledger.calls_in(rank, name) if call.seq < until]
         lost = bool(before) and until - min(call.seq for call in before) > len(before)  # those of C++ code, on a board
         gradients = any(in_backward(call) for call in self.calls)
         return (lost and gradients) or any(alike(call, each) for call in before for each in self.calls)
-
-
-def alike(one: Collective, other: Collective) -> bool:
-    """Both are the same call of the program, as far as it was recorded: its shape and where it came from."""
-    if len(differing({0: one, 1: other})) > 1:
-        return False
-    here, there = path(one.frames), path(other.frames)
-    shorter = min(len(here), len(there))
-    if here[:1] != there[:1] if shorter == 1 else shorter > 1 and here != there:
-        return False
-    mine, theirs = recorded_caller(one), recorded_caller(other)
-    return mine is None or theirs is None or mine == theirs or here[:1] in ((mine[::2],), (theirs[::2],))
 
 
 @once
@@ -70,7 +58,7 @@ def extra_calls(case: Case) -> ExtraCalls | None:
         if differs is None:
             continue
         for seq in dict.fromkeys((_first_apart(case, group, asked, differs), differs)):
-            pair = Mismatch(group, seq, _calls(case, group, group.members, seq))
+            pair = Mismatch(group, seq, case.ledger.under(group.name, seq, group.members))
             if threads_of(case, pair):
                 return None  # two threads share the group: their order is no order of the program
             if (extra := _at(case, pair, differs)) is not None:
@@ -86,9 +74,9 @@ def _groups(case: Case, found: Mismatch | None) -> list[Group]:
 
 def _first_differing(case: Case, group: Group, asked: list[int]) -> int | None:
     """The first number on record under which calls of these ranks differ in kind or size."""
-    numbers = Counter(seq for rank in asked for name, seq in case.ledger.calls(rank) if name == group.name)
+    numbers = Counter(call.seq for rank in asked for call in case.ledger.calls_in(rank, group.name))
     shared = sorted(seq for seq, times in numbers.items() if times > 1)
-    return next((seq for seq in shared if len(differing(_calls(case, group, asked, seq))) > 1), None)
+    return next((seq for seq in shared if len(differing(case.ledger.under(group.name, seq, asked))) > 1), None)
 
 
 def _first_apart(case: Case, group: Group, asked: list[int], seq: int) -> int:
@@ -96,20 +84,20 @@ def _first_apart(case: Case, group: Group, asked: list[int], seq: int) -> int:
 
     `seq` itself where no common call is on record before it: then it is not known where the ranks diverged.
     """
-    ranks = list(_calls(case, group, asked, seq))
+    ranks = list(case.ledger.under(group.name, seq, asked))
     for first in range(seq, 0, -1):
-        before = list(_calls(case, group, ranks, first - 1).values())
+        before = case.ledger.under(group.name, first - 1, ranks).values()
         if len(before) < len(ranks):
             return seq
-        if all(alike(before[0], call) for call in before):
+        if all_alike(before):
             return first
     return seq
 
 
 def _at(case: Case, pair: Mismatch, last: int) -> ExtraCalls | None:
     """The extra calls of one side of this pair; `last` is the number under which calls differ in kind or size."""
-    sides, fits = sides_of(pair), pair.seq < last
-    for ranks, others in _both_ways(sides):
+    fits = pair.seq < last
+    for ranks, others in both_ways(pair):
         calls = _until_paired(case, pair, ranks[0], pair.calls[others[0]])
         if calls is not None and (not fits or _shifted(case, pair, last, ranks[0], others[0], len(calls))):
             return ExtraCalls(ranks, others, calls, pair.calls[others[0]], fits)
@@ -137,29 +125,8 @@ def _compared(case: Case, group: Group, found: Mismatch | None) -> list[int]:
     return sorted({*group.members[:: max(len(group.members) // MEMBERS_COMPARED, 1)], *odd} & group.member_set)
 
 
-def _both_ways(sides: list[tuple[int, ...]] | None) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    return [] if sides is None else [(sides[0], sides[1]), (sides[1], sides[0])]
-
-
 def _has_ended(case: Case, rank: int) -> bool:
     return rank in case.ranks and (case.ranks[rank].dead or case.ranks[rank].over)
-
-
-def _calls(case: Case, group: Group, ranks: Iterable[int], seq: int) -> dict[int, Collective]:
-    return {rank: call for rank in ranks if (call := case.ledger.call(rank, group.name, seq)) is not None}
-
-
-def sides_of(found: Mismatch) -> list[tuple[int, ...]] | None:
-    """The ranks by what they called; None if not all places are known, or there are not exactly two sides."""
-    sides: list[list[int]] = []
-    for rank, call in found.calls.items():
-        side = next((side for side in sides if alike(found.calls[side[0]], call)), None)
-        if side is None:
-            sides.append([rank])
-        else:
-            side.append(rank)
-    known = all(recorded_caller(call) for call in found.calls.values())
-    return [tuple(ranks) for ranks in sides] if known and len(sides) == 2 else None
 
 
 def _until_paired(case: Case, found: Mismatch, rank: int, theirs: Collective) -> tuple[Collective, ...] | None:

@@ -10,7 +10,7 @@ any rank has ever been.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -18,7 +18,7 @@ from itertools import groupby
 from hangwatch import words
 from hangwatch.facts.call_site import Caller, Path, Site, framework, in_backward, site_of
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepEntry, StepName
+from hangwatch.model import Collective, DiffCall, DiffIteration, DiffRow, Frame, RanksDiff, StepName
 from hangwatch.ranks.divergence import StepKey, step_key
 
 COMPARED = 32  # ranks, evenly spread: the others of a large job add nothing that a person could read
@@ -75,19 +75,15 @@ def _compared(case: Case) -> list[int]:
     return sorted({*odd, *spread[:COMPARED]} & case.ranks.keys())
 
 
-def _entries(case: Case, rank: int) -> Sequence[StepEntry]:
-    reading = case.ranks[rank].reading
-    return reading.steps if reading is not None else ()
-
-
 def _all_named(case: Case, ranks: Iterable[int]) -> bool:
-    ends = [entry for rank in ranks if (steps := _entries(case, rank)) for entry in (steps[0], steps[-1])]
+    records = [steps for rank in ranks if (steps := case.ranks[rank].evidence.board_steps)]
+    ends = [entry for steps in records for entry in (steps[0], steps[-1])]
     return bool(ends) and all(entry.epoch is not None and entry.batch is not None for entry in ends)
 
 
 def _history(case: Case, rank: int, named: bool) -> History:
     """The calls of a rank by iteration. The oldest iteration is left out: the ring may have lost its beginning."""
-    keys = {entry.step: step_key(entry, named) for entry in _entries(case, rank)}
+    keys = {entry.step: step_key(entry, named) for entry in case.ranks[rank].evidence.board_steps}
     calls: dict[StepKey, list[Collective]] = {}
     for call in case.ledger.calls(rank).values():
         step = case.ledger.step_of(rank, call)
@@ -147,11 +143,7 @@ def _lanes(histories: Mapping[int, History], shown: list[StepKey]) -> list[Lane]
 
 
 def _names(case: Case, histories: Mapping[int, History], named: bool) -> dict[StepKey, StepName]:
-    return {
-        step_key(entry, named): StepName(entry.epoch, entry.batch, entry.step)
-        for rank in histories
-        for entry in _entries(case, rank)
-    }
+    return {step_key(entry, named): entry.name for rank in histories for entry in case.ranks[rank].evidence.board_steps}
 
 
 # ------------------------------------------------------------------------------------------ side by side

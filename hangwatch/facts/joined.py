@@ -36,8 +36,7 @@ def joined_too_early(case: Case) -> JoinedTooEarly | None:
 
 
 def _first_of_join(case: Case, rank: int, group: Group) -> Collective | None:
-    calls = (call for (name, _), call in case.ledger.calls(rank).items() if name == group.name)
-    return next((call for call in calls if _by_join(call)), None)
+    return next((call for call in case.ledger.calls_in(rank, group.name) if _by_join(call)), None)
 
 
 def _by_join(call: Collective) -> bool:
@@ -53,8 +52,7 @@ def _called_directly(call: Collective) -> bool:
 
 
 def _pair(case: Case, group: Group, ranks: tuple[int, ...], others: tuple[int, ...]) -> JoinedTooEarly | None:
-    theirs = (call for (name, _), call in case.ledger.calls(others[0]).items() if name == group.name)
-    for call in sorted(theirs, key=lambda each: each.seq):
+    for call in sorted(case.ledger.calls_in(others[0], group.name), key=lambda each: each.seq):
         stand_in = case.ledger.call(ranks[0], group.name, call.seq) if _called_directly(call) else None
         if stand_in is not None and _by_join(stand_in):
             return JoinedTooEarly(ranks, others, group, call, stand_in)

@@ -20,7 +20,7 @@ LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_save
 @once
 def endings_of(case: Case) -> dict[int, Ending]:
     """The endings of all ranks that have ended in the middle of their work, or are failing."""
-    return {view.rank: ending(view) for view in case if (view.dead and not view.finished) or view.raised}
+    return {view.rank: ending(view) for view in case if view.failed}
 
 
 def brought_down(case: Case) -> bool:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hangwatch.facts.arrivals import main_stack
+from hangwatch.facts.arrivals import host_of, main_stack
 from hangwatch.facts.case import Case
+from hangwatch.launchers import number
 from hangwatch.model import Launched, ProcessEvidence, RankEvidence
 from hangwatch.stacks.frames import name_of
 
@@ -118,9 +119,8 @@ class Agent:
 def tasks(case: Case) -> list[Task]:
     """All processes that claim a rank, those included that claim the same one."""
     found = {entry.pid: _of_rank(entry) for entry in case.snapshot.ranks if entry.pid is not None}
-    host = case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""
     for each in case.snapshot.launched:
-        started = _of_launched(each, host)
+        started = _of_launched(each, host_of(case))
         known = found.get(each.pid, started)  # of a process that has ended, the start alone tells its environment
         found[each.pid] = replace(known, settings={**started.settings, **known.settings})
     return list(found.values())
@@ -162,11 +162,6 @@ def on_their_way(case: Case, endpoint: str) -> bool:
     """A launcher that is to meet others at `endpoint` has not come to the rendezvous yet."""
     known = (Agent(each) for each in case.snapshot.launchers)
     return any(each.functions and each.endpoint == endpoint and not each.waits for each in known)
-
-
-def number(settings: Mapping[str, str], name: str) -> int | None:
-    text = settings.get(name, "").strip()
-    return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 def first_number(settings: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, int] | None:

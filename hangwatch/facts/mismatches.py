@@ -1,21 +1,24 @@
-"""Calls of different kind or size under one number of a group."""
+"""Calls under one number of a group, compared: whether they are the same call, and of different kind or size."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from hangwatch import words
+from hangwatch.facts.call_site import path, recorded_caller
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Collective, Frame
+from hangwatch.model import Collective, Culprit, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.issuers import issuer, issuers
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
+from hangwatch.ranks.sides import by_value
 from hangwatch.stacks.frames import user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
+Ranks = tuple[int, ...]
 _SHORT_DTYPE = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32"}
 
 
@@ -62,27 +65,49 @@ def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
 def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
     """Ranks by what they called; what is not known of one counts as equal to any."""
     shapes = {rank: shape(call) for rank, call in calls.items()}
-    kinds = _sides({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
+    kinds = by_value({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
     if len({one.kind for one in kinds}) > 1:
         return kinds
-    roots = _sides({rank: one for rank, one in shapes.items() if one.root is not None})
+    roots = by_value({rank: one for rank, one in shapes.items() if one.root is not None})
     if len({one.root for one in roots}) > 1:
         return roots
     complete = {rank: one for rank, one in shapes.items() if one.elements is not None and one.dtype}
-    sizes = _sides({rank: replace(one, root=None) for rank, one in complete.items()})
+    sizes = by_value({rank: replace(one, root=None) for rank, one in complete.items()})
     return sizes if len(sizes) > 1 else {}
-
-
-def _sides(shapes: dict[int, Shape]) -> dict[Shape, list[int]]:
-    sides: dict[Shape, list[int]] = {}
-    for rank, one in shapes.items():
-        sides.setdefault(one, []).append(rank)
-    return sides
 
 
 def place_of(case: Case, rank: int, calls: dict[int, Collective]) -> Frame | None:
     view = case.ranks.get(rank)
     return user_frame(calls[rank].frames) or (view.where if view is not None else None)
+
+
+def alike(one: Collective, other: Collective) -> bool:
+    """Both are the same call of the program, as far as it was recorded: its shape and where it came from."""
+    if len(differing({0: one, 1: other})) > 1:
+        return False
+    here, there = path(one.frames), path(other.frames)
+    shorter = min(len(here), len(there))
+    if here[:1] != there[:1] if shorter == 1 else shorter > 1 and here != there:
+        return False
+    mine, theirs = recorded_caller(one), recorded_caller(other)
+    return mine is None or theirs is None or mine == theirs or here[:1] in ((mine[::2],), (theirs[::2],))
+
+
+def all_alike(calls: Iterable[Collective]) -> bool:
+    """All of them are like the first one."""
+    first, *others = calls
+    return all(alike(first, other) for other in others)
+
+
+def common_call(case: Case, group: Group, seq: int, ranks: Collection[int]) -> Collective | None:
+    """The call under that number, where those of all `ranks` are on record and alike."""
+    calls = case.ledger.under(group.name, seq, ranks)
+    return next(iter(calls.values())) if len(calls) == len(ranks) and all_alike(calls.values()) else None
+
+
+def culprits_at(case: Case, ranks: Iterable[int], calls: dict[int, Collective]) -> tuple[Culprit, ...]:
+    """`ranks` as culprits, each at the line of its call in `calls`."""
+    return tuple(view.culprit(place_of(case, view.rank, calls)) for view in case.views(ranks))
 
 
 @dataclass(frozen=True)
@@ -99,9 +124,7 @@ def first_mismatch(case: Case) -> Mismatch | None:
     """Where members of a group were paired under one number with different operations, types or sizes."""
     for group, last in _meetings(case):
         for seq in range(_first_open(group, last), last + 1):
-            calls = {
-                rank: call for rank in group.members if (call := case.ledger.call(rank, group.name, seq)) is not None
-            }
+            calls = case.ledger.under(group.name, seq, group.members)
             if len(differing(calls)) > 1:
                 return Mismatch(group, seq, calls)
     return None
@@ -125,3 +148,25 @@ def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
     shared = any(threads <= used for used in users)
     common = all(sum(thread in used for used in users) > 1 for thread in threads)
     return tuple(sorted(threads)) if shared and common else ()
+
+
+@once
+def mispaired(case: Case) -> Mismatch | None:
+    """The first mismatch, unless two threads share its group: then their order is no order of the program."""
+    found = first_mismatch(case)
+    return None if found is None or threads_of(case, found) else found
+
+
+def both_ways(found: Mismatch) -> tuple[tuple[Ranks, Ranks], ...]:
+    """(a side, the other one) by what the ranks called, either way; none where places are unknown, or sides not two."""
+    sides: list[list[int]] = []
+    for rank, call in found.calls.items():
+        side = next((side for side in sides if alike(found.calls[side[0]], call)), None)
+        if side is None:
+            sides.append([rank])
+        else:
+            side.append(rank)
+    if len(sides) != 2 or not all(recorded_caller(call) for call in found.calls.values()):
+        return ()
+    one, other = map(tuple, sides)
+    return (one, other), (other, one)

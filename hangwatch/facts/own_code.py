@@ -123,4 +123,4 @@ def tries_again(view: RankView, error: ExceptionFacts) -> bool:
 
 
 def awaited_views(case: Case) -> list[RankView]:
-    return [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]
+    return case.views(sorted(case.awaited()))

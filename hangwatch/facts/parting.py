@@ -22,6 +22,7 @@ from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
 
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
@@ -53,7 +54,7 @@ class Parting:
 
     @property
     def step(self) -> StepName:
-        return StepName(self.divergence.epoch, self.divergence.batch, self.divergence.step)
+        return self.divergence.name
 
     @property
     def when(self) -> str:
@@ -98,7 +99,7 @@ def _has_ended(view: RankView) -> bool:
 
 def _in_background(case: Case, rank: int, group: str) -> bool:
     """All recorded calls of `rank` in a group were issued by another thread than the one that trains."""
-    names = {call.thread_name for call in case.ledger.calls(rank).values() if call.group == group}
+    names = {call.thread_name for call in case.ledger.calls_in(rank, group)}
     return bool(names) and not names & {"", case.ranks[rank].now.thread}
 
 
@@ -169,7 +170,7 @@ def two_sides(case: Case, divergence: Divergence) -> tuple[tuple[int, ...], tupl
     """
     counts = divergence.counts
     levels = sorted(set(counts.values()))
-    inside = {rank for rank in counts if rank in case.ranks and case.ranks[rank].step.step == divergence.step}
+    inside = {view.rank for view in case.views(counts) if view.step.step == divergence.step}
     through = {count for rank, count in counts.items() if rank not in inside}
     more = {count for rank, count in counts.items() if rank in inside}
     if len(levels) != 2 and not (len(through) == 1 and more and min(more) > max(through)):
@@ -192,7 +193,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
         for witness in (
             _by_majority(case, few, many),
             _by_habit(case, divergence, few, many),
-            _by_place(case, by_sites, few, many, call) if not _several_turns(case, divergence) else None,
+            _by_place(case, by_sites, few, call) if not _several_turns(case, divergence) else None,
         )
         if witness is not None
     )
@@ -281,7 +282,7 @@ def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
         yield step
 
 
-def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], many: tuple[int, ...], call: str) -> Witness | None:
+def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], call: str) -> Witness | None:
     if by_sites is Left.UNKNOWN:
         return None
     what = call or "the call in question"
@@ -368,9 +369,7 @@ def _never_as_many(sites: Sites, place: Site, known: set[Site], times: int, dive
 
 def counted(case: Case, found: Parting) -> str:
     """`in epoch 1, batch 12 (step 212), rank 3 issued 2 and ranks 0-2 issued 3 collectives in group 0`."""
-    by_count: dict[int, list[int]] = {}
-    for rank, count in sorted(found.divergence.counts.items()):
-        by_count.setdefault(count, []).append(rank)
-    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sorted(by_count.items())[:4]]
+    sides = sorted(by_value(found.divergence.counts).items())
+    parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sides[:4]]
     when = "in" if found.divergence.exact else "in all steps before"
     return f"{when} {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"

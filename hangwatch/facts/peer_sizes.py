@@ -47,15 +47,13 @@ def elements(call: Collective) -> int | None:
 
 def _made(case: Case, rank: int, kind: str, peer: int) -> list[Collective]:
     """The recorded sends to, or receives from, `peer`, in order."""
-    reading = case.ranks[rank].reading
-    calls = reading.calls if reading is not None else ()
+    calls = case.ranks[rank].evidence.board_calls
     return [call for call in calls if call.op.endswith(kind) and call.peer == peer]
 
 
 def _last_receives(case: Case, rank: int) -> Iterator[Collective]:
     """The newest receive from each peer."""
-    reading = case.ranks[rank].reading
-    newest = {call.peer: call for call in (reading.calls if reading is not None else ()) if call.op.endswith("recv")}
+    newest = {call.peer: call for call in case.ranks[rank].evidence.board_calls if call.op.endswith("recv")}
     yield from (call for peer, call in newest.items() if peer in case.ranks and peer != rank)
 
 

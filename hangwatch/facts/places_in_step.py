@@ -37,7 +37,7 @@ class Early:
 @once
 def early_calls(case: Case) -> tuple[Early, ...]:
     """For each rank the first call of its last step that came earlier than by its habit, and not so on another rank."""
-    found = (_early(case, view) for view in case)
+    found = map(_early, case)
     return tuple(each for each in found if each is not None and _is_another_call_elsewhere(case, each))
 
 
@@ -53,8 +53,8 @@ def _is_another_call_elsewhere(case: Case, early: Early) -> bool:
     return any(call is None or site(call) != site(early.call) for call in theirs)
 
 
-def _early(case: Case, view: RankView) -> Early | None:
-    steps = view.reading.steps[-HABITUAL_STEPS - 1 :] if view.reading is not None else ()
+def _early(view: RankView) -> Early | None:
+    steps = view.evidence.board_steps[-HABITUAL_STEPS - 1 :]
     if len(steps) <= HABITUAL_STEPS or steps[-1].step - steps[0].step != HABITUAL_STEPS:
         return None
     now, before = steps[-1], steps[:-1]
@@ -72,8 +72,8 @@ def _early(case: Case, view: RankView) -> Early | None:
 def _by_step(view: RankView, first: int) -> dict[int, dict[tuple[str, Site], list[Collective]]]:
     """The collectives on the board by step, from `first` on, and by group and site; older ones are not read."""
     found: dict[int, dict[tuple[str, Site], list[Collective]]] = {}
-    ring = view.reading.calls if view.reading is not None else ()
-    recent = list(takewhile(lambda call: call.step is None or call.step >= first, reversed(ring)))
+    ring = reversed(view.evidence.board_calls)
+    recent = list(takewhile(lambda call: call.step is None or call.step >= first, ring))
     for call in reversed(recent):
         where = site(call) if is_numbered(call) else None
         if where is not None and call.step is not None:

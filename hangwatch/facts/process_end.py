@@ -61,7 +61,7 @@ def death_time(view: RankView) -> float:
 
 def ended_before_others(case: Case) -> tuple[list[int], list[int]] | None:
     """(ranks that had ended as they should, ranks that failed after them), where no rank waits any more."""
-    failed = [view.rank for view in case if (view.dead and not view.finished) or view.raised]
+    failed = [view.rank for view in case if view.failed]
     ended = [view.rank for view in case if view.finished]
     return (ended, failed) if failed and ended and not case.blocked else None
 

@@ -113,9 +113,8 @@ def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -
 
 
 def _named(case: Case, rank: int, step: int) -> StepName:
-    reading = case.ranks[rank].reading
-    entries = (entry for entry in (reading.steps if reading is not None else ()) if entry.step == step)
-    return next((StepName(entry.epoch, entry.batch, entry.step) for entry in entries), StepName(step=step))
+    entries = case.ranks[rank].evidence.board_steps
+    return next((entry.name for entry in entries if entry.step == step), StepName(step=step))
 
 
 def _in_round(
@@ -159,7 +158,7 @@ def _numbered(case: Case, rank: int) -> Iterator[Collective]:
 def _record(case: Case, rank: int) -> Sequence[Collective]:
     """The calls of a rank in the order of their issue: those of its board and, where it has told, DDP's own."""
     entry = case.ranks[rank].evidence
-    ring = entry.reading.calls if entry.reading is not None else ()
+    ring = entry.board_calls
     recorded = ring if any(is_point_to_point(call) for call in ring) else entry.collectives.recent
     peers = [call for call in recorded if is_point_to_point(call)]
     calls = [*peers, *case.ledger.calls(rank).values()]

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.extra_calls import alike
-from hangwatch.facts.mismatches import first_mismatch, threads_of
+from hangwatch.facts.mismatches import alike, all_alike, mispaired
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import CALLS_TOLD
 
@@ -36,29 +35,25 @@ class WentOn:
 @once
 def went_on(case: Case) -> WentOn | None:
     """Which ranks left a run of equal calls first, at the first number under which call paths differ."""
-    found = first_mismatch(case)
-    if found is None or threads_of(case, found):
+    found = mispaired(case)
+    if found is None:
         return None
     ranks, name = list(found.calls), found.group.name
     for seq in range(found.seq, max(found.seq - CALLS_TOLD, REPEATED), -1):
-        before = [case.ledger.call(rank, name, seq - 1) for rank in ranks]
-        if any(call is None for call in before):
+        before = case.ledger.under(name, seq - 1, ranks)
+        if len(before) < len(ranks):
             return None
-        if _all_alike(before):
+        if all_alike(before.values()):
             return _parted(case, ranks, name, seq)
     return None
 
 
-def _all_alike(calls: list[Collective | None]) -> bool:
-    return all(call is not None and calls[0] is not None and alike(calls[0], call) for call in calls)
-
-
 def _parted(case: Case, ranks: list[int], name: str, seq: int) -> WentOn | None:
-    calls = {rank: call for rank in ranks if (call := case.ledger.call(rank, name, seq)) is not None}
+    calls = case.ledger.under(name, seq, ranks)
     past = [call for n in range(seq - 1, 0, -1) if (call := case.ledger.call(ranks[0], name, n)) is not None]
     again = tuple(rank for rank, call in calls.items() if _run(past, call) >= REPEATED)
     left = tuple(rank for rank in calls if rank not in again)
-    if len(calls) < len(ranks) or not again or not left or not _all_alike([calls[rank] for rank in left]):
+    if len(calls) < len(ranks) or not again or not left or not all_alike(calls[rank] for rank in left):
         return None
     if not any(alike(calls[left[0]], call) for call in past):
         return None  # a new call, which may be one too many

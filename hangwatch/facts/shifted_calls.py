@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.extra_calls import alike
+from hangwatch.facts.mismatches import alike
 from hangwatch.model import Collective
 from hangwatch.ranks.ledger import Group
 
@@ -34,30 +34,22 @@ def shifted(case: Case) -> Shifted | None:
 
 
 def _in(case: Case, group: Group) -> Shifted | None:
-    newest = {rank: call for rank in group.members if (call := _newest(case, rank, group)) is not None}
+    calls = {rank: case.ledger.calls_in(rank, group.name) for rank in group.members}
+    newest = {rank: max(made, key=lambda call: call.seq) for rank, made in calls.items() if made}
     if len(newest) < len(group.members) or len({call.seq for call in newest.values()}) != 2:
         return None
     low = min(newest, key=lambda rank: newest[rank].seq)
     call, high = newest[low], max(each.seq for each in newest.values())
     if site(call) is None or not all(alike(call, each) for each in newest.values()):
         return None
-    if not all(_same_before(case, group, call, low, rank) for rank in newest if rank != low):
+    if not all(_same_before(call, calls[low], calls[rank]) for rank in newest if rank != low):
         return None
     short = tuple(rank for rank, each in newest.items() if each.seq == call.seq)
     others = tuple(rank for rank in newest if rank not in short)
     return Shifted(short, others, group, call, high - call.seq)
 
 
-def _newest(case: Case, rank: int, group: Group) -> Collective | None:
-    calls = (call for (name, _), call in case.ledger.calls(rank).items() if name == group.name)
-    return max(calls, key=lambda call: call.seq, default=None)
-
-
-def _same_before(case: Case, group: Group, call: Collective, one: int, other: int) -> bool:
+def _same_before(call: Collective, one: list[Collective], other: list[Collective]) -> bool:
     """The call before it from the same place had one number on both, where the records have one; nothing else came."""
-    numbers = [
-        [seq for (name, seq), each in case.ledger.calls(rank).items() if name == group.name and alike(each, call)]
-        for rank in (one, other)
-    ]
-    mine, theirs = (sorted(each)[:-1] for each in numbers)
+    mine, theirs = (sorted(each.seq for each in made if alike(each, call))[:-1] for made in (one, other))
     return bool(mine) and bool(theirs) and mine[-1] == theirs[-1]

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from hangwatch import words
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import differing
-from hangwatch.model import Collective
 from hangwatch.ranks.device_waits import on_device, queued
 from hangwatch.ranks.ledger import Group
 
@@ -60,12 +59,7 @@ def misfit(case: Case) -> Call | None:
 
 
 def _unlike(case: Case, group: Group, number: int) -> bool:
-    if not _enqueued_by_all(group, number):
-        return False
-    calls: dict[int, Collective] = {}
-    for member in group.members:
-        if (call := case.ledger.call(member, group.name, number)) is not None:
-            calls[member] = call
+    calls = case.ledger.under(group.name, number, group.members) if _enqueued_by_all(group, number) else {}
     return len(differing(calls)) > 1
 
 

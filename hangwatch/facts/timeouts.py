@@ -70,8 +70,7 @@ def _since(case: Case, rank: int) -> float | None:
 
 
 def _timeout(view: RankView, group: str) -> float | None:
-    heads = view.reading.heads if view.reading is not None else ()
-    return next((head.timeout_s for head in heads if head.name == group), None)
+    return next((head.timeout_s for head in view.evidence.board_heads if head.name == group), None)
 
 
 def _at_work(case: Case, view: RankView) -> bool:

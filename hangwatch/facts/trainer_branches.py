@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.extra_calls import alike
-from hangwatch.facts.mismatches import Mismatch, differing, first_mismatch, threads_of
+from hangwatch.facts.mismatches import Mismatch, common_call, differing, mispaired
 from hangwatch.model import Frame
 from hangwatch.stacks.frames import origin
 
@@ -33,8 +32,8 @@ class Branch:
 @once
 def trainer_branch(case: Case) -> Branch | None:
     """Where the paths to the first pair of unlike calls part, if that is in a package; None where it is elsewhere."""
-    found = first_mismatch(case)
-    if found is None or threads_of(case, found) or first_uneven(case) is not None:
+    found = mispaired(case)
+    if found is None or first_uneven(case) is not None:
         return None
     sides = sorted(differing(found.calls).values(), key=len)
     if len(sides) != 2 or len(sides[0]) == len(sides[1]) or not _came_the_same_way(case, found):
@@ -46,12 +45,8 @@ def trainer_branch(case: Case) -> Branch | None:
 
 def _came_the_same_way(case: Case, found: Mismatch) -> bool:
     """The calls before that pair were the same on all ranks: none was left out or made too often until then."""
-    for seq in range(found.seq - 1, found.seq - 1 - ALIKE_BEFORE, -1):
-        before = [case.ledger.call(rank, found.group.name, seq) for rank in found.calls]
-        calls = [call for call in before if call is not None]
-        if len(calls) < len(before) or not all(alike(calls[0], call) for call in calls):
-            return False
-    return True
+    before = range(found.seq - ALIKE_BEFORE, found.seq)
+    return all(common_call(case, found.group, seq, found.calls) is not None for seq in before)
 
 
 def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Frame] | None:

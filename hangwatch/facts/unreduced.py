@@ -17,7 +17,7 @@ from hangwatch.facts.last_calls import frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
-from hangwatch.model import Frame, StepEntry, StepName
+from hangwatch.model import Frame, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -48,7 +48,7 @@ def unreduced(case: Case) -> Unreduced | None:
     return _said_by_torch(case) or _by_ledger(case) or _in_this_step(case)
 
 
-# ------------------------------------------------------------------------------------------ by torch's word
+# ------------------------------------------------------------------------------------------ by torch's error
 
 
 def _said_by_torch(case: Case) -> Unreduced | None:
@@ -73,16 +73,11 @@ def _own_divergence(case: Case, view: RankView) -> StepName | None:
 
 
 def _before(view: RankView, at: float) -> StepName | None:
-    """The step before the one in which `view` was at that time: torch speaks at the next forward."""
-    begun = [entry for entry in _entries(view) if entry.at <= at or not at]
+    """The step before the one in which `view` was at that time: torch raises its error at the next forward."""
+    begun = [entry for entry in view.evidence.board_steps if entry.at <= at or not at]
     if len(begun) < 2:
         return None
-    entry = begun[-2]
-    return StepName(entry.epoch, entry.batch, entry.step)
-
-
-def _entries(view: RankView) -> tuple[StepEntry, ...]:
-    return view.reading.steps if view.reading is not None else ()
+    return begun[-2].name
 
 
 def _backward_line(case: Case, view: RankView) -> Frame | None:
@@ -132,7 +127,7 @@ def _went_on(case: Case, rank: int, found: Parting) -> bool:
 
 def optimized(view: RankView, step: int) -> bool:
     """`view` has made an optimizer step within that step."""
-    entries = _entries(view)
+    entries = view.evidence.board_steps
     index = next((n for n, entry in enumerate(entries) if entry.step == step), None)
     if index is None or view.reading is None:
         return False
@@ -166,7 +161,7 @@ def _in_this_step(case: Case) -> Unreduced | None:
 
 def _in_backward(case: Case, view: RankView) -> Frame | None:
     """The user's line of the backward in which `view` stands, or stood at its end, before the optimizer's step."""
-    ended = (view.dead and not view.finished) or view.raised
+    ended = view.failed
     frames = _at_the_end(view) if ended else view.evidence.main_stack
     if not any(frame.function == _BACKWARD for frame in frames) or (not ended and view.rank not in case.blocked):
         return None
@@ -193,9 +188,7 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return False
-    made = [
-        call for (name, seq), call in case.ledger.calls(view.rank).items() if name == group and span[0] < seq <= span[1]
-    ]
+    made = [call for call in case.ledger.calls_in(view.rank, group) if span[0] < call.seq <= span[1]]
     recorded = len(made) == span[1] - span[0]
     steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
     usual = sites_of(case).synchronised(view.rank, group, steps)

@@ -43,7 +43,7 @@ OF_HISTORIES: tuple[Rule, ...] = (
 
 def ended_mispaired(case: Case) -> Finding | None:
     """Ranks were aborted or failed in collectives after a difference of the ledgers, which is the cause."""
-    ended = [view for view in case if (view.dead and not view.finished) or view.raised]
+    ended = [view for view in case if view.failed]
     if not ended or not all(_ended_in_collectives(view) for view in ended):
         return None
     found = next((found for rule in OF_HISTORIES if (found := rule(case)) is not None and found.culprits), None)

@@ -109,7 +109,7 @@ def _mismatched(case: Case) -> str:
 
 
 def _blocked_in_code(case: Case) -> str:
-    awaited = [case.ranks[rank] for rank in case.awaited() if rank in case.ranks]
+    awaited = case.views(case.awaited())
     if not awaited or any(not (view.dead or view.stopped) for view in awaited):
         return ""
     return "no rank that is awaited stands in code of its own"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hangwatch.catalogue import BY_ID, CATALOGUE, cause
+from hangwatch.catalogue import CATALOGUE, cause
 from hangwatch.rules.finding import Finding, Rule
 
 EXPLAINED = {"undetermined", *(other for entry in CATALOGUE for other in entry.explains)}
@@ -23,9 +23,9 @@ def best(findings: Iterator[Finding]) -> Finding | None:
 
 
 def may_explain(rule: Rule, found: str) -> bool:
-    """The rule's module bears the name of a cause that explains the cause `found`."""
-    parts = [part.replace("_", "-") for part in rule.__module__.split(".")]
-    return found == "undetermined" or any(part in BY_ID and found in cause(part).explains for part in parts)
+    """It is a rule of a cause that explains the cause `found`, by the catalogue; any may explain an unknown one."""
+    homes = [entry.rules for entry in CATALOGUE if found in entry.explains]
+    return found == "undetermined" or any(f"{rule.__module__}.".startswith(f"{home}.") for home in homes)
 
 
 def explains(other: Finding, found: Finding) -> bool:

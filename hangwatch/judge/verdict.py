@@ -79,7 +79,7 @@ def status(case: Case, finding: Finding) -> Status:
     ranks = ranks or tuple(case.ranks)
     if case.ranks and all(view.finished for view in case):
         return Status.WAITING  # the job is over, and no rank is left that could hang
-    if any(case.works(case.ranks[rank]) for rank in ranks if rank in case.ranks):
+    if any(map(case.works, case.views(ranks))):
         return Status.WAITING
     if standstill(case):
         return Status.HUNG

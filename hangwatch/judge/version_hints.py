@@ -51,7 +51,7 @@ def hints(case: Case, finding: Finding) -> tuple[str, ...]:
 
 
 def _uses_nccl(view: RankView) -> bool:
-    heads = (*view.evidence.collectives.heads, *(view.reading.heads if view.reading is not None else ()))
+    heads = (*view.evidence.collectives.heads, *view.evidence.board_heads)
     return any("nccl" in head.backend for head in heads)
 
 

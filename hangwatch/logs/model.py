@@ -54,7 +54,7 @@ class Communicator:
 
 
 class Fault(StrEnum):
-    """What a warning of NCCL speaks of."""
+    """What a warning of NCCL is about."""
 
     DUPLICATE = "duplicate"  # two ranks on one GPU
     CUDA = "cuda"  # an error of the rank's own device or driver

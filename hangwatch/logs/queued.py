@@ -90,7 +90,7 @@ def _group(queues: Queues, progress: Progress, rank: int, size: int | None) -> C
 
 
 def _add_members(group: Communicator, logs: Logs, world: int) -> None:
-    """Members of which no line speaks: the lines of the others say their places, which leave some free between them.
+    """Members that no line names: the lines of the others say their places, which leave some free between them.
 
     That holds for groups whose ranks lie at equal distances, as those of a mesh do.
     """

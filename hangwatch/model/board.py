@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.model.collective import Collective, GroupHead
 from hangwatch.model.stack import Frame
+from hangwatch.model.step import StepName
 from hangwatch.model.terms import Phase
 
 
@@ -67,6 +68,10 @@ class StepEntry:
     at: float
     issued: dict[str, int] = field(default_factory=dict)
     optimizer_steps: int | None = None
+
+    @property
+    def name(self) -> StepName:
+        return StepName(self.epoch, self.batch, self.step)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch.model.stack import Frame
+from hangwatch.model.step import StepName
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +92,7 @@ class Divergence:
     seen_at: float = 0.0
     exact: bool = True  # false: it happened in `step` or before, between two looks; `counts` are of all those steps
     doubtful: bool = False  # perhaps only a count of steps fell behind: all made whole turns of the loop
+
+    @property
+    def name(self) -> StepName:
+        return StepName(self.epoch, self.batch, self.step)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hangwatch.model.board import PhaseSpan, Reading
-from hangwatch.model.collective import Collectives, Divergence
+from hangwatch.model.board import PhaseSpan, Reading, StepEntry
+from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead
 from hangwatch.model.health import HealthWarning, JobHealth
 from hangwatch.model.nccl import NcclView
 from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
@@ -40,6 +41,26 @@ class RankEvidence:
     @property
     def stalled(self) -> bool:
         return self.still_s > self.patience_s
+
+    @property
+    def board_settings(self) -> Mapping[str, str]:
+        """The distributed settings on its board; empty without a board."""
+        return self.reading.identity.environment if self.reading is not None else {}
+
+    @property
+    def board_steps(self) -> tuple[StepEntry, ...]:
+        """The steps on its board, oldest first; empty without a board."""
+        return self.reading.steps if self.reading is not None else ()
+
+    @property
+    def board_calls(self) -> tuple[Collective, ...]:
+        """The calls on its board, oldest first; empty without a board."""
+        return self.reading.calls if self.reading is not None else ()
+
+    @property
+    def board_heads(self) -> tuple[GroupHead, ...]:
+        """How far its board says that it is in each group; empty without a board."""
+        return self.reading.heads if self.reading is not None else ()
 
     @property
     def main_stack(self) -> tuple[Frame, ...]:

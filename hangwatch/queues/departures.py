@@ -18,7 +18,7 @@ from .stuck import Stuck
 def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
     """A departure in a group of a circle, else in another group of its ranks: a small group may not show one."""
     for root in chain.roots:
-        if (found := departed_in(queues, root, histories)) is not None:
+        if (found := departed_in(root, histories)) is not None:
             return found
     members = {rank for root in chain.roots for rank in (*root.waiting, *root.awaited)}
     for group in queues.communicators:
@@ -29,7 +29,7 @@ def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | No
     return None
 
 
-def departed_in(queues: Queues, root: Stuck, histories: Histories) -> Finding | None:
+def departed_in(root: Stuck, histories: Histories) -> Finding | None:
     """The finding where ranks of the stuck call's group left the common order of calls before, or with it."""
     departure = histories.departure(root.group)
     if departure is None or not _tells(departure, root):
@@ -59,7 +59,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         summary,
         culprits=tuple((rank, where) for rank in departure.ranks),
         victims=victims,
-        evidence=tuple(_witnesses(departure, victims)),
+        evidence=tuple(_witnesses(departure)),
         waits=waits,
     )
 
@@ -106,7 +106,7 @@ def _said(departure: Departure) -> tuple[str, str]:
     return said, "collective-mismatch"
 
 
-def _witnesses(departure: Departure, victims: Iterable[int]) -> Iterable[str]:
+def _witnesses(departure: Departure) -> Iterable[str]:
     if departure.majority:
         yield f"most ranks of {departure.group.title} call {shape(departure.usual)}{at(departure.usual)} there"
     if departure.habit:

@@ -74,7 +74,7 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Enqueued by all, alike as far as it is recorded. Without start events no device is known to have started it."""
     root = chain.roots[0]
-    before = departed_in(queues, root, histories)
+    before = departed_in(root, histories)
     if before is not None:
         return before
     stands = root.expired or any(lane.completed > 0 for _, lane in queues.lanes())

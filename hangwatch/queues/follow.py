@@ -58,7 +58,7 @@ class Follower:
             yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
 
     def _same_batch(self, one: Stuck) -> Iterator[Stuck]:
-        """What holds up the batches of sends and receives that a pair which has met belongs to, over other such pairs.
+        """What holds up the batches of sends and receives that a matched pair belongs to, over other such pairs.
 
         The calls of a batch complete as one, and so a batch waits for the batches of its partners.
         """

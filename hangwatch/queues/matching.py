@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hangwatch.ranks.ledger import family
+from hangwatch.ranks.sides import by_value
 
 from .model import Call, Communicator
 
@@ -72,25 +73,18 @@ def _dtype(name: str) -> str:
 def sides(calls: Mapping[int, Call]) -> dict[Shape, list[int]]:
     """The ranks by what they called; one side where all agree. What one rank's record lacks is not compared."""
     shapes = {rank: shape(call) for rank, call in calls.items()}
-    kinds = _grouped({rank: Shape(one.kind) for rank, one in shapes.items()})
+    kinds = by_value({rank: Shape(one.kind) for rank, one in shapes.items()})
     if len(kinds) > 1:
-        return _grouped(shapes) if len({one.kind for one in shapes.values()}) > 1 else kinds
+        return by_value(shapes) if len({one.kind for one in shapes.values()}) > 1 else kinds
     given = all(one.given is not None for one in shapes.values())
     made = all(one.made is not None for one in shapes.values())
     typed = all(one.dtypes for one in shapes.values())
-    return _grouped(
+    return by_value(
         {
             rank: Shape(one.kind, one.given if given else None, one.made if made else None, one.dtypes if typed else "")
             for rank, one in shapes.items()
         }
     )
-
-
-def _grouped(shapes: Mapping[int, Shape]) -> dict[Shape, list[int]]:
-    found: dict[Shape, list[int]] = {}
-    for rank, one in shapes.items():
-        found.setdefault(one, []).append(rank)
-    return found
 
 
 def malformed(call: Call, group: Communicator) -> str:

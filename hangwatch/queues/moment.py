@@ -49,7 +49,7 @@ def _enqueued_at(one: Stuck, rank: int) -> int:
 def on_its_way(queues: Queues, one: Stuck) -> bool:
     """A healthy job shows the same: the record was written a moment after the call was enqueued.
 
-    Of a send and its receive that have met, nothing is said where that is not known.
+    A send that was paired with its receive counts as on its way where that time is not known.
     """
     if one.expired:
         return False

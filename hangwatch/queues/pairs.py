@@ -45,7 +45,7 @@ class _Side:
 def stuck_pairs(queues: Queues) -> Iterator[Stuck]:
     """For each group and rank the first send or receive that waits for its peer."""
     for group in queues.communicators:
-        sides = {rank: _side(queues, group, rank, lane) for rank, lane in group.peers.items()}
+        sides = {rank: _side(queues, group, lane) for rank, lane in group.peers.items()}
         for rank, side in sides.items():
             for peer in dict.fromkeys(each.peer for each in side.open):
                 other = sides.get(peer, _Side())
@@ -91,7 +91,7 @@ def _alike(mine: list[int], theirs: list[int]) -> bool:
     return len(common) >= _COMMON and common == [number for number in theirs if low <= number <= high]
 
 
-def _side(queues: Queues, group: Communicator, rank: int, lane: Lane) -> _Side:
+def _side(queues: Queues, group: Communicator, lane: Lane) -> _Side:
     side = _Side(lost=lane.lost)
     for place in range(len(lane)):
         call = queues.call(lane, place)

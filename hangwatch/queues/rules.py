@@ -56,7 +56,7 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     """Different calls are paired under one number: blame is with what left the order before, else the minority."""
-    before = departed_in(queues, root, histories)
+    before = departed_in(root, histories)
     if before is not None and not root.peers:
         return before
     odd = odd_ones(root.sides) if root.sides else []
@@ -142,7 +142,7 @@ def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
 
 def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
-    before = departed_in(queues, root, histories)
+    before = departed_in(root, histories)
     if before is not None:
         return before
     new = _new_call(root, histories)

@@ -219,7 +219,7 @@ def between(
     name, members = key
     if before is not None and not all(before in ring for ring in positions.values()):
         return _some_time_before(key, readings, positions, after, now)
-    for step in _steps_between(readings, positions, before, after):
+    for step in _steps_between(positions, before, after):
         counts, entry = _counts(name, readings, positions, step)
         if len(set(counts.values())) > 1:
             break
@@ -244,7 +244,6 @@ def _some_time_before(
 
 
 def _steps_between(
-    readings: Mapping[int, Reading],
     positions: Mapping[int, dict[StepKey, int]],
     before: StepKey | None,
     after: StepKey,

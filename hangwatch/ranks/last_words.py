@@ -46,18 +46,10 @@ class LastWord:
     expected: int | None = None  # size that this rank's call has room for
     peer: str = ""  # address of the other end
     timeout_s: float | None = None
-    waited_s: float | None = None
     seq: int | None = None  # number of the collective in its group
     op: str = ""  # as the backend spells it: ALLREDUCE
-    elements_in: int | None = None
-    elements_out: int | None = None
     group: str = ""  # name or identifier of the process group
-    enqueued: int | None = None  # number of the last enqueued work
-    completed: int | None = None  # number of the last completed work
     pid: int | None = None  # the process that was killed
-    error: str = ""  # type of an exception
-    message: str = ""
-    where: tuple[str, int, str] | None = None  # innermost frame of a traceback: file, line, function
 
 
 def last_words(text: str) -> tuple[LastWord, ...]:
@@ -102,21 +94,15 @@ _RANK = re.compile(r"\[(?:[^\[\]]*\b)?rank ?(\d{1,7})\]", re.IGNORECASE)
 # Name of a field, and where its value stands in a line. A pattern without its words in the line leaves the field out.
 _NUMBERS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("seq", re.compile(r"WorkNCCL\(SeqNum=(\d+)|(?:watchdog )?at (?:NCCL )?work: ?(\d+)")),
-    ("elements_in", re.compile(r"NumelIn=(\d+)")),
-    ("elements_out", re.compile(r"NumelOut=(\d+)")),
-    ("enqueued", re.compile(r"last enqueued (?:NCCL )?work: ?(-?\d+)")),
-    ("completed", re.compile(r"last completed (?:NCCL )?work: ?(-?\d+)")),
     ("pid", re.compile(r"Killed process (\d+)")),
 )
 _SECONDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("timeout_s", re.compile(r"Timeout\(ms\)=(\d+)|Timed out waiting (\d+) ?ms")),
-    ("waited_s", re.compile(r"ran for (\d+) milliseconds")),
 )
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("op", re.compile(r"OpType=(\w+)")),
     ("group", re.compile(r"\[PG (?:ID \d+ PG )?GUID ([^\s\]]+)|\[PG (?!ID|GUID)([^\s\]]+)")),
     ("peer", re.compile(r"(\[[0-9a-fA-F.:]+\]:\d+)")),
-    ("error", re.compile(r"throwing an instance of '([^']+)'")),
 )
 _SIZES = re.compile(r"op\.nbytes\. (\d+) vs (\d+)")
 
@@ -129,8 +115,6 @@ def _details(kind: Kind, line: str) -> dict[str, Any]:
     found |= dict(_values(_WORDS, line))
     if kind is Kind.SIZE_MISMATCH and (sizes := _SIZES.search(line)) is not None:
         found |= {"received": int(sizes[1]), "expected": int(sizes[2])}
-    if kind in (Kind.DEVICE, Kind.CRASH):
-        found["message"] = line.rpartition("Fatal Python error: ")[2].strip()[:LONGEST]
     return found
 
 
@@ -143,32 +127,16 @@ def _values(patterns: tuple[tuple[str, re.Pattern[str]], ...], line: str) -> Ite
 # ------------------------------------------------------------------------------------------ tracebacks
 
 _PREFIX = re.compile(r"^\[(?:rank|default)\d+\]: ?")  # as torchrun and torch's excepthook put it before each line
-_FRAME = re.compile(r'^\s+File "(.+)", line (\d+), in (.+)$')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Timeout|Failure)\w*)(?:: (.*))?$")
 
 
 def _exceptions(lines: list[str]) -> Iterator[LastWord]:
     """The Python tracebacks. Lines of several ranks may be mixed: each rank's are read by themselves."""
-    frames: dict[int | None, tuple[str, int, str] | None] = {}
     inside: set[int | None] = set()
     for line in lines:
         rank, bare = rank_of(line), _PREFIX.sub("", line)
         if bare.startswith("Traceback (most recent call last)"):
             inside.add(rank)
-            frames[rank] = None
-        elif rank in inside and (frame := _FRAME.match(bare)) is not None:
-            frames[rank] = (frame[1], int(frame[2]), frame[3])
-        elif rank in inside and (error := _ERROR.match(bare)) is not None:
+        elif rank in inside and _ERROR.match(bare) is not None:
             inside.discard(rank)
-            yield _exception(line, rank, error, frames[rank])
-
-
-def _exception(line: str, rank: int | None, error: re.Match[str], where: tuple[str, int, str] | None) -> LastWord:
-    return LastWord(
-        Kind.EXCEPTION,
-        line.strip()[:LONGEST],
-        rank,
-        error=error[1],
-        message=(error[2] or "")[:LONGEST],
-        where=where,
-    )
+            yield LastWord(Kind.EXCEPTION, line.strip()[:LONGEST], rank)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry
+from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry, StepName
 from hangwatch.ranks.divergence import DivergenceWatch, first_divergence
 
 __all__ = [
@@ -44,6 +44,10 @@ class Step:
     batch: int | None
     counts: dict[str, int]
     complete: bool
+
+    @property
+    def name(self) -> StepName:
+        return StepName(self.epoch, self.batch, self.step)
 
 
 @dataclass
@@ -158,8 +162,8 @@ class Ledger:
         entry = self.evidence.get(rank)
         if entry is None:
             return None
-        ring = entry.reading.calls if entry.reading is not None else ()
-        found = [_backwards(calls, name, seq) for calls in (entry.collectives.recent, self.open_calls(rank), ring)]
+        known = (entry.collectives.recent, self.open_calls(rank), entry.board_calls)
+        found = [_backwards(calls, name, seq) for calls in known]
         return next((call for call in found if call is not None), None)
 
     def calls(self, rank: int) -> dict[tuple[str, int], Collective]:
@@ -168,6 +172,14 @@ class Ledger:
             entry = self.evidence.get(rank)
             self._calls[rank] = {} if entry is None else _calls(entry)
         return self._calls[rank]
+
+    def calls_in(self, rank: int, name: str) -> list[Collective]:
+        """The recorded collectives of `rank` in the group that it calls `name`, as issued."""
+        return [call for (group, _), call in self.calls(rank).items() if group == name]
+
+    def under(self, name: str, seq: int, ranks: Iterable[int]) -> dict[int, Collective]:
+        """What each of `ranks` issued as number `seq` of the group `name`, without those that have no record of it."""
+        return {rank: call for rank in ranks if (call := self.call(rank, name, seq)) is not None}
 
     def open_calls(self, rank: int) -> tuple[Collective, ...]:
         """Calls that a thread of `rank` is inside right now."""
@@ -181,23 +193,19 @@ class Ledger:
         entry = self.evidence.get(rank)
         if entry is None:
             return None
-        ring = entry.reading.calls if entry.reading is not None else ()
-        recorded = [call for call in ring if is_point_to_point(call)] or [
+        recorded = [call for call in entry.board_calls if is_point_to_point(call)] or [
             call for call in entry.collectives.recent if is_point_to_point(call)
         ]
         known = {(call.group, call.seq, call.op, call.peer) for call in recorded}
         inside = [call for call in self.open_calls(rank) if is_point_to_point(call)]
         found = recorded + [call for call in inside if (call.group, call.seq, call.op, call.peer) not in known]
-        counted = sum(head.sent + head.received for head in (entry.reading.heads if entry.reading is not None else ()))
+        counted = sum(head.sent + head.received for head in entry.board_heads)
         return found if len(found) >= counted else None
 
     def issuers(self, rank: int) -> set[str]:
         """Names of the threads of `rank` that have issued recorded calls."""
         entry = self.evidence.get(rank)
-        if entry is None:
-            return set()
-        ring = entry.reading.calls if entry.reading is not None else ()
-        return {call.thread_name for calls in (entry.collectives.recent, ring) for call in calls}
+        return {call.thread_name for call in (*entry.collectives.recent, *entry.board_calls)} if entry else set()
 
     # -------------------------------------------------------------- steps
 
@@ -209,9 +217,9 @@ class Ledger:
 
     def _steps_of(self, rank: int) -> Iterator[Step]:
         entry = self.evidence.get(rank)
-        if entry is None or entry.reading is None or not entry.reading.steps:
+        entries = entry.board_steps if entry is not None else ()
+        if not entries:
             return
-        entries = entry.reading.steps
         for before, after in pairwise(entries):
             yield _step(before, after.issued, complete=True)
         # A head may be a second older than the newest step, where the rank died.
@@ -222,7 +230,7 @@ class Ledger:
     def span(self, rank: int, name: str, step: int) -> tuple[int, int] | None:
         """The numbers (first - 1, last) of what `rank` issued in the group `name` in its step `step`."""
         entry = self.evidence.get(rank)
-        steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
+        steps = entry.board_steps if entry is not None else ()
         index = bisect_left(steps, step, key=lambda each: each.step)
         if index == len(steps) or steps[index].step != step:
             return None
@@ -236,7 +244,7 @@ class Ledger:
         if call.step is not None:
             return call.step
         entry = self.evidence.get(rank)
-        steps = entry.reading.steps if entry is not None and entry.reading is not None else ()
+        steps = entry.board_steps if entry is not None else ()
         index = bisect_left(steps, call.seq, key=lambda each: each.issued.get(call.group, 0)) - 1
         return steps[index].step if index >= 0 else None
 
@@ -259,11 +267,10 @@ class Ledger:
 
 
 def _heads(entry: RankEvidence) -> tuple[GroupHead, ...]:
-    reading = entry.reading.heads if entry.reading is not None else ()
     retired = _retired(entry.collectives.recent)
     return tuple(
         replace(head, completed=max(head.completed, min(retired.get(head.name, -1), head.issued)))
-        for head in (*reading, *entry.collectives.heads)
+        for head in (*entry.board_heads, *entry.collectives.heads)
     )
 
 
@@ -287,9 +294,8 @@ def _later(one: GroupHead, other: GroupHead) -> GroupHead:
 
 
 def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
-    ring = entry.reading.calls if entry.reading is not None else ()
     found: dict[tuple[str, int], Collective] = {}
-    for call in (*ring, *entry.collectives.recent):  # the flight recorder's entries are complete: they win
+    for call in (*entry.board_calls, *entry.collectives.recent):  # the flight recorder's entries are complete: they win
         known = found.get((call.group, call.seq))
         if is_numbered(call) and (known is None or call.frames or not known.frames):
             found[call.group, call.seq] = call

@@ -240,6 +240,11 @@ class RankView:
         return self.exception is not None and self.exception.fatal
 
     @property
+    def failed(self) -> bool:
+        """It has died in the middle of its work, or is dying of an error."""
+        return (self.dead and not self.finished) or self.raised
+
+    @property
     def cpu(self) -> float | None:
         return self.evidence.process.cpu_delta_s if self.evidence.process is not None else None
 

@@ -29,9 +29,7 @@ def render(incident: Incident, report: str = "") -> str:
 
 
 def _rows(verdict: Verdict) -> Iterator[str]:
-    name = titles.title(verdict.cause)
-    beside = "" if name == verdict.cause else f" (`{_code(verdict.cause)}`)"
-    yield f"- **Cause:** {_plain(name)}{beside}, {words.cause(verdict)}"
+    yield f"- **Cause:** {_named(verdict.cause)}, {words.cause(verdict)}"
     for who in verdict.culprits[:MOST]:
         at = f" at `{_code(f'{who.where.file}:{who.where.line}')}`" if who.where else ""
         yield f"- **Who:** {_plain(words.culprit(who))}{at}"
@@ -66,8 +64,14 @@ def _check(each: NextCheck) -> str:
 
 def _ruled_out(verdict: Verdict) -> Iterator[str]:
     if verdict.alternatives:
-        others = (f"- `{_code(other.cause)}`: {_plain(other.why_not)}" for other in verdict.alternatives[:MOST])
+        others = (f"- {_named(other.cause)}: {_plain(other.why_not)}" for other in verdict.alternatives[:MOST])
         yield "\n".join(("**Ruled out**", "", *others))
+
+
+def _named(cause: str) -> str:
+    """The cause's title with its id; the id alone, as text, where the catalogue has no title."""
+    name = titles.title(cause)
+    return _plain(name) if name == cause else f"{_plain(name)} (`{_code(cause)}`)"
 
 
 def _plain(text: str) -> str:

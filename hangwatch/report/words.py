@@ -127,7 +127,7 @@ def wait(edge: Wait) -> str:
 
 
 def waiting(edge: Wait, verdict: Verdict) -> tuple[int, ...]:
-    """The ranks that an edge speaks for. A lone edge that starts at a victim speaks for all victims."""
+    """The ranks that an edge stands for. A lone edge that starts at a victim stands for all victims."""
     if edge.also or edge.rank not in verdict.victims:
         return (edge.rank, *edge.also)
     alone = not any(other.rank in verdict.victims for other in verdict.waits if other is not edge)

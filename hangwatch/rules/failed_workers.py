@@ -48,7 +48,7 @@ def resource(
 
 
 def after_an_error(case: Case, views: list[RankView]) -> Status | None:
-    """The job comes down, unless others still wait for a rank that has been dead for a while."""
+    """FAILED, unless other ranks still wait for a rank that has been dead for a while."""
     raised = [view for view in views if view.dead or view.raised]
     if not raised:
         return None

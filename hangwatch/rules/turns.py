@@ -31,7 +31,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
         f" {others}{' and failed without it' if failed else already}{why}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in short.left),
+        culprits=case.culprits(short.left),
         step=StepName() if how == "skipped-collective" else StepName(None, None, count),
         evidence=(
             *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hangwatch.source.guards import asks_rank
-from hangwatch.source.loops import within
+from hangwatch.source.loops import called, within
 
 Asks = Literal["rank", "value", "check", "alike"]
 
@@ -104,7 +104,7 @@ class _Reader:
         return self._of_call(test, depth) if isinstance(test, ast.Call) else self._of_name(test, depth)
 
     def _of_call(self, test: ast.Call, depth: int) -> Asks:
-        name = _called(test)
+        name = called(test)
         if name in _CHECKS:
             return "check"
         if name in _PLAIN:
@@ -143,10 +143,10 @@ class _Reader:
     def _alike_call(self, node: ast.Call, depth: int) -> bool:
         if self._communicates(node):
             return True
-        if _called(node) in _CLOCKS | _FILES or (_called(node) == "len" and node.args):
+        if called(node) in _CLOCKS | _FILES or (called(node) == "len" and node.args):
             return False
         data = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if isinstance(node.func, ast.Attribute) and (_called(node) in _PLAIN or self._computed(node.func.value)):
+        if isinstance(node.func, ast.Attribute) and (called(node) in _PLAIN or self._computed(node.func.value)):
             data.append(node.func.value)
         return bool(data) and all(self._alike(part, depth) for part in data)
 
@@ -183,20 +183,20 @@ class _Reader:
         return {
             argument.id
             for call in calls
-            if isinstance(call, ast.Call) and _COMMUNICATES.search(_called(call))
+            if isinstance(call, ast.Call) and _COMMUNICATES.search(called(call))
             for argument in call.args
             if isinstance(argument, ast.Name)
         }
 
     def _communicates(self, node: ast.Call) -> bool:
         """A collective, or a function of this module that calls one."""
-        if _COMMUNICATES.search(_called(node)):
+        if _COMMUNICATES.search(called(node)):
             return True
         functions = (each for each in ast.walk(self.tree) if isinstance(each, ast.FunctionDef))
         return any(
-            isinstance(part, ast.Call) and _COMMUNICATES.search(_called(part)) is not None
+            isinstance(part, ast.Call) and _COMMUNICATES.search(called(part)) is not None
             for function in functions
-            if function.name == _called(node) and isinstance(node.func, ast.Name)
+            if function.name == called(node) and isinstance(node.func, ast.Name)
             for part in ast.walk(function)
         )
 
@@ -212,14 +212,8 @@ def _is_check(test: ast.Compare) -> bool:
         return True
     if len({ast.unparse(side) for side in sides}) == 1:
         return True
-    sized = any(isinstance(part, ast.Call) and _called(part) in _SIZES for side in sides for part in ast.walk(side))
+    sized = any(isinstance(part, ast.Call) and called(part) in _SIZES for side in sides for part in ast.walk(side))
     sized = sized or any(
         isinstance(part, ast.Attribute) and part.attr == "shape" for side in sides for part in ast.walk(side)
     )
     return sized and any(isinstance(side, ast.Constant) for side in sides)
-
-
-def _called(node: ast.AST) -> str:
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -165,15 +165,16 @@ def catches_errors(handler: ast.ExceptHandler) -> bool:
 
 def suppresses(node: ast.With) -> bool:
     """`with suppress(...)`."""
-    return any(_called(item.context_expr) == "suppress" for item in node.items)
+    return any(called(item.context_expr) == "suppress" for item in node.items)
 
 
 def ends(node: ast.AST) -> bool:
     """A statement or call after which an error goes further, or the process ends."""
-    return isinstance(node, ast.Raise) or _called(node) in _ENDS_PROCESS
+    return isinstance(node, ast.Raise) or called(node) in _ENDS_PROCESS
 
 
-def _called(node: ast.AST) -> str:
+def called(node: ast.AST) -> str:
+    """The bare name of the function that a call calls; "" for what is no call of a name."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -189,9 +190,9 @@ def _is_counted(loop: _Loop) -> bool:
     if isinstance(loop, ast.While):
         return isinstance(loop.test, ast.Constant) or (isinstance(loop.test, ast.Compare) and _counts(loop))
     turns: ast.AST = loop.iter
-    while _called(turns) in _DRESSED and isinstance(turns, ast.Call) and turns.args:
+    while called(turns) in _DRESSED and isinstance(turns, ast.Call) and turns.args:
         turns = turns.args[0]
-    return _called(turns) in _COUNTERS and not any(_called(node) == "len" for node in ast.walk(turns))
+    return called(turns) in _COUNTERS and not any(called(node) == "len" for node in ast.walk(turns))
 
 
 def _counts(loop: ast.While) -> bool:

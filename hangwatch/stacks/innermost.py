@@ -45,7 +45,7 @@ _QUEUE_WAITS = frozenset(
 
 
 def standing(inner: tuple[Frame, ...]) -> tuple[Doing, str, Frame | None]:
-    """What the frames inside the user's line say; the first rule that speaks is right."""
+    """What the frames inside the user's line say; the first rule that fits decides."""
     names = [(frame, name_of(frame.function), frame.file) for frame in inner if not frame.native]
     for rule in _RULES:
         found = rule(names)

@@ -7,7 +7,7 @@ runs on every member. NCCL does not compare kinds: calls that do not fit hang, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hangwatch.ranks.ledger import family
@@ -156,9 +156,6 @@ class Route:
             if send.running and receive.running:
                 found += [call for call in (send, receive) if not call.complete and call not in found]
         return found
-
-
-Completed = Callable[[list[Issued]], None]
 
 
 def kind_of(act: Collective | Peer) -> str:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from hangwatch_dashboard.service import Service
 from tests import needs
 from tests.browser.fleet import Fleet
 from tests.examples import uneven_steps_judgement
+from tests.ports import free_port
 
 PATIENCE_S = 60.0  # for whatever is to appear; playwright's own five seconds are too few on a busy machine
 STATIC = Path(hangwatch_dashboard.__file__).parent / "static"
@@ -78,12 +78,6 @@ def fits(page: Page, width: int) -> bool:
         return screen, content
 
     return bool(until(lambda: max(widths()) <= width))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")

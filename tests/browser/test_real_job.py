@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import hangwatch.gallery
-from tests.browser.conftest import Watched, free_port, until
+from tests.browser.conftest import Watched, until
+from tests.ports import free_port
 
 SCRIPT = Path(hangwatch.gallery.__file__).parent / "uneven_steps.py"
 HANGWATCH = [sys.executable, "-m", "hangwatch"]

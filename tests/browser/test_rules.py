@@ -16,10 +16,11 @@ import uvicorn
 from playwright.sync_api import Browser, CDPSession, Page, expect
 from starlette.applications import Starlette
 
-from tests.browser.conftest import PATIENCE_S, STATIC, Served, fits, free_port, until
+from tests.browser.conftest import PATIENCE_S, STATIC, Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.large import KEY, app
 from tests.browser.test_job import hang, open_job
+from tests.ports import free_port
 
 WEB = Path(__file__).parents[2] / "dashboard" / "web"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from hangwatch_dashboard.config import Config
-from tests.browser.conftest import Served, Watched, free_port
+from tests.browser.conftest import Served, Watched
+from tests.ports import free_port
 
 READ_TOKEN = "a-read-token-of-some-length"
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from hangwatch.model import Incident
 from tests.integration.playing import blamed, play_command
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

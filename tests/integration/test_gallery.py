@@ -16,6 +16,8 @@ from hangwatch.model import Certainty
 from tests import needs
 from tests.integration.playing import PATIENT, assert_not_hung, blamed, play
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 ALWAYS = {
     "died-before-init",
     "uneven-steps",

@@ -9,6 +9,8 @@ import pytest
 from hangwatch.gallery import CASES, Case
 from tests.integration.playing import PATIENT, play
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 WARNED = [case for case in CASES if case.status == "warned"]
 SAID = {
     "timeout-ahead": "which still works in __getitem__ (timeout_ahead.py:32)",

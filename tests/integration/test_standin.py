@@ -18,6 +18,8 @@ from tests import needs
 from tests.integration.playing import PATIENT, STALL_AFTER, assert_not_hung, blamed, play, play_command
 from tests.integration.test_gallery import cases
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 SCRIPTS = Path(hangwatch.gallery.__file__).parent
 ALWAYS = {"nccl-uneven-steps", "nccl-mismatch-size"}
 ALWAYS_HEALTHY = {"nccl-stuck-kernel"}  # a long kernel

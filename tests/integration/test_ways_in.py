@@ -18,7 +18,10 @@ from hangwatch.model import Certainty, Status
 from hangwatch.report import files
 from tests.integration.playing import Played, assert_not_hung, blamed, play_command
 
-pytestmark = pytest.mark.timeout(600)  # some start two jobs, one after the other
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("unmeasured"),
+]  # some start two jobs, one after the other
 
 TRAIN = str(Path(__file__).parent / "scripts" / "train.py")
 

@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hangwatch.launchers import number
 from hangwatch.model import GpuFacts
 from hangwatch_agent.capture import gpu
 from hangwatch_agent.doctor import fabric
 from hangwatch_agent.doctor.saying import facts, stage
 from hangwatch_agent.shared import redact
-from hangwatch_agent.shared.rank_rule import number
 
 NVML_S = 6.0
 

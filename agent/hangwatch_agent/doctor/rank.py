@@ -21,9 +21,9 @@ from typing import Any
 
 from hangwatch.doctor import launch
 from hangwatch.doctor.model import RankFacts, Stage
+from hangwatch.launchers import number
 from hangwatch.wire import codec
 from hangwatch_agent.rank import identity
-from hangwatch_agent.shared.rank_rule import number
 
 MACHINE_S, GPUS_S, TALKS_S = 8.0, 14.0, 45.0
 LEAST_S = 15.0

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from hangwatch.launchers import number
 from hangwatch_agent.shared import procfs, steady_clock
 from hangwatch_agent.shared.job_identity import job_identity
-from hangwatch_agent.shared.rank_rule import number
 
 # Taken along because a wrong one of these is a cause of hangs; values are redacted by the reader of the board.
 DISTRIBUTED = (

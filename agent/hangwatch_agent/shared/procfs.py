@@ -60,6 +60,12 @@ def stat_of(pid: int, proc: Path = PROC) -> Stat | None:
         return None
 
 
+def has_ended(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process is gone or a zombie."""
+    stat = stat_of(pid, proc)
+    return stat is None or stat.state in "XZ"
+
+
 def parse_stat(text: str) -> Stat:
     """The fields of a `stat` line. Raises ValueError or IndexError."""
     head, _, tail = text.rpartition(")")  # the name may hold blanks and parentheses itself

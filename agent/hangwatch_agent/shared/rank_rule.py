@@ -6,16 +6,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from hangwatch.launchers import TORCH_MODULES, TORCH_PROGRAMS
+from hangwatch.launchers import TORCH_MODULES, TORCH_PROGRAMS, number
 
 MARK = "HANGWATCH_RANK_PID"  # set in a rank: a process that inherits it with the same RANK is the rank's helper
 RESTARTS = "TORCHELASTIC_RESTART_COUNT"
-
-
-def number(environment: Mapping[str, str], name: str) -> int | None:
-    """The whole number that a variable holds; None where it holds none."""
-    text = environment.get(name, "").strip()
-    return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 def looks_like_rank(environment: Mapping[str, str], command: Sequence[str], pid: int) -> bool:

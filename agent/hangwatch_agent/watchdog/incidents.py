@@ -143,7 +143,7 @@ class Incidents:
 
 
 def _better(judgement: Judgement, known: Incident) -> bool:
-    """Whether a new judgement should replace the one that stands: surer, or the job has come down since.
+    """Whether a new judgement should replace the one that stands: surer, or the job has failed since.
 
     A failed job is looked at again while its ranks go down; only a surer verdict may rewrite what the first look saw,
     because the first look had more of them alive.

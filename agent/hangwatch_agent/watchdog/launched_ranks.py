@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from hangwatch.launchers import number
 from hangwatch.model import Launched
 from hangwatch_agent.capture.proc.process import distributed_settings
 from hangwatch_agent.capture.proc.tree import kind_of_command
@@ -62,7 +63,7 @@ class LaunchedRanks:
             living[self.root, table.stats[self.root].ticks] = table.stats[self.root]
         self._seen = {key: self._look(key, stat, table, now) for key, stat in living.items()}
         self._judged &= living.keys()
-        self._welcome(living, table, now)
+        self._welcome(living, table)
         self._bury(living, now)
         alive = any(each.ended_at is None for each in self._launched.values())
         self.elastic = not alive and any(kind_of_command(seen.command) == "launcher" for seen in self._seen.values())
@@ -91,7 +92,7 @@ class LaunchedRanks:
             environment = {}
         return _Seen(environment, procfs.command_line(stat.pid, table.proc), settled)
 
-    def _welcome(self, living: Mapping[Key, Stat], table: Table, now: float) -> None:
+    def _welcome(self, living: Mapping[Key, Stat], table: Table) -> None:
         by_pid = {pid: seen for (pid, _), seen in self._seen.items()}
         for key, stat in living.items():
             seen, above = self._seen[key], by_pid.get(stat.parent)
@@ -141,7 +142,7 @@ class LaunchedRanks:
 
 def _is_rank(pid: int, environment: Mapping[str, str], above: Mapping[str, str]) -> bool:
     rank = rank_rule.own_rank(environment, pid)
-    return rank is not None and rank != rank_rule.number(above, "RANK")
+    return rank is not None and rank != number(above, "RANK")
 
 
 def _launched(stat: Stat, seen: _Seen, table: Table) -> Launched:
@@ -149,7 +150,7 @@ def _launched(stat: Stat, seen: _Seen, table: Table) -> Launched:
         rank=int(seen.environment["RANK"]),
         pid=stat.pid,
         started_at=procfs.started_at(stat, table.proc),
-        world_size=rank_rule.number(seen.environment, "WORLD_SIZE"),
+        world_size=number(seen.environment, "WORLD_SIZE"),
         command=redact_command(seen.command) or stat.name,
         environment=distributed_settings(seen.environment),
     )

@@ -40,7 +40,7 @@ class OnHang:
         return self._settings.on_hang == "abort"
 
     def begin(self, incident: Incident, rank_states: Sequence[RankState], launched: Sequence[Launched]) -> bool:
-        """End what the incident tells of. False where it comes down by itself."""
+        """End what the incident is about. False where it ends by itself."""
         if incident.status is Status.FAILED or self._settings.on_hang == "report":
             return False
         culprits = [each.pid for each in incident.verdict.culprits if each.pid is not None]

@@ -121,6 +121,6 @@ class PeerExchange:
 
 
 def _doze(seconds: float) -> bool:
-    """Sleep, while the job comes down and nothing else sleeps any more."""
+    """Sleep while the job ends, when the watchdog's own loop no longer sleeps."""
     time.sleep(seconds)
     return False

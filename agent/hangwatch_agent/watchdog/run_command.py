@@ -47,6 +47,7 @@ PASSED_ON = (
 ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ABORTED = 75  # EX_TEMPFAIL of sysexits.h: the exit code after --on-hang abort
 SLACK_S = 5.0  # beyond its grace, for an abort to come to its end
+FAILED_S = 20.0  # for the last judgement of a job that failed: on a busy machine it takes some seconds
 
 
 class Child:
@@ -213,7 +214,7 @@ def _close(watchdog: Watchdog, thread: threading.Thread, code: int) -> bool:
     thread.join(timeout=1.0)
     closing = threading.Thread(target=lambda: _guarded(lambda: watchdog.close(code)), daemon=True)
     closing.start()
-    closing.join(timeout=5.0 if code else 1.0)
+    closing.join(timeout=FAILED_S if code else 1.0)
     return watchdog.was_aborted(code)
 
 

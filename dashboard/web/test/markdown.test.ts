@@ -14,7 +14,7 @@ const verdict: Verdict = {
 
 test("a verdict as Markdown says what the page says", () => {
   const text = markdown(verdict, "HUNG, proven", { name: "vision", id: "1" }, "http://monitor/jobs/vision");
-  for (const part of ["**HUNG, proven** in `vision`", "> Rank 3 ran out of data", "Ranks ran out of data at different batches (`uneven-steps`), cause proven", "rank 3, pid 4711 on node-b at `/home/mia/train.py:88`", ">   88 dist.barrier()", "**Evidence**\n\n- others 251", "- `early-exit`: its loader is exhausted", "More: <http://monitor/jobs/vision>"]) {
+  for (const part of ["**HUNG, proven** in `vision`", "> Rank 3 ran out of data", "Ranks ran out of data at different batches (`uneven-steps`), cause proven", "rank 3, pid 4711 on node-b at `/home/mia/train.py:88`", ">   88 dist.barrier()", "**Evidence**\n\n- others 251", "- One rank left the training loop early (`early-exit`): its loader is exhausted", "More: <http://monitor/jobs/vision>"]) {
     expect(text).toContain(part);
   }
 });

@@ -19,16 +19,16 @@ def checks(job: Job) -> Iterator[Check]:
     reasons = groups([each for each in tried if each.store != "reached"], lambda each: each.store)
     for reason, ranks in list(reasons.items())[:4]:
         master = next(each.master for each in tried if each.rank in ranks)
-        yield fail(FAMILY, "store", f"{named(ranks)} cannot use {master}: {reason}", _advice(str(reason), ranks), ranks)
+        yield fail(FAMILY, "store", f"{named(ranks)} cannot use {master}: {reason}", _advice(str(reason)), ranks)
     unfinished = [each for each in job.ranks if not each.store and (one := stage(each, "store")) and not one.done]
     if unfinished:
         found = f"{named(each.rank for each in unfinished)} got no answer from {unfinished[0].master}"
-        yield fail(FAMILY, "answer", found, _advice("no answer", []), [each.rank for each in unfinished])
+        yield fail(FAMILY, "answer", found, _advice("no answer"), [each.rank for each in unfinished])
     if tried and not reasons and not unfinished and len(places) == 1:
         yield ok(FAMILY, "store", f"{job.ranks[0].master} is reached by {named(each.rank for each in tried)}")
 
 
-def _advice(reason: str, ranks: list[int]) -> str:
+def _advice(reason: str) -> str:
     if "is taken" in reason:
         return "choose another MASTER_PORT, or end what listens there: ss -ltnp"
     if "refused" in reason:

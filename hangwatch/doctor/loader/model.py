@@ -5,7 +5,7 @@ Annotations are types and not text: `hangwatch.wire.codec` reads these records.
 
 from dataclasses import dataclass
 
-from hangwatch.doctor.model import Check, State
+from hangwatch.doctor.model import Check, State, worst
 
 
 @dataclass(frozen=True)
@@ -70,5 +70,4 @@ class LoaderReport:
 
     @property
     def worst(self) -> State:
-        found = {check.state for check in self.checks}
-        return next((state for state in (State.FAIL, State.WARN) if state in found), State.OK)
+        return worst(self.checks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hangwatch.model import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
+from hangwatch.ranks.sides import by_value
 from hangwatch.report import titles, words
 from hangwatch.report.html.markup import Html, details, join, listing, tag
 
@@ -96,8 +97,14 @@ def _alternatives(incident: Incident) -> Html | None:
     others = incident.verdict.alternatives[:20]
     if not others:
         return None
-    said = (tag("li", tag("code", other.cause), f": {other.why_not}") for other in others)
+    said = (tag("li", *_named(other.cause), f": {other.why_not}") for other in others)
     return details("Ruled out, and why", tag("ul", *said), open_=len(others) < 3)
+
+
+def _named(cause: str) -> tuple[Html | str, ...]:
+    """The cause's title with its id; the id alone where the catalogue has no title."""
+    title, known_as = titles.title(cause), tag("code", cause)
+    return (known_as,) if title == cause else (f"{title} (", known_as, ")")
 
 
 def warnings(incident: Incident) -> Html:
@@ -112,10 +119,8 @@ def _warning(warning: HealthWarning) -> Html:
 
 
 def _parting(divergence: Divergence) -> Html:
-    by_count: dict[int, list[int]] = {}
-    for rank, count in divergence.counts.items():
-        by_count.setdefault(count, []).append(rank)
-    said = "; ".join(f"{words.ranks(ranks)} issued {count}" for count, ranks in sorted(by_count.items()))
+    by_count = sorted(by_value(divergence.counts).items())
+    said = "; ".join(f"{words.ranks(ranks)} issued {count}" for count, ranks in by_count)
     at = f"step {divergence.step}" + ("" if divergence.epoch is None else f" (epoch {divergence.epoch})")
     doubt = "; perhaps only a count of steps fell behind" if divergence.doubtful else ""
     text = f"Ranks first issued different numbers of collectives of group {divergence.group} in {at}: {said}{doubt}."

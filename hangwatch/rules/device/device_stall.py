@@ -79,7 +79,7 @@ def stalled_queue(case: Case) -> Finding | None:
         f"The {'device' if len(held) == 1 else 'devices'} of {case.name(held)}"
         f" {words.verb(len(held), 'has', 'have')} not started {what}, which all members have enqueued: something"
         " earlier in the stream does not end.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in held if rank in case.ranks),
+        culprits=case.culprits(held),
         victims=started,
         step=case.furthest_step(held),
         evidence=(

@@ -32,7 +32,7 @@ def duplicate_gpu(case: Case) -> Finding | None:
         "duplicate-gpu",
         Certainty.PROVEN if refused else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} are bound to {where}, and NCCL wants one GPU for each rank.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in ranks),
+        culprits=case.culprits(ranks),
         evidence=(
             *(f"rank {view.rank} raised: {_error(view).splitlines()[0][:160]}" for view in refused[: words.SHOWN]),
             *(f"{words.ranks(view.rank for view in views)}: GPU {gpu} of {host}" for (host, gpu), views in shared),
@@ -49,6 +49,5 @@ def _error(view: RankView) -> str:
 
 def _shares(view: RankView) -> bool:
     """Its settings let NCCL put several ranks on one GPU: newer versions can, others if host ids differ."""
-    reading = view.evidence.reading
-    settings = reading.identity.environment if reading is not None else {}
+    settings = view.evidence.board_settings
     return settings.get("NCCL_MULTI_RANK_GPU_ENABLE", "0") != "0" or bool(settings.get("NCCL_HOSTID"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.launchers import place_of
 from hangwatch.facts.leaving import leaving
-from hangwatch.model import Culprit, Frame, ProcessEvidence
+from hangwatch.model import Culprit, ProcessEvidence
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.lingering import cannot_exit
 from hangwatch.stacks.activity import Doing
-from hangwatch.stacks.frames import name_of, user_frame
+from hangwatch.stacks.frames import name_of
 
 
 def child_process(case: Case) -> Finding | None:
@@ -25,10 +26,10 @@ def child_process(case: Case) -> Finding | None:
         "exit-child-process",
         waiting,
         f"child process {child.facts.pid} ({words.command(child.facts.command, 60)}) still runs"
-        f"{words.at(_place_of(child))}",
+        f"{words.at(place_of(child))}",
         sure=True,
         culprits=tuple(
-            Culprit(rank.rank, each.facts.pid, rank.evidence.host, process="other", where=_place_of(each))
+            Culprit(rank.rank, each.facts.pid, rank.evidence.host, process="other", where=place_of(each))
             for rank, each in held
         ),
         victims=tuple(view.rank for view in waiting),
@@ -46,11 +47,6 @@ def _awaited_child(view: RankView) -> ProcessEvidence | None:
     named = [each for each in living if each.facts.pid == pid]
     others = [each for each in living if each.role != "helper"]
     return named[0] if named else others[0] if len(others) == 1 else None
-
-
-def _place_of(child: ProcessEvidence) -> Frame | None:
-    stack = next((stack for stack in child.stacks if stack.main), None)
-    return user_frame(stack.frames) if stack is not None else None
 
 
 def _used(child: ProcessEvidence) -> str:

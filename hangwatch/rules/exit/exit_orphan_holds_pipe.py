@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.arrivals import main_stack
+from hangwatch.facts.arrivals import host_of, main_stack
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_QUIET_IO
 from hangwatch.facts.launchers import END_SEEN_S, place_of
@@ -45,7 +45,7 @@ def _held_open(case: Case, reader: ProcessEvidence, pipe: Pipe, holders: list[Pr
         f"{words.at(where)}: pid {first.facts.pid} ({_name(first)}){whose} still holds it open.",
         fix=f"kill {' '.join(str(each.facts.pid) for each in holders[:8])}; start such processes with their output"
         " redirected (stdout=subprocess.DEVNULL), or end them before the rank ends",
-        culprits=tuple(Culprit(each.rank, each.facts.pid, _host(case), "other", place_of(each)) for each in holders),
+        culprits=tuple(Culprit(each.rank, each.facts.pid, host_of(case), "other", place_of(each)) for each in holders),
         victims=(),
         evidence=(
             f"pid {reader.facts.pid} reads {pipe.path}, and every rank that wrote to it has ended",
@@ -85,7 +85,3 @@ def _holders(case: Case, pipe: Pipe, reader: ProcessEvidence) -> list[ProcessEvi
 
 def _name(process: ProcessEvidence) -> str:
     return words.command(process.facts.command, 60) or process.role
-
-
-def _host(case: Case) -> str:
-    return case.snapshot.nodes[0].host if len(case.snapshot.nodes) == 1 else ""

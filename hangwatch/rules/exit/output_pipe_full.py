@@ -46,10 +46,10 @@ def output_pipe_full(case: Case) -> Finding | None:
         Certainty.PROVEN if waits else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'is', 'are')} stuck writing to"
         f" {_OUTPUTS.get(first.file.fd, 'its output')}{words.at(first.where)}: the pipe is full, and {reading}.",
-        culprits=_culprits(case, writers, reader, pids),
+        culprits=_culprits(writers, reader, pids),
         victims=tuple(sorted({*ranks, *case.blocked})),
         step=first.view.step,
-        evidence=tuple(_evidence(case, writers, reader, pids)),
+        evidence=tuple(_evidence(writers, reader, pids)),
         status=Status.HUNG if waits else None,
         awaited=tuple(ranks),
     )
@@ -98,9 +98,7 @@ def _reader_now(reader: ProcessEvidence | None, pids: tuple[int, ...]) -> str:
     return f"the {reader.role} (pid {reader.facts.pid}) does not read it{words.at(place_of(reader))}"
 
 
-def _culprits(
-    case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]
-) -> tuple[Culprit, ...]:
+def _culprits(writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]) -> tuple[Culprit, ...]:
     """The processes that should read, for each rank whose output it is; the line is the one that writes."""
     pid = reader.facts.pid if reader is not None else pids[0] if pids else None
     if pid is None:
@@ -112,7 +110,7 @@ def _culprits(
     )
 
 
-def _evidence(case: Case, writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]) -> list[str]:
+def _evidence(writers: list[_Writer], reader: ProcessEvidence | None, pids: tuple[int, ...]) -> list[str]:
     found = [
         f"pid {writer.facts.pid} of rank {writer.view.rank} is in {writer.facts.system_call} to descriptor"
         f" {writer.file.fd}, {writer.file.path}, and no byte moves"

@@ -65,7 +65,7 @@ def _not_called(case: Case) -> Finding | None:
         f"{case.name(awaited, capital=True)} did not call new_group({members_words(members)}), and"
         f" {words.verb(len(awaited), 'is', 'are')} elsewhere{words.at(first.where)};"
         f" {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in awaited),
+        culprits=case.culprits(awaited),
         victims=stuck,
         step=first.step,
         evidence=tuple(sentences(call)),

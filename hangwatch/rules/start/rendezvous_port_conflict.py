@@ -30,7 +30,7 @@ def port_conflict(case: Case) -> Finding | None:
         "rendezvous-port-conflict",
         Certainty.PROVEN if refused and stranger is not None else Certainty.LIKELY,
         f"Port {port}, this job's rendezvous, belongs to {owner}{hit}{lost}.",
-        fix=_free_it(stranger, port),
+        fix=_free_it(stranger),
         culprits=(Culprit(None, stranger.pid, _host(case), process="other"),) if stranger and stranger.pid else (),
         victims=tuple(sorted({*waiting, *(view.rank for view in refused)})),
         evidence=tuple(_conflict_evidence(refused, stranger, port)),
@@ -63,7 +63,7 @@ def _words_of(stranger: ProcessFacts) -> str:
     return f"another program, pid {stranger.pid} ({words.command(stranger.command)})"
 
 
-def _free_it(stranger: ProcessFacts | None, port: str) -> str:
+def _free_it(stranger: ProcessFacts | None) -> str:
     other = "take a free port: torchrun --standalone, --rdzv-endpoint=HOST:FREE_PORT, or another MASTER_PORT"
     if stranger is None or not stranger.pid:
         return other

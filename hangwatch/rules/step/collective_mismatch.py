@@ -9,7 +9,7 @@ from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.common_order import OutOfOrder, order_kept, out_of_order
 from hangwatch.facts.last_calls import brought_down, end_sentences
-from hangwatch.facts.mismatches import Shape, differing, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
 from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
 from hangwatch.facts.places_in_step import early_calls
@@ -26,10 +26,8 @@ FEW = 3  # times as many ranks call something else: the others of the group have
 
 def collective_mismatch(case: Case) -> Finding | None:
     """Members of a group issued one sequence number with different operations, types or sizes."""
-    found = first_mismatch(case)
-    if found is None or threads_of(case, found):
-        return None
-    return _mismatch(case, found.group, found.seq, found.calls)
+    found = mispaired(case)
+    return _mismatch(case, found.group, found.seq, found.calls) if found is not None else None
 
 
 def _fix(sides: dict[Shape, list[int]]) -> str:
@@ -56,15 +54,15 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         f"{words.at(place_of(case, ranks[0], calls))}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
     ]
-    ended = [rank for rank in calls if rank in case.ranks and (case.ranks[rank].dead or case.ranks[rank].raised)]
-    step = next((case.ranks[rank].step for rank in odd or calls if rank in case.ranks), StepName())
+    ended = [view.rank for view in case.views(calls) if view.dead or view.raised]
+    step = next((view.step for view in case.views(odd or calls)), StepName())
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
         "collective-mismatch",
         case.weigh(witnesses) if first and not ended else Certainty.LIKELY,
         f"The ranks call different collectives at the same point: {words.listed(texts)}.",
         fix=_fix(sides),
-        culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in odd),
+        culprits=culprits_at(case, odd, calls),
         victims=tuple(rank for rank in calls if rank not in odd),
         step=step,
         evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
@@ -104,7 +102,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
         return False
     asked = [*outvoted[:ASKED], *[rank for rank in calls if rank not in outvoted][:ASKED]]
     for earlier in range(max(seq - CALLS_TOLD, 1), seq):
-        made = {rank: call for rank in asked if (call := case.ledger.call(rank, group.name, earlier)) is not None}
+        made = case.ledger.under(group.name, earlier, asked)
         if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
             return False
     return True
@@ -150,7 +148,7 @@ def _apart_before(case: Case) -> bool:
     early = early_calls(case)
     if found is None and (fewer_turns(case) or trainer_branch(case) or 0 < 2 * len(early) <= len(case.ranks)):
         return True
-    steps = [case.ranks[rank].step.step for rank in found.who if rank in case.ranks] if found is not None else []
+    steps = [view.step.step for view in case.views(found.who)] if found is not None else []
     return (
         found is not None and bool(steps) and all(step is not None and step > found.divergence.step for step in steps)
     )

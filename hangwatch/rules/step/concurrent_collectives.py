@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case
-from hangwatch.facts.mismatches import first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.mismatches import culprits_at, first_mismatch, place_of, shape, threads_of
 from hangwatch.facts.rank_end import ABORTS
 from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
 from hangwatch.ranks.issuers import MAIN
@@ -104,10 +103,10 @@ def _in_background(case: Case, rank: int) -> list[Collective]:
     return [call for call in _recorded(case, rank) if call.thread_name != MAIN]
 
 
-def _recorded(case: Case, rank: int) -> Iterator[Collective]:
+def _recorded(case: Case, rank: int) -> list[Collective]:
     """The calls that the rank itself recorded, with the names of Python's threads; not those of DDP's own."""
-    reading = case.ranks[rank].reading if rank in case.ranks else None
-    yield from (call for call in (reading.calls if reading is not None else ()) if call.thread_name and call.seq > 0)
+    calls = case.ranks[rank].evidence.board_calls if rank in case.ranks else ()
+    return [call for call in calls if call.thread_name and call.seq > 0]
 
 
 def _by_number(calls: list[Collective], group: Group) -> dict[int, Collective]:
@@ -133,14 +132,14 @@ def _mispaired(case: Case, group: Group, seq: int, found: dict[int, dict[int, Co
     inside = [rank for rank, calls in sorted(found.items()) if seq in calls]
     others = [rank for rank in sorted(found) if rank not in inside]
     call = found[inside[0]][seq]
-    where, ended = user_frame(call.frames), case.any_rank_failed
+    where = user_frame(call.frames)
     return Finding(
         "concurrent-collectives",
         Certainty.LIKELY,
         f"Thread {thread!r} and the training of each rank use one process group at the same time, and their calls were"
         f" issued in another order on each: {call.op} of thread {thread!r} on {case.name(inside)}{words.at(where)}"
         f" is paired with a collective of the training on {case.name(others)}.",
-        culprits=tuple(case.ranks[rank].culprit(where) for rank in sorted(found) if rank in case.ranks),
+        culprits=case.culprits(sorted(found), where),
         victims=(),
         step=case.ranks[inside[0]].step,
         evidence=(
@@ -150,7 +149,7 @@ def _mispaired(case: Case, group: Group, seq: int, found: dict[int, dict[int, Co
             ),
             f"thread {thread!r} has issued calls in that group on every rank, between those of the main thread",
         ),
-        status=Status.FAILED if ended else None,
+        status=case.failed,
         awaited=tuple(found),
     )
 
@@ -166,15 +165,15 @@ def mispaired_threads(case: Case) -> Finding | None:
         f"{case.name([rank])} calls {shape(call)} in thread {call.thread_name!r}{words.at(place_of(case, rank, calls))}"
         for rank, call in list(calls.items())[:4]
     ]
-    ended = any(case.ranks[rank].dead or case.ranks[rank].raised for rank in calls if rank in case.ranks)
+    ended = any(view.dead or view.raised for view in case.views(calls))
     return Finding(
         "concurrent-collectives",
         Certainty.LIKELY,
         f"Threads {words.listed(map(repr, threads))} of each rank use one process group at the same time, and"
         f" their calls were issued in another order on each: {words.listed(calls_said)}.",
-        culprits=tuple(case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in calls if rank in case.ranks),
+        culprits=culprits_at(case, calls, calls),
         victims=(),
-        step=next((case.ranks[rank].step for rank in calls if rank in case.ranks), StepName()),
+        step=next((view.step for view in case.views(calls)), StepName()),
         evidence=(
             f"collective {seq} of group {group.name}: {words.listed(calls_said)}",
             f"on {case.name(calls)}, threads {words.listed(map(repr, threads))} have issued calls in it",

@@ -8,7 +8,7 @@ from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status
+from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 
 _FOR_MODULES = (
@@ -20,10 +20,10 @@ _FOR_MODULES = (
 def data_dependent_graph(case: Case) -> Finding | None:
     """A backward ended without its gradients, or a module that others ran was not run."""
     short = unreduced(case)
-    if short is not None and (case.blocked or case.any_rank_failed):
+    if short is not None and case.in_trouble:
         return _without_gradients(case, short)
     found = disagreement(case)
-    if found is not None and found.in_module and (case.blocked or case.any_rank_failed):
+    if found is not None and found.in_module and case.in_trouble:
         return _without_module(case, found)
     return None
 
@@ -49,12 +49,12 @@ def _without_gradients(case: Case, short: Unreduced) -> Finding:
         certainty,
         f"The backward of {who}{words.at(short.where)} in {words.step(short.step)} ended without all of {its}"
         f" gradients: parameters of the model had no part in that loss{missing}. {_others(case, short)}",
-        culprits=tuple(case.ranks[rank].culprit(short.where) for rank in short.ranks if rank in case.ranks),
+        culprits=case.culprits(short.ranks, short.where),
         victims=case.victims(short.ranks),
         step=short.step,
         evidence=(counted(case, short.found),) if short.found is not None else (),
         witnesses=witnesses,
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
         awaited=short.ranks,
     )
 
@@ -104,7 +104,7 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
     skipped = found.found.who if found.found is not None and found.found.how is Left.SKIPPED else ()
     usual = len(found.made) == len(found.without) and of_every_step(case, found)
     odd = skipped or (found.without if usual else found.odd)
-    when = f" in {words.step(found.step)}" if words.step(found.step) else ""
+    when = words.in_step(found.step)
     ways = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
     one = found.ways[0].where if len(found.ways) == 1 else None
     witnesses = (
@@ -119,11 +119,11 @@ def _without_module(case: Case, found: Disagreement) -> Finding:
         f"The ranks did not run the same parts of the model{when}: {made} called {found.name} more often than"
         f" {without}; {ways} decides.",
         fix=_FOR_MODULES,
-        culprits=tuple(case.ranks[rank].culprit(one) for rank in odd if rank in case.ranks),
+        culprits=case.culprits(odd, one),
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=found.step,
         evidence=(counted(case, found.found),) if found.found is not None else (),
         witnesses=witnesses,
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
         awaited=odd,
     )

@@ -26,7 +26,7 @@ from hangwatch.stacks.frames import user_frame
 def early_exit(case: Case) -> Finding | None:
     """A rank left a loop whose data was not exhausted, while others went on in it."""
     uneven = first_uneven(case)
-    if uneven is None or not (case.blocked or case.any_rank_failed):
+    if uneven is None or not case.in_trouble:
         return None
     left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
     if not left or len(left) == len(uneven.drawn):
@@ -44,7 +44,7 @@ def early_exit(case: Case) -> Finding | None:
         f"{case.name(left, capital=True)} left the training loop after {count}"
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
         f"{now_at(case, left[0], where)}; the others went on.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        culprits=case.culprits(left),
         step=_batch_left(case.ranks[left[0]], uneven),
         witnesses=witnesses,
         details=(f"{or_error[0].upper()}{or_error[1:]}.",) if or_error else (),
@@ -74,7 +74,7 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
     """The first batch that it did not train on: the last one that it drew, if the others work on that one too."""
     count = worked_on(view, uneven)
     batch = count if uneven.most > uneven.drawn[view.rank].count else max(count - 1, 0)
-    steps = view.reading.steps if view.reading is not None else ()
+    steps = view.evidence.board_steps
     last = next((entry.step for entry in steps if (entry.epoch, entry.batch) == (uneven.epoch, count - 1)), None)
     return StepName(uneven.epoch, batch, None if last is None else last + batch - (count - 1))
 
@@ -96,7 +96,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
         f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        culprits=case.culprits(left),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(f"{case.name(others)} began epoch {last}",),
         witnesses=witnesses,

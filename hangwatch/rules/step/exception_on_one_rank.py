@@ -86,7 +86,7 @@ def caught_in_forward(case: Case) -> Finding | None:
     """
     views = [view for view in case if left_its_forward(view)]
     others = [view for view in case if view not in views]
-    if not views or len(views) > len(others) or not (case.blocked or case.any_rank_failed):
+    if not views or len(views) > len(others) or not case.in_trouble:
         return None
     ranks, found = tuple(view.rank for view in views), shifted(case)
     came_early = found is not None and found.ranks == ranks
@@ -107,7 +107,7 @@ def caught_in_forward(case: Case) -> Finding | None:
             f"the last forward of {names} began and did not return{f'; that of {rest} returned' if returned else ''}",
             *(_numbers(case, found) if came_early and found is not None else ()),
         ),
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
         awaited=ranks,
     )
 
@@ -178,7 +178,7 @@ def _block(view: RankView) -> str:
 def caught_around_its_loop(case: Case) -> Finding | None:
     """A rank left a loop with data left, and the source shows no way out of it but an error that is caught."""
     uneven = first_uneven(case)
-    if uneven is None or not (case.blocked or case.any_rank_failed):
+    if uneven is None or not case.in_trouble:
         return None
     left = tuple(rank for rank in uneven.short if not uneven.drawn[rank].exhausted)
     loop = loop_of_the_others(case, left)
@@ -192,7 +192,7 @@ def caught_around_its_loop(case: Case) -> Finding | None:
         f"{case.name(left, capital=True)} left the training loop after {count} of epoch {uneven.epoch}"
         f"{now_at(case, left[0], first.where)}: an error, caught at {words.place(loop.swallows)}, is the only other way"
         " out of it; the others went on.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in left),
+        culprits=case.culprits(left),
         step=first.step,
         evidence=(*drawn_words(case, uneven), f"the loop at {words.place(loop.where)} has no break and no return"),
         awaited=left,

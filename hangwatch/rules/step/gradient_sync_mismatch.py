@@ -11,8 +11,9 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Divergence, StepName
+from hangwatch.model import Certainty, Divergence
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import by_value
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
@@ -23,7 +24,7 @@ GRADIENTS = " their gradients"
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if first is None or not (case.blocked or case.any_rank_failed) or ends_a_loop(case, first):
+    if first is None or not case.in_trouble or ends_a_loop(case, first):
         return None
     some = _representatives(first)
     recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared
@@ -38,7 +39,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     usual, times = counts.most_common(1)[0]
     majority = 2 * times > len(cadences)
     odd = [rank for rank, found in cadences.items() if found != usual or not majority]
-    by_cadence = {found: sorted(r for r, c in cadences.items() if c == found) for found in sorted(counts)}
+    by_cadence = {found: sorted(ranks) for found, ranks in sorted(by_value(cadences).items())}
     witnesses = [Witness(Kind.HABIT, "each rank has kept its rhythm in all steps that are recorded")]
     if majority:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
@@ -49,9 +50,9 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         case.weigh(witnesses),
         f"The ranks synchronise{what} at different intervals: {words.listed(sides)}.",
         fix="" if what == GRADIENTS else "synchronise after the same number of batches on every rank",
-        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        culprits=case.culprits(odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
-        step=StepName(first.epoch, first.batch, first.step),
+        step=first.name,
         evidence=tuple(
             f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step of the last"
             f" {len(case.ledger.steps(ranks[0]))}"
@@ -64,11 +65,11 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
 
 def _what(case: Case, rank: int, group: str) -> str:
     """Gradients, unless Python code has issued all collectives of its last step that has any: then their line."""
-    reading = case.ranks[rank].reading
     last = next((step for step in reversed(_complete(case, rank)) if step.counts.get(group)), None)
-    ring = reading.calls if reading is not None and last is not None else ()
-    made = [call for call in ring if last is not None and call.group == group and call.step == last.step]
-    if last is None or len(made) < last.counts[group]:
+    if last is None:
+        return GRADIENTS
+    made = [call for call in case.ranks[rank].evidence.board_calls if (call.group, call.step) == (group, last.step)]
+    if len(made) < last.counts[group]:
         return GRADIENTS
     return words.at(user_frame(made[-1].frames))
 
@@ -89,7 +90,6 @@ def synchronised_alone(case: Case) -> Finding | None:
         return None
     fewer = min(sides, key=len)
     odd = fewer if 2 * len(fewer) < len(first.counts) else []
-    step = StepName(first.epoch, first.batch, first.step)
     witnesses = [Witness(Kind.HABIT, f"{case.name(without)} synchronised in no step so far")]
     if odd:
         others = [rank for rank in first.counts if rank not in odd]
@@ -98,10 +98,10 @@ def synchronised_alone(case: Case) -> Finding | None:
         "gradient-sync-mismatch",
         Certainty.LIKELY,
         f"{case.name(inside, capital=True)} {words.verb(len(inside), 'waits', 'wait')} for the gradients of"
-        f" {words.step(step)}, which {case.name(without)} passed without synchronising any.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in odd if rank in case.ranks),
+        f" {words.step(first.name)}, which {case.name(without)} passed without synchronising any.",
+        culprits=case.culprits(odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
-        step=step,
+        step=first.name,
         witnesses=tuple(witnesses),
         awaited=tuple(case.ranks),
     )
@@ -109,10 +109,7 @@ def synchronised_alone(case: Case) -> Finding | None:
 
 def _by_count(divergence: Divergence) -> list[list[int]]:
     """The ranks by how much they issued in that step, the least first."""
-    sides: dict[int, list[int]] = {}
-    for rank, count in divergence.counts.items():
-        sides.setdefault(count, []).append(rank)
-    return [ranks for _, ranks in sorted(sides.items())]
+    return [ranks for _, ranks in sorted(by_value(divergence.counts).items())]
 
 
 def _in_gradients(case: Case, rank: int, divergence: Divergence) -> bool:

@@ -40,7 +40,7 @@ def node_lost(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"Nothing has been heard of {hosts} for {words.duration(silent_s)}, where {case.name(lost)}"
         f" {words.verb(len(lost), 'runs', 'run')}; {words.listed(effects)}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in lost),
+        culprits=case.culprits(lost),
         victims=tuple(view.rank for view in seen),
         step=case.furthest_step(waiting or failed),
         evidence=(
@@ -70,6 +70,6 @@ def _them(lost: Sequence[int]) -> str:
 
 
 def _last_word(case: Case, node: NodeFacts) -> str:
-    steps = words.step(case.furthest_step(rank for rank in node.ranks if rank in case.ranks))
+    steps = words.step(case.furthest_step(node.ranks))
     place = f", when {words.ranks(node.ranks)} {words.verb(len(node.ranks), 'was', 'were')} in {steps}" if steps else ""
     return f"{node.host} was last heard of {words.duration(node.silent_s)} before{place}"

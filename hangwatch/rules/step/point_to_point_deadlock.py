@@ -96,8 +96,7 @@ def _takes_any(entry: Blocked) -> bool:
 
 
 def _sends(case: Case, rank: int, group: str) -> str:
-    reading = case.ranks[rank].reading
-    made = sum(head.sent for head in (reading.heads if reading is not None else ()) if head.name == group)
+    made = sum(head.sent for head in case.ranks[rank].evidence.board_heads if head.name == group)
     return f"{made:,} of rank {rank}"
 
 

@@ -24,8 +24,7 @@ UNANSWERED_S = 10.0  # seconds without progress, after which a rank that does no
 
 def rank_died(case: Case) -> Finding | None:
     """A rank's process is gone, and not because its training had ended."""
-    suffer = bool(case.blocked) or case.any_rank_failed
-    dead = [view for view in case if view.dead and (not view.finished or (view.quit and suffer))]
+    dead = [view for view in case if view.dead and (not view.finished or (view.quit and case.in_trouble))]
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)

@@ -18,7 +18,7 @@ from hangwatch.rules.finding import Finding
 def rank_local_decision(case: Case) -> Finding | None:
     """Ranks diverged at a condition that depends neither on the rank nor on what is the same on all of them."""
     found = disagreement(case)
-    if found is None or not (case.blocked or case.any_rank_failed) or not _decides(found):
+    if found is None or not case.in_trouble or not _decides(found):
         return None
     extra = found.found is not None and found.found.how is Left.EXTRA
     if of_every_step(case, found) or (sites_of(case).in_backward(found.made[0], found.place) and not extra):
@@ -41,7 +41,7 @@ def _decides(found: Disagreement) -> bool:
 def _finding(case: Case, found: Disagreement) -> Finding:
     one = found.ways[0] if len(found.ways) == 1 else None
     condition = words.either(_way(way) for way in found.ways[: words.SHOWN])
-    when = f" in {words.step(found.step)}" if words.step(found.step) else ""
+    when = words.in_step(found.step)
     made, without = case.name(found.made), case.name(found.without)
     witnesses = (
         Witness(Kind.PLACE, f"{made} called {found.name}{when}, and {without} did not"),
@@ -53,9 +53,7 @@ def _finding(case: Case, found: Disagreement) -> Finding:
         "rank-local-decision",
         certainty,
         f"{condition} came out differently on the ranks{when}: {made} called {found.name}, {without} did not.",
-        culprits=tuple(
-            case.ranks[rank].culprit(one.where if one else None) for rank in found.odd if rank in case.ranks
-        ),
+        culprits=case.culprits(found.odd, one.where if one else None),
         victims=case.victims(found.odd) if len(found.odd) < len(case.ranks) else (),
         step=found.step,
         evidence=(counted(case, found.found),) if found.found is not None else (),
@@ -76,7 +74,7 @@ def _way(way: Bypass) -> str:
 def decided_by_a_trainer(case: Case) -> Finding | None:
     """A package's own loop went different ways on the ranks: what it decides by was set on some of them only."""
     branch = trainer_branch(case)
-    if branch is None or not (case.blocked or case.any_rank_failed):
+    if branch is None or not case.in_trouble:
         return None
     calls, function = branch.found.calls, branch.there.function
     odd, others = case.name(branch.odd), case.name(branch.others)
@@ -92,12 +90,12 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         f" what it decides by differs by rank, such as a stop, a limit or an interval that was set on"
         f" {odd} alone{doing}.",
         fix="set what the trainer decides by (a stop, a limit, an interval) on every rank: reduce the value first",
-        culprits=tuple(case.ranks[rank].culprit() for rank in branch.odd if rank in case.ranks),
+        culprits=case.culprits(branch.odd),
         victims=case.victims(branch.odd),
-        step=next((case.ranks[rank].step for rank in branch.odd if rank in case.ranks), case.furthest_step(case.ranks)),
+        step=case.step_of(branch.odd),
         evidence=(f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
         witnesses=(Witness(Kind.MAJORITY, f"most ranks went the same way: {others}"),),
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
         awaited=branch.odd,
     )
 

@@ -17,7 +17,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.joined import JOIN, joined_too_early
 from hangwatch.facts.runs import WentOn, name_apart, numbers_apart, place_apart, went_on
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, LoaderFacts, Status, StepName
+from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -51,7 +51,7 @@ def uneven_steps(case: Case) -> Finding | None:
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
         f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
-        culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
+        culprits=case.culprits(culprits),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         witnesses=witnesses,
         awaited=culprits,
@@ -79,13 +79,8 @@ def _total(case: Case, uneven: Uneven) -> int:
 
 def _step_of(view: RankView, uneven: Uneven) -> int | None:
     """The index of the step that the rank lacked, where its ledger still holds the one before."""
-    if view.reading is None:
-        return None
-    before = next(
-        (e for e in view.reading.steps if e.epoch == uneven.epoch and e.batch == uneven.fewest - 1),
-        None,
-    )
-    return None if before is None else before.step + 1
+    before = (uneven.epoch, uneven.fewest - 1)
+    return next((each.step + 1 for each in view.evidence.board_steps if (each.epoch, each.batch) == before), None)
 
 
 def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
@@ -101,7 +96,7 @@ def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
 def outside_of_join(case: Case) -> Finding | None:
     """Ranks ran out of inputs within torch's Join, and others made a call for which it does not stand in."""
     found = joined_too_early(case)
-    if found is None or not (case.blocked or case.any_rank_failed):
+    if found is None or not case.in_trouble:
         return None
     names, one = case.name(found.ranks), len(found.ranks) == 1
     block, where = user_frame(found.stand_in.frames), user_frame(found.call.frames)
@@ -113,11 +108,11 @@ def outside_of_join(case: Case) -> Finding | None:
         f"{case.name(found.ranks, capital=True)} ran out of inputs, and Join{words.at(block)} makes DDP's calls for"
         f" {'it' if one else 'them'} since; it does not make {call}, which {case.name(found.others)} called.",
         fix=_FIX_IN_JOIN,
-        culprits=tuple(case.ranks[rank].culprit(where) for rank in found.ranks if rank in case.ranks),
+        culprits=case.culprits(found.ranks, where),
         victims=found.others,
         step=case.furthest_step(found.ranks),
         evidence=(f"collective {found.call.seq} of group {found.group.name} {pair}",),
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
         awaited=found.ranks,
     )
 
@@ -132,7 +127,7 @@ def uneven_validation(case: Case) -> Finding | None:
         longer = [entry for entry in drawn.values() if not entry.ended]
         if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
             uneven = Uneven(epoch, drawn, short)
-            if uneven.fewest < min(entry.count for entry in longer) and (case.blocked or case.any_rank_failed):
+            if uneven.fewest < min(entry.count for entry in longer) and case.in_trouble:
                 return _of_validation(case, uneven, loaders[short[0]])
     return None
 
@@ -142,7 +137,7 @@ def _others(view: RankView) -> tuple[LoaderFacts, ...]:
 
 
 def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
-    return drawn_by_epoch(loader, failed=view.raised or (view.dead and not view.finished)).get(epoch)
+    return drawn_by_epoch(loader, failed=view.failed).get(epoch)
 
 
 def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
@@ -153,7 +148,7 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {words.plural(uneven.fewest, 'batch')} there, and the others"
         f" {uneven.most} so far.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in uneven.short),
+        culprits=case.culprits(uneven.short),
         step=last,
         witnesses=witnesses,
         awaited=uneven.short,
@@ -224,7 +219,6 @@ def batches_discarded(case: Case) -> Finding | None:
     culprits = tuple(dry)
     since = dry[culprits[0]]
     first = case.ranks[culprits[0]]
-    name = StepName(since.epoch, since.batch, since.step)
     unused = (first.loader.drawn if first.loader is not None else 0) - (since.batch or 0)
     return Finding(
         "uneven-steps",
@@ -233,15 +227,15 @@ def batches_discarded(case: Case) -> Finding | None:
         f" {words.plural(unused, 'batch')} of epoch {since.epoch}, from batch {since.batch} on, and has left the loop"
         f"{words.at(first.where)}.",
         fix="give every rank the same number of usable batches: mask bad samples in the loss instead of dropping them",
-        culprits=tuple(case.ranks[rank].culprit() for rank in culprits),
-        step=name,
+        culprits=case.culprits(culprits),
+        step=since.name,
         witnesses=witnesses,
         awaited=culprits,
     )
 
 
 def _threw_away(view: RankView, since: Step) -> tuple[Witness, ...]:
-    name = words.step(StepName(since.epoch, since.batch, since.step))
+    name = words.step(since.name)
     drawn = words.plural((view.step.step or 0) + 1, "batch")
     return (
         Witness(Kind.FACT, f"rank {view.rank} issued no collective in any group from {name} to the end of its loader"),

@@ -47,7 +47,7 @@ def never_enqueued(case: Case) -> Finding | None:
         f"torch's NCCL watchdog ended {case.name(aborted_ranks or [view.rank])}, because {word.op or 'collective'}"
         f" {word.seq} did not complete{limit}{never}.",
         fix="look at what these ranks did instead, at the time of the call" if absent else "",
-        culprits=tuple(case.ranks[rank].culprit() for rank in absent),
+        culprits=case.culprits(absent),
         victims=tuple(rank for rank in case.ranks if rank not in absent) if absent else tuple(aborted_ranks),
         step=case.furthest_step(aborted_ranks or [view.rank]),
         evidence=(f"rank {view.rank} wrote: {word.line}",),

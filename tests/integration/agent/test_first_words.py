@@ -6,13 +6,17 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import CASES, command
+from tests.integration.conftest import leave_unmeasured
 
 WORDS = re.compile(r"^hangwatch: no progress for (\d+) s: (.*)$", re.MULTILINE)
 SECONDS = 90.0  # for a machine that is busy with other tests
@@ -95,19 +99,46 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("case", LINES)
-def test_one_line_says_what_is_known(case: str, tmp_path: Path) -> None:
+def of_gallery(folder: Path, case: str) -> Heard:
     found = next(each for each in CASES if each.name == case)
-    heard = listen(command(found), tmp_path, until=WORDS.pattern)
+    return listen(command(found), folder, until=WORDS.pattern)
+
+
+def before_init(folder: Path) -> Heard:
+    return listen(script(folder, BEFORE_INIT), folder, until=WORDS.pattern)
+
+
+def with_a_pause(folder: Path) -> Heard:
+    words = script(folder, PAUSES.format(tick="time.sleep(0.05)"), 240, 40, 40, 14)
+    return listen(words, folder, until="moving again", options=("--stall-after", "60"))
+
+
+JOBS: dict[str, Callable[[Path], Heard]] = {
+    **{case: partial(of_gallery, case=case) for case in LINES},
+    "before-init": before_init,
+    "pause": with_a_pause,
+}
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Future[Heard]]]:
+    """What the terminals of all jobs showed: two of them side by side, for they do nothing most of the time."""
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        leave_unmeasured(patch)
+        yield {name: pool.submit(job, tmp_path_factory.mktemp(name)) for name, job in JOBS.items()}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_one_line_says_what_is_known(case: str, jobs: Mapping[str, Future[Heard]]) -> None:
+    heard = jobs[case].result()
     after, known = heard.lines[0]
     assert re.fullmatch(LINES[case], known)
     assert after <= LATE
     assert "HUNG" not in heard.text
 
 
-def test_a_rank_before_init_is_awaited_by_name(tmp_path: Path) -> None:
-    heard = listen(script(tmp_path, BEFORE_INIT), tmp_path, until=WORDS.pattern)
-    after, known = heard.lines[0]
+def test_a_rank_before_init_is_awaited_by_name(jobs: Mapping[str, Future[Heard]]) -> None:
+    after, known = jobs["before-init"].result().lines[0]
     assert re.fullmatch(
         r"rank 0 waits in init_process_group \(train\.py:\d+\) for rank 1, which waits on socket .* in log_in"
         r" \(train\.py:\d+\); reported as hung after 60 s",
@@ -116,9 +147,8 @@ def test_a_rank_before_init_is_awaited_by_name(tmp_path: Path) -> None:
     assert after <= LATE
 
 
-def test_a_pause_that_ends_is_told_and_its_end(tmp_path: Path) -> None:
-    words = script(tmp_path, PAUSES.format(tick="time.sleep(0.05)"), 240, 40, 40, 14)
-    heard = listen(words, tmp_path, until="moving again", options=("--stall-after", "60"))
+def test_a_pause_that_ends_is_told_and_its_end(jobs: Mapping[str, Future[Heard]]) -> None:
+    heard = jobs["pause"].result()
     assert heard.lines[0][1].startswith("rank 0 waits in barrier (train.py:")
     assert "for rank 1, which sleeps in prepare (train.py:" in heard.lines[0][1]
     ended = re.search(r"^hangwatch: moving again after (\d+) s$", heard.text, re.MULTILINE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from hangwatch.model import Phase, Reading
 from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.board.reader import read_board
 from hangwatch_agent.rank.bootstrap import bootstrap_folder
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -115,12 +115,6 @@ class Job:
             except BoardError:
                 continue
         return sorted(found, key=lambda reading: (reading.identity.rank or 0, reading.identity.pid))
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 120) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,14 +16,9 @@ from typing import Any
 from hangwatch.model import Job
 from hangwatch.settings import Settings
 from hangwatch_agent.dashboard_client.link import Link
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Process:

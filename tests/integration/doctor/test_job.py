@@ -15,6 +15,7 @@ from hangwatch import doctor
 from hangwatch.doctor import Check, Report
 from hangwatch.wire import codec
 from tests.integration.dashboard.processes import ROOT
+from tests.ports import free_port
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.timeout(200)
@@ -44,13 +45,6 @@ given = {**os.environ, "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PO
 started = [subprocess.Popen([sys.executable, script, trained], env=given | json.loads(each)) for each in ranks]
 sys.exit(max(each.wait() for each in started))
 """
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def script(folder: Path, text: str, name: str = "train.py") -> str:

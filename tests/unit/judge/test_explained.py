@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangwatch.judge.explained import best
+from hangwatch.judge.explained import best, may_explain
+from hangwatch.judge.order import ORDER
 from hangwatch.model import Certainty, Culprit, Status
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
+from hangwatch.rules.step.skipped_collective import skipped_collective
+from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
+from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
+from hangwatch.rules.step.uneven_steps import uneven_steps
 
 
 def found(cause: str, *ranks: int, **others: object) -> Finding:
@@ -63,3 +69,11 @@ def test_a_victim_of_an_unknown_cause_is_not_blamed() -> None:
     assert told(ended, found("rank-frozen", 0)) == ended
     assert told(ended, found("rank-died", 1)) == ended
     assert told(ended, found("network-partition")) == ended
+
+
+def test_behind_a_finding_only_the_rules_of_causes_that_explain_it_are_asked() -> None:
+    asked = {rule for rule in ORDER if may_explain(rule, "exit-destroy-asymmetric")}
+    assert {skipped_collective, made_fewer_calls, rank_zero_only} < asked
+    assert {slow_checkpoint, uneven_steps}.isdisjoint(asked)
+    assert [rule for rule in ORDER if may_explain(rule, "uneven-steps")] == [slow_checkpoint]
+    assert all(may_explain(rule, "undetermined") for rule in ORDER)

@@ -24,7 +24,7 @@ from hangwatch.model import (
     Status,
     ThreadStack,
 )
-from hangwatch.report import html, words
+from hangwatch.report import html, titles, words
 from hangwatch.report.html import markup
 from tests import examples
 from tests.strategies import record
@@ -69,7 +69,7 @@ def test_it_says_what_the_terminal_says() -> None:
         verdict.fix,
         "rank 3, pid 4711 on node-b",
         *verdict.evidence,
-        *(other.why_not for other in verdict.alternatives),
+        *(f"{titles.title(other.cause)} ({other.cause}): {other.why_not}" for other in verdict.alternatives),
         "native stacks of rank 3 (took longer than 2 s)",
         made.warnings[0].summary,
         "20 November 2026, 19:30:03 UTC",

@@ -30,7 +30,7 @@ def test_it_says_what_the_terminal_says() -> None:
         "- **Fix:** give every rank the same number of batches",
         ">   88 ",
         "**Evidence**\n\n- rank 3 drew 250 batches",
-        "**Ruled out**\n\n- `rank-zero-only-collective`: no rank is alone",
+        "**Ruled out**\n\n- A collective on one rank only (`rank-zero-only-collective`): no rank is alone",
         "More: `incident-1.json`",
     ):
         assert part in text, part

@@ -59,13 +59,13 @@ class Ras:
         return replace(taken, node=replace(taken.node, nccl=view), notes=(*taken.notes, note))
 
     def _view(self, ranks: Sequence[RankEvidence], taken: CaptureResult) -> tuple[NcclView | None, str]:
-        if all(_settings(rank).get("NCCL_RAS_ENABLE") == "0" for rank in ranks):
+        if all(rank.board_settings.get("NCCL_RAS_ENABLE") == "0" for rank in ranks):
             return None, "it is turned off (NCCL_RAS_ENABLE=0)"
         own = self._processes(ranks, (*taken.node.addresses, "127.0.0.1", "::1", "unknown"))
         groups = [head.members for rank in taken.ranks for head in rank.collectives.heads if head.members]
         size = max((each.reading.identity.world_size or 0 for each in ranks if each.reading), default=0)
         why = ""
-        for place in places(map(_settings, ranks)):
+        for place in places(rank.board_settings for rank in ranks):
             try:
                 return ras.parsed(self._asked(place), own, dict.fromkeys(groups), size or None), ""
             except (NoAnswerError, ras.RasError) as error:
@@ -193,7 +193,3 @@ class _Conversation:
 
 def _uses_nccl(rank: RankEvidence) -> bool:
     return any("nccl" in head.backend for head in rank.collectives.heads)
-
-
-def _settings(rank: RankEvidence) -> Mapping[str, str]:
-    return rank.reading.identity.environment if rank.reading is not None else {}

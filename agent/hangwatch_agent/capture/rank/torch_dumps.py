@@ -125,7 +125,7 @@ class TorchDumps:
         if now - self._asked.get(pid, -AGAIN_S) < AGAIN_S:
             return "it was asked less than a minute ago"
         why = "torch has made no pipe file for it"
-        for pipe in dump_files.pipes(rank.rank, self.folder, _settings(rank), self._cwd(rank)):
+        for pipe in dump_files.pipes(rank.rank, self.folder, rank.board_settings, self._cwd(rank)):
             why = dump_files.ask(pipe, self.user)
             if not why:
                 self._asked[pid] = now
@@ -147,7 +147,7 @@ class TorchDumps:
     def _newest(self, rank: RankEvidence) -> tuple[Dump | None, str]:
         """The newest dump that fits the rank; else why those that are there do not."""
         dumps, why = [], ""
-        for path in dump_files.places(rank.rank, self.folder, _settings(rank), self.environment, self._cwd(rank)):
+        for path in dump_files.places(rank.rank, self.folder, rank.board_settings, self.environment, self._cwd(rank)):
             try:
                 file = dump_files.read(path, _started_at(rank) - SLACK_S, self.user)
                 if file is not None and rank.reading is not None:
@@ -252,7 +252,3 @@ def _started_at(rank: RankEvidence) -> float:
 
 def _moved_at(rank: RankEvidence) -> float:
     return rank.reading.progress.at if rank.reading is not None else 0.0
-
-
-def _settings(rank: RankEvidence) -> Mapping[str, str]:
-    return rank.reading.identity.environment if rank.reading is not None else {}

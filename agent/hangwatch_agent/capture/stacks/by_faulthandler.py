@@ -65,12 +65,13 @@ def ask_faulthandler(
         if stat is not None and stat.state in "Tt":
             return Dump(pid, failure="faulthandler wrote nothing: the rank is stopped")
         number, size = _registered(path)
-        text = _by_ticker(ticker, path, size, sleep) if ticker is not None else None
+        appended = _Appended(path, size, lambda: procfs.has_ended(pid, proc), sleep)
+        text = _by_ticker(ticker, appended) if ticker is not None else None
         if text is None:
             if not catches(pid, number, proc):
                 return Dump(pid, failure=f"the rank does not catch signal {number} (any more)")
             os.kill(pid, number)
-            text = _written(path, size, sleep, WAIT_S)
+            text = appended.within(WAIT_S)
     except (OSError, ValueError) as error:
         return Dump(pid, failure=f"no faulthandler: {error}")
     stacks = tuple(sorted(parse(text), key=lambda stack: not stack.main))
@@ -78,12 +79,12 @@ def ask_faulthandler(
     return Dump(pid, stacks, failure, time.monotonic() - began)
 
 
-def _by_ticker(ticker: Asked, path: Path, size: int, sleep: Callable[[float], object]) -> str | None:
+def _by_ticker(ticker: Asked, appended: _Appended) -> str | None:
     """What the ticker wrote, "" where it is still at it; None where it has not taken up the question in time."""
     ticker.request()
-    text = _written(path, size, sleep, SILENT_S, end=END)
+    text = appended.within(SILENT_S, end=END)
     if not text.endswith(END) and ticker.taken_up():
-        text = _written(path, size, sleep, WAIT_S, end=END)
+        text = appended.within(WAIT_S, end=END)
     last = text.removesuffix(END).rpartition(END)[2]  # another question may have been answered meanwhile
     return last if last or ticker.taken_up() else None
 
@@ -122,17 +123,26 @@ def _registered(path: Path) -> tuple[int, int]:
         return number, os.fstat(file.fileno()).st_size
 
 
-def _written(path: Path, size: int, sleep: Callable[[float], object], within_s: float, *, end: str = "") -> str:
-    """What was appended: up to `end`, else once it has stopped growing (faulthandler does not say when it is done)."""
-    text, calm, deadline = "", 0, time.monotonic() + within_s
-    while calm < CALM and time.monotonic() < deadline:
-        sleep(POLL_S)
-        with contextlib.suppress(OSError):
-            before, text = text, _from(path, size)
-            if end and text.endswith(end):
-                return text
-            calm = calm + 1 if text and text == before and not end else 0
-    return text
+@dataclass(frozen=True)
+class _Appended:
+    """What a rank appends to its file of `size` bytes; nothing more is awaited once it `has_ended`."""
+
+    path: Path
+    size: int
+    has_ended: Callable[[], bool]
+    sleep: Callable[[float], object]
+
+    def within(self, seconds: float, *, end: str = "") -> str:
+        """The text up to `end`, else once it has stopped growing: faulthandler does not say when it is done."""
+        text, calm, deadline = "", 0, time.monotonic() + seconds
+        while calm < CALM and time.monotonic() < deadline and not self.has_ended():
+            self.sleep(POLL_S)
+            with contextlib.suppress(OSError):
+                before, text = text, _from(self.path, self.size)
+                if end and text.endswith(end):
+                    return text
+                calm = calm + 1 if text and text == before and not end else 0
+        return text
 
 
 def _from(path: Path, offset: int) -> str:

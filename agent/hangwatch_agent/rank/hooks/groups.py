@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from hangwatch.launchers import number
 from hangwatch.wire import members
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank import identity
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.untraced import replacing
 from hangwatch_agent.rank.patch import Patches
-from hangwatch_agent.shared.rank_rule import number
 
 DEFINED = "torch.distributed.distributed_c10d"
 NAMED = "torch.distributed"

@@ -14,8 +14,7 @@ export function markdown(verdict: Verdict, headline: string, job: Pick<Job, "nam
 }
 
 function rows(verdict: Verdict): string {
-  const name = title(verdict.cause);
-  const lines = [`- **Cause:** ${plain(name)}${name === verdict.cause ? "" : ` (\`${code(verdict.cause)}\`)`}, ${cause(verdict.certainty)}`];
+  const lines = [`- **Cause:** ${named(verdict.cause)}, ${cause(verdict.certainty)}`];
   for (const who of verdict.culprits.slice(0, MOST)) {
     const at = who.where ? ` at \`${code(`${who.where.file}:${who.where.line}`)}\`` : "";
     lines.push(`- **Who:** ${plain(culprit(who))}${at}`);
@@ -37,8 +36,14 @@ function list(name: string, sentences: readonly string[]): string {
 }
 
 function ruledOut(verdict: Verdict): string {
-  const others = verdict.alternatives.slice(0, MOST).map((other) => `- \`${code(other.cause)}\`: ${plain(other.why_not)}`);
+  const others = verdict.alternatives.slice(0, MOST).map((other) => `- ${named(other.cause)}: ${plain(other.why_not)}`);
   return others.length ? `**Ruled out**\n\n${others.join("\n")}` : "";
+}
+
+/** The cause's title with its id; the id alone, as text, where the catalogue has no title. */
+function named(id: string): string {
+  const name = title(id);
+  return name === id ? plain(name) : `${plain(name)} (\`${code(id)}\`)`;
 }
 
 /** A sentence on one line without markup and without mentions, except `code`, where a backslash would be shown. */

@@ -242,7 +242,8 @@ function Alternatives({ others }: { others: Alternative[] }) {
     <ul>
       {others.map((other) => (
         <li key={other.cause}>
-          <b title={title(other.cause)}>{other.cause}</b>: <Prose text={other.why_not} />
+          <b>{title(other.cause)}</b>
+          {title(other.cause) !== other.cause && <>{" "}<code class="quiet">{other.cause}</code></>}: <Prose text={other.why_not} />
         </li>
       ))}
     </ul>

@@ -15,10 +15,10 @@ from hangwatch.facts.launch import (
     Task,
     first_number,
     is_loopback,
-    number,
     started_by_scheduler,
     tasks,
 )
+from hangwatch.launchers import number
 from hangwatch.rules.start.launch_mismatch.contradiction import Contradiction
 
 _OPTIONS = {

@@ -29,7 +29,7 @@ def _inside_its_block(case: Case, found: SemaphoreWait) -> Finding:
         f"{words.ranks(found.inside, capital=True)} {words.verb(len(found.inside), 'waits', 'wait')} in {what(entry)}"
         f"{words.at(entry.where)} within {block}, and {case.wait_words(found.waiting)} for that lock: a deadlock.",
         fix="call collectives outside of the lock, or let only one rank take it",
-        culprits=tuple(case.ranks[rank].culprit() for rank in found.inside),
+        culprits=case.culprits(found.inside),
         victims=found.waiting,
         step=holder.step,
         evidence=(

@@ -102,9 +102,8 @@ def _known_call_in_circle(case: Case, one: int, other: int) -> bool:
     if other not in mine.members or one not in theirs.group.members or (line := user_frame(theirs.call.frames)) is None:
         return False
     return any(
-        name == theirs.group.name and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
-        for (name, _), call in case.ledger.calls(one).items()
-        if user_frame(call.frames) == line
+        user_frame(call.frames) == line and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
+        for call in case.ledger.calls_in(one, theirs.group.name)
     )
 
 
@@ -146,7 +145,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
         f" which the other ranks never call{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
-        culprits=tuple(case.ranks[rank].culprit() for rank in alone),
+        culprits=case.culprits(alone),
         victims=others,
         step=found.step if found is not None else lone.step,
         evidence=() if found is None else (counted(case, found),),
@@ -190,7 +189,7 @@ def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) ->
         f"{words.ranks(alone, capital=True)} repeated what all call once, {call}, {found.when}; since then {its} calls"
         " are mispaired.",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
-        culprits=tuple(case.ranks[rank].culprit() for rank in alone),
+        culprits=case.culprits(alone),
         victims=tuple(rank for rank in case.blocked if rank not in alone),
         step=found.step,
         evidence=(counted(case, found), "the other ranks call it from the same line, once less"),
@@ -242,7 +241,7 @@ def _of_every_step(view: RankView) -> bool:
 
 def evaluated_alone(case: Case) -> Finding | None:
     """One rank failed in an evaluation, in a collective that no other rank issued: the others ended as they should."""
-    failed = [view for view in case if (view.dead and not view.finished) or view.raised]
+    failed = [view for view in case if view.failed]
     if len(failed) != 1 or len(case.ranks) < 2 or not all(view.finished for view in case if view is not failed[0]):
         return None
     view = failed[0]

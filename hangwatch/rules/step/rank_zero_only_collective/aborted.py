@@ -12,6 +12,7 @@ from itertools import pairwise
 from hangwatch import words
 from hangwatch.facts.batches import has_left_inner_loop
 from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import (
     Last,
@@ -82,7 +83,7 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
     caller = _first_unlike(last, known)
-    when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    when = words.in_step(view.step)
     line = words.place(caller)
     return _found(
         case,
@@ -152,7 +153,7 @@ def _may_follow(case: Case, rank: int) -> bool:
 
 def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
     """One rank alone repeated a call within its step, against the order of all its earlier steps."""
-    again = [rank for rank in lasts if _repeats(case.ranks[rank])]
+    again = [rank for rank in lasts if _repeats(case, rank)]
     if len(again) != 1 or _may_follow(case, again[0]):
         return None
     view, last = case.ranks[again[0]], lasts[again[0]]
@@ -168,17 +169,12 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
     )
 
 
-def _repeats(view: RankView) -> bool:
+def _repeats(case: Case, rank: int) -> bool:
     """The last call of its present step stands where, in all recorded steps before, another one or none came."""
-    steps: dict[int, list[Site]] = {}
-    for call in view.reading.calls if view.reading is not None else ():
-        if call.step is not None and (place := site(call)) is not None:
-            steps.setdefault(call.step, []).append(place)
-    present = steps.pop(view.step.step, []) if view.step.step is not None else []
-    whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
-    if not present or len(whole) < 2 or any(other != whole[0] for other in whole):
+    present, usual = sites_of(case).present_and_usual(rank)
+    if not present or not usual:
         return False
-    usual, done = whole[0], len(present) - 1
+    done = len(present) - 1
     return present[:done] == usual[:done] and present[done] in usual[:done] and present[done] not in usual[done:]
 
 

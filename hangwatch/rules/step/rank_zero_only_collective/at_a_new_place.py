@@ -8,7 +8,7 @@ from hangwatch.facts.call_site import Caller, path
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import may_be_ahead
-from hangwatch.facts.mismatches import Mismatch, first_mismatch, place_of, threads_of
+from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Status
@@ -18,11 +18,11 @@ from hangwatch.rules.finding import Finding
 
 def mispaired_at_a_new_place(case: Case) -> Finding | None:
     """Few ranks called from a function new to all ranks, paired with a regular call of the others."""
-    found = first_mismatch(case)
-    if found is None or threads_of(case, found) or first_uneven(case) is not None or trainer_branch(case) is not None:
+    found = mispaired(case)
+    if found is None or first_uneven(case) is not None or trainer_branch(case) is not None:
         return None
     alone = _at_new_places(case, found)
-    views = [case.ranks[rank] for rank in alone if rank in case.ranks]
+    views = case.views(alone)
     if not views or any(_may_have_left_its_loop(case, view) or _ended_ahead(found, view) for view in views):
         return None
     return _alone(case, found, alone)
@@ -82,25 +82,22 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         witnesses.append(
             Witness(Kind.MAJORITY, f"most ranks are in a call that they have made before: {case.name(others)}")
         )
-    guarded = all(case.ranks[rank].now.guard == "rank" for rank in alone if rank in case.ranks)
+    guarded = all(view.now.guard == "rank" for view in case.views(alone))
     if guarded:
         witnesses.append(
             Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")
         )
-    ended = case.any_rank_failed
     certainty = case.weigh(witnesses)
-    sure = guarded and not ended
+    sure = guarded and not case.any_rank_failed
     return Finding(
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in {call.op}{words.at(where)},"
         f" which the other ranks never call; it is paired with {found.calls[others[0]].op} of {case.name(others)}"
         f"{words.at(theirs)}.",
-        culprits=tuple(
-            case.ranks[rank].culprit(place_of(case, rank, found.calls)) for rank in alone if rank in case.ranks
-        ),
+        culprits=culprits_at(case, alone, found.calls),
         victims=others,
-        step=next((case.ranks[rank].step for rank in alone if rank in case.ranks), case.furthest_step(case.ranks)),
+        step=case.step_of(alone),
         evidence=(
             (
                 f"number {found.seq} of group {found.group.name} is another call on {case.name(alone)}"
@@ -108,6 +105,6 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
             ),
         ),
         witnesses=tuple(witnesses),
-        status=Status.FAILED if ended else None,
+        status=case.failed,
         awaited=alone,
     )

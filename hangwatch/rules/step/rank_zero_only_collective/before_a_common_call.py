@@ -6,10 +6,10 @@ from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
-from hangwatch.facts.mismatches import place_of
+from hangwatch.facts.mismatches import culprits_at
 from hangwatch.facts.skip_paths import ways_to
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status
+from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 
 
@@ -36,18 +36,17 @@ def _most_or_the_source(case: Case, extra: ExtraCalls) -> tuple[Witness, ...]:
 def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Finding:
     calls = dict.fromkeys(extra.ranks, extra.calls[0])
     first, times = next(groups(extra.calls))
-    views = [case.ranks[rank] for rank in extra.ranks if rank in case.ranks]
     count = f", {times} times" if times > 1 else ""
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,  # the records say that it was alone there, and not that the others were right
         f"{case.name(extra.ranks, capital=True)} {words.verb(len(extra.ranks), 'is', 'are')} alone in {first}{count},"
         f" which {case.name(extra.others)} never made; since then their calls are mispaired.",
-        culprits=tuple(view.culprit(place_of(case, view.rank, calls)) for view in views),
+        culprits=culprits_at(case, extra.ranks, calls),
         victims=extra.others,
-        step=views[0].step if views else case.furthest_step(case.ranks),
+        step=case.step_of(extra.ranks),
         evidence=sentences(case, extra),
         witnesses=(Witness(Kind.PLACE, f"{case.name(extra.others)} never called from there"), *others_say),
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
         awaited=extra.ranks,
     )

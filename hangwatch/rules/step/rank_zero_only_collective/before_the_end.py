@@ -48,7 +48,7 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
         Certainty.LIKELY,
         f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
         f" ranks never call: {'its' if one else 'their'} later calls lack a partner, and {case.name(left)} have ended.",
-        culprits=tuple(case.ranks[rank].culprit(where) for rank in stayed),
+        culprits=case.culprits(stayed, where),
         victims=(),
         step=case.ranks[stayed[0]].step,
         evidence=(f"{case.name(left)} {words.verb(len(left), 'has', 'have')} ended the program",),

@@ -19,7 +19,6 @@ def made_a_longer_run(case: Case) -> Finding | None:
 
 def _longer(case: Case, found: WentOn) -> Finding:
     witnesses = (Witness(Kind.MAJORITY, f"most ranks had gone on to the later call: {case.name(found.ranks)}"),)
-    views = [case.ranks[rank] for rank in found.others if rank in case.ranks]
     its = "its" if len(found.others) == 1 else "their"
     return Finding(
         "rank-zero-only-collective",
@@ -28,9 +27,9 @@ def _longer(case: Case, found: WentOn) -> Finding:
         f" {case.name(found.ranks)}, which went on to {name_apart(found.reached, found.repeated)}; since then {its}"
         " calls are mispaired.",
         fix="call it equally often on every rank: loop over what is the same on all of them, or agree on a number",
-        culprits=tuple(view.culprit(user_frame(found.repeated.frames)) for view in views),
+        culprits=case.culprits(found.others, user_frame(found.repeated.frames)),
         victims=case.victims(found.others),
-        step=next((view.step for view in views), case.furthest_step(case.ranks)),
+        step=case.step_of(found.others),
         evidence=(numbers_apart(case, found),),
         witnesses=witnesses,
         awaited=found.others,

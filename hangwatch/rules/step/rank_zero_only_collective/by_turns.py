@@ -28,7 +28,7 @@ def _one_too_many(case: Case, odd: list[int], others: tuple[int, ...]) -> Findin
         f"{case.name(odd, capital=True)} made more collectives than the others and"
         f" {words.verb(len(odd), 'is', 'are')} still in {first.now.call or 'one'}{words.at(first.where)};"
         f" {case.name(others)} {words.verb(len(others), 'is', 'are')} past it{words.at(case.usual_place(others))}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in odd),
+        culprits=case.culprits(odd),
         victims=tuple(rank for rank in others if rank in case.blocked),
         step=first.step,
         evidence=(f"{case.name(others)} are where all ranks come, and the calls paired there do not belong together",),

@@ -20,7 +20,7 @@ def skipped_collective(case: Case) -> Finding | None:
     if found is None:
         by_sites = left_out_with_its_step(case) or skipped_by_site(case) or skipped_by_order(case)
         return by_sites or earlier_than_ever(case)
-    if not case.blocked and not case.any_rank_failed:
+    if not case.in_trouble:
         return None
     if found.how is not Left.SKIPPED or not found.who:
         return _one_side_differs(case, found)
@@ -29,7 +29,7 @@ def skipped_collective(case: Case) -> Finding | None:
         "skipped-collective",
         Certainty.LIKELY if _ended_in_that_step(case, found) else case.weigh(found.witnesses),
         f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; {_since_then(case, found)}.",
-        culprits=tuple(case.ranks[rank].culprit(the_only(found.ways)) for rank in found.who if rank in case.ranks),
+        culprits=case.culprits(found.who, the_only(found.ways)),
         step=found.step,
         evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),
         witnesses=found.witnesses,
@@ -49,7 +49,7 @@ def _since_then(case: Case, found: Parting) -> str:
 
 def _ended_in_that_step(case: Case, found: Parting) -> bool:
     """One of the ranks has ended within that step: it may have been ended before it came to the call."""
-    views = (case.ranks[rank] for rank in found.who if rank in case.ranks)
+    views = case.views(found.who)
     return any((view.dead or view.raised) and view.step.step == found.step.step for view in views)
 
 

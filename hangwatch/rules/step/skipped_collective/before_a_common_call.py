@@ -5,9 +5,9 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
-from hangwatch.facts.mismatches import place_of
+from hangwatch.facts.mismatches import culprits_at, place_of
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status
+from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 
 
@@ -30,21 +30,16 @@ def _left_out(case: Case, extra: ExtraCalls, *, usual: bool) -> Finding:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks made the call: {case.name(extra.ranks)}"))
     if usual:
         witnesses.append(Witness(Kind.HABIT, f"{case.name(extra.others)} made this call before"))
-    ended = case.any_rank_failed
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,  # most may have left out what came before, and be a turn ahead
         f"{case.name(extra.others, capital=True)} left out {text}, which {case.name(extra.ranks)} called, and came to"
         f" {extra.paired.op}{words.at(place_of(case, extra.others[0], calls))} without it.",
-        culprits=tuple(
-            case.ranks[rank].culprit(place_of(case, rank, calls)) for rank in extra.others if rank in case.ranks
-        ),
+        culprits=culprits_at(case, extra.others, calls),
         victims=extra.ranks,
-        step=next(
-            (case.ranks[rank].step for rank in extra.others if rank in case.ranks), case.furthest_step(case.ranks)
-        ),
+        step=case.step_of(extra.others),
         evidence=sentences(case, extra),
         witnesses=tuple(witnesses),
-        status=Status.FAILED if ended else None,
+        status=case.failed,
         awaited=extra.others,
     )

@@ -10,7 +10,7 @@ from hangwatch.facts.extra_calls import groups
 from hangwatch.facts.mismatches import place_of
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status
+from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 
 
@@ -28,9 +28,8 @@ def _left_out(case: Case, found: OutOfOrder) -> Finding:
     witnesses = [Witness(Kind.HABIT, order_kept(case, found))]
     if len(found.others) > len(found.ranks):
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks made the call that was due: {case.name(found.others)}"))
-    ended = case.any_rank_failed
     first = case.ranks.get(found.ranks[0])
-    when = f" in {words.step(first.step)}" if first is not None and words.step(first.step) else ""
+    when = words.in_step(first.step) if first is not None else ""
     reached = f"{found.reached.op}{words.at(place_of(case, found.ranks[0], calls))}"
     return Finding(
         "skipped-collective",
@@ -38,14 +37,12 @@ def _left_out(case: Case, found: OutOfOrder) -> Finding:
         f"{case.name(found.ranks, capital=True)} left out {text}{when}{skip_path(ways)}, and came to {reached} without"
         f" {words.verb(len(found.left_out), 'it', 'them')}.",
         culprits=tuple(
-            case.ranks[rank].culprit(the_only(ways) or place_of(case, rank, calls))
-            for rank in found.ranks
-            if rank in case.ranks
+            view.culprit(the_only(ways) or place_of(case, view.rank, calls)) for view in case.views(found.ranks)
         ),
         victims=found.others,
         step=first.step if first is not None else case.furthest_step(case.ranks),
         evidence=evidence_of(ways),
         witnesses=tuple(witnesses),
-        status=Status.FAILED if ended else None,
+        status=case.failed,
         awaited=found.ranks,
     )

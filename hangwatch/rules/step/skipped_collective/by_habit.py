@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.model import Certainty, StepName
+from hangwatch.model import Certainty
 from hangwatch.ranks.ledger import Step
 from hangwatch.rules.finding import Finding
 
@@ -40,15 +40,14 @@ def _habits(case: Case, rank: int) -> dict[str, int]:
 
 
 def _short_of_habit(case: Case, rank: int, step: Step, group: str, usual: int) -> Finding:
-    name = StepName(step.epoch, step.batch, step.step)
-    made = step.counts.get(group, 0)
+    made, when = step.counts.get(group, 0), words.step(step.name)
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"Rank {rank} issued {words.plural(made, 'collective')} in {words.step(name)}, and not {usual} as all ranks"
+        f"Rank {rank} issued {words.plural(made, 'collective')} in {when}, and not {usual} as all ranks"
         " in the steps before; since then its calls are mispaired.",
         culprits=(case.ranks[rank].culprit(),),
-        step=name,
-        evidence=(f"in {words.step(name)}, rank {rank} issued {made} instead of {usual} collectives in group {group}",),
+        step=step.name,
+        evidence=(f"in {when}, rank {rank} issued {made} instead of {usual} collectives in group {group}",),
         awaited=(rank,),
     )

@@ -43,7 +43,7 @@ def skipped_by_site(case: Case) -> Finding | None:
         f"{case.name(ahead, capital=True)} skipped {sites.named(behind, skipped)} in"
         f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{skip_path(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
-        culprits=tuple(case.ranks[rank].culprit(the_only(ways)) for rank in ahead),
+        culprits=case.culprits(ahead, the_only(ways)),
         step=case.ranks[ahead[0]].step,
         evidence=evidence_of(ways),
         witnesses=tuple(witnesses),
@@ -77,7 +77,7 @@ def skipped_by_order(case: Case) -> Finding | None:
         return None
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
     first, second = words.place(Frame(*left_out.lines[0], "")), words.place(Frame(*here.lines[0], ""))
-    when = f" in {words.step(view.step)}" if words.step(view.step) else ""
+    when = words.in_step(view.step)
     ways = ways_past(case, left_out)
     return Finding(
         "skipped-collective",

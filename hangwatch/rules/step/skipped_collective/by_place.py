@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.places_in_step import Early, early_calls
-from hangwatch.model import Certainty, Status, StepName
+from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -18,18 +18,17 @@ def ended_earlier_than_ever(case: Case) -> Finding | None:
 def earlier_than_ever(case: Case) -> Finding | None:
     """Fewer than half of the ranks, or one of two, made a call too early, and the others wait or have ended of it."""
     found = early_calls(case)
-    if not found or 2 * len(found) > len(case.ranks) or not (case.blocked or case.any_rank_failed):
+    if not found or 2 * len(found) > len(case.ranks) or not case.in_trouble:
         return None
     return _left_out(case, found)
 
 
 def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
     first, ranks = found[0], tuple(each.rank for each in found)
-    step = StepName(first.step.epoch, first.step.batch, first.step.step)
+    step = first.step.name
     where = user_frame(first.call.frames)
     call = f"{first.call.op}{words.at(where)}"
     missing = words.plural(first.missing, "collective")
-    ended = case.any_rank_failed
     place = f"number {first.place} of its step in group {first.call.group}"
     habit = f"number {first.usual} in each of the {first.steps} steps before"
     return Finding(
@@ -37,9 +36,9 @@ def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} left out {missing} before {call} in {words.step(step)}; since then"
         f" {words.verb(len(ranks), 'its', 'their')} calls are mispaired.",
-        culprits=tuple(case.ranks[rank].culprit(where) for rank in ranks),
+        culprits=case.culprits(ranks, where),
         step=step,
         evidence=(f"{call} of rank {first.rank} was {place}, and {habit}",),
-        status=Status.FAILED if ended else None,
+        status=case.failed,
         awaited=ranks,
     )

@@ -14,7 +14,6 @@ def made_a_shorter_run(case: Case) -> Finding | None:
     if found is None or len(found.ranks) >= len(found.others):
         return None
     witnesses = (Witness(Kind.MAJORITY, f"most ranks made that call again: {case.name(found.others)}"),)
-    views = [case.ranks[rank] for rank in found.ranks if rank in case.ranks]
     return Finding(
         "skipped-collective",
         case.weigh(witnesses),
@@ -22,8 +21,8 @@ def made_a_shorter_run(case: Case) -> Finding | None:
         f" {case.name(found.others)}, and went on to {name_apart(found.reached, found.repeated)}; since then"
         f" {'its' if len(found.ranks) == 1 else 'their'} calls are mispaired.",
         fix="call it equally often on every rank: give all the same number of batches, or vote on when to stop",
-        culprits=tuple(view.culprit(place_apart(found.reached, found.repeated)) for view in views),
-        step=next((view.step for view in views), case.furthest_step(case.ranks)),
+        culprits=case.culprits(found.ranks, place_apart(found.reached, found.repeated)),
+        step=case.step_of(found.ranks),
         evidence=(numbers_apart(case, found),),
         witnesses=witnesses,
         awaited=found.ranks,

@@ -17,7 +17,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
         return left_after_fewer_turns(case, "skipped-collective")
     rank, other = short.left[0], short.inside[0]
     apart = case.ledger.first_apart(rank, other)
-    name = StepName() if apart is None else StepName(apart.epoch, apart.batch, apart.step)
+    name = StepName() if apart is None else apart.name
     when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
     return Finding(
         "skipped-collective",
@@ -25,7 +25,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
         f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
         f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
         f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} in it.{when}",
-        culprits=tuple(case.ranks[each].culprit() for each in short.left),
+        culprits=case.culprits(short.left),
         step=name,
         evidence=(
             *_drawn(case, short),
@@ -62,7 +62,7 @@ def passed_a_call(case: Case) -> Finding | None:
         f"{case.name(past, capital=True)} made fewer collectives than the others and {'is' if one else 'are'} in"
         f" {first.now.call or 'a later one'} already{words.at(first.where)}, where all ranks come;"
         f" {case.wait_words(behind)} in the earlier one{words.at(there)}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in past),
+        culprits=case.culprits(past),
         step=first.step,
         evidence=(
             f"no condition leads to {words.place(first.where)}, and no rank had been there before",

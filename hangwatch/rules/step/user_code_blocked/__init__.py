@@ -17,7 +17,7 @@ _NUMBERED = re.compile(r"\d")
 
 def user_code_blocked(case: Case) -> Finding | None:
     """An awaited rank stands in the program's own code: blocked, or in a loop."""
-    awaited = [case.ranks[rank] for rank in sorted(case.awaited()) if rank in case.ranks]
+    awaited = case.views(sorted(case.awaited()))
     stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited) or all(case.waits.shows_device_wait(view) for view in stuck):
         return None

@@ -70,7 +70,7 @@ def late_for_new_group(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(awaited, capital=True)} {words.verb(len(awaited), 'has', 'have')} not called new_group yet"
         f"{words.at(first.where)}; {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in awaited),
+        culprits=case.culprits(awaited),
         victims=stuck,
         evidence=tuple(sentences(call)),
         stage=Stage.START,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank import guard, ticker
+from hangwatch_agent.rank.group import Group
 from hangwatch_agent.rank.hooks.context import Context
 
 A_TICK = 0.2
@@ -81,3 +83,43 @@ def test_a_look_that_fails_keeps_nothing_from_the_others(rank: Rank) -> None:
     rank.ticker.look_too(threading.Event().set)
     assert rank.ticks(3) == 3
     assert rank.context.guard.swallowed == 3
+
+
+class Pg:
+    """Stands in for torch's process group: three collectives were issued."""
+
+    group_name = "0"
+
+    def _get_sequence_number_for_group(self) -> int:
+        return 3
+
+
+class Recorder:
+    """Stands in for torch's flight recorder: what it says at each look."""
+
+    def __init__(self, *said: int | None) -> None:
+        self.said = list(said)
+
+    def status(self, backends: set[str]) -> dict[str, dict[str, Any]]:
+        done = self.said.pop(0)
+        status = {"last_completed_collective": done, "last_enqueued_collective": done}
+        return {"gloo": {} if done is None else {"0": status}}
+
+
+@pytest.mark.parametrize(
+    ("said", "completed", "estimated"),
+    [((None, 2), 2, False), ((None, None), 3, True)],
+    ids=["recorded a moment later", "recorder is off"],
+)
+def test_a_call_that_torch_has_counted_may_not_be_recorded_yet(
+    rank: Rank, said: tuple[int | None, ...], completed: int, estimated: bool
+) -> None:
+    pg = Pg()
+    rank.context.groups.slots.append(group := Group(0, pg, (0, 1), "gloo"))
+    group.records["gloo"] = 0
+    rank.ticker._recorder = Recorder(*said)  # type: ignore[assignment]
+    rank.ticks(1)
+    assert rank.context.board.problems == {}
+    rank.ticks(1)
+    assert rank.context.board.words[b.GROUPS_AT + b.G_COMPLETED] == completed
+    assert any("recorder is off" in problem for problem in rank.context.board.problems) is estimated

@@ -10,6 +10,16 @@ down_revision = None
 
 
 def upgrade() -> None:
+    for make in (_runs, _nodes, _captures, _parts, _incidents, _messages):
+        make()
+
+
+def downgrade() -> None:
+    for table in ("messages", "incidents", "parts", "captures", "nodes", "runs"):
+        op.drop_table(table)
+
+
+def _runs() -> None:
     op.create_table(
         "runs",
         sa.Column("key", sa.String(64), primary_key=True),
@@ -30,6 +40,9 @@ def upgrade() -> None:
     op.create_index("runs_by_id", "runs", ["id"])
     op.create_index("runs_by_last_seen", "runs", ["last_seen_at"])
     op.create_index("runs_by_changed", "runs", ["changed_at"])
+
+
+def _nodes() -> None:
     op.create_table(
         "nodes",
         sa.Column("run", sa.String(64), primary_key=True),
@@ -45,6 +58,9 @@ def upgrade() -> None:
         sa.Column("closed", sa.Integer, nullable=False, server_default="0"),
     )
     op.create_index("nodes_by_received", "nodes", ["received_at"])
+
+
+def _captures() -> None:
     op.create_table(
         "captures",
         sa.Column("id", sa.String(64), primary_key=True),
@@ -59,6 +75,9 @@ def upgrade() -> None:
     )
     op.create_index("captures_by_run", "captures", ["run", "asked_at"])
     op.create_index("captures_by_changed", "captures", ["changed_at"])
+
+
+def _parts() -> None:
     op.create_table(
         "parts",
         sa.Column("capture", sa.String(64), primary_key=True),
@@ -68,6 +87,9 @@ def upgrade() -> None:
         sa.Column("body", sa.LargeBinary, nullable=False),
     )
     op.create_index("parts_by_received", "parts", ["received_at"])
+
+
+def _incidents() -> None:
     op.create_table(
         "incidents",
         sa.Column("id", sa.String(64), primary_key=True),
@@ -83,6 +105,9 @@ def upgrade() -> None:
     op.create_index("incidents_by_run", "incidents", ["run", "opened_at"])
     op.create_index("incidents_by_opened", "incidents", ["opened_at"])
     op.create_index("incidents_by_changed", "incidents", ["changed_at"])
+
+
+def _messages() -> None:
     op.create_table(
         "messages",
         sa.Column("incident", sa.String(64), primary_key=True),
@@ -93,8 +118,3 @@ def upgrade() -> None:
         sa.Column("sent_at", sa.Float),
     )
     op.create_index("messages_by_due", "messages", ["sent_at", "due_at"])
-
-
-def downgrade() -> None:
-    for table in ("messages", "incidents", "parts", "captures", "nodes", "runs"):
-        op.drop_table(table)

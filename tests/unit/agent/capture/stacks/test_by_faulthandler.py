@@ -37,7 +37,7 @@ def test_a_rank_that_is_interrupted_while_it_writes_is_waited_for(tmp_path: Path
         with path.open("a") as file:
             file.write(parts.pop(0) if parts else "")
 
-    assert by_faulthandler._written(path, 3, sleep, 30.0) == TRACE
+    assert by_faulthandler._Appended(path, 3, lambda: False, sleep).within(30.0) == TRACE
 
 
 def answered(tmp_path: Path, *writes: str, started_with: str = "10\n", taken_up: bool = True) -> str | None:
@@ -51,7 +51,8 @@ def answered(tmp_path: Path, *writes: str, started_with: str = "10\n", taken_up:
                 file.write(parts.pop(0))
 
     ticker = by_faulthandler.Asked(lambda: None, lambda: taken_up)
-    return by_faulthandler._by_ticker(ticker, path, len(started_with), sleep)
+    appended = by_faulthandler._Appended(path, len(started_with), lambda: False, sleep)
+    return by_faulthandler._by_ticker(ticker, appended)
 
 
 def test_what_the_ticker_writes_ends_with_its_mark(tmp_path: Path) -> None:
@@ -72,6 +73,23 @@ def test_a_ticker_that_answers_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(by_faulthandler, "WAIT_S", 0.02)
     assert answered(tmp_path, taken_up=False) is None
     assert answered(tmp_path, taken_up=True) == ""
+
+
+def test_a_rank_that_ends_is_awaited_no_more(tmp_path: Path) -> None:
+    """Its ticker cannot take up the question, and the job's report would come seconds later."""
+    (tmp_path / "stacks-5.txt").write_text("10\n")
+    looks: list[float] = []
+    states = iter(["S", "S", "Z"])
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        stat.write_text(stat.read_text().replace(") S ", f") {next(states)} "))
+
+    stat = process(tmp_path, 5) / "stat"
+    ticker = by_faulthandler.Asked(lambda: None, lambda: False)
+    taken = by_faulthandler.ask_faulthandler(5, tmp_path, ticker=ticker, proc=tmp_path, sleep=sleep)
+    assert taken.failure
+    assert len(looks) == 3
 
 
 @pytest.mark.parametrize("text", ["", "nonsense\n", "Thread 0xzz (most recent call first):"])
