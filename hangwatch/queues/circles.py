@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
+from .all_groups import parting
 from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
 from .model import Call, Queues
+from .readings import Kind as How
 from .stuck import Kind, Stuck
 from .tally import miscounted
+
+_BEHIND = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +50,10 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     without, fix = _without(edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
+    left_out = bool(without) and not pairs and _left_out(edges, stray, histories)
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
-        "point-to-point-deadlock" if pairs else "group-order-cycle",
+        "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
         Certainty.LIKELY if sure else Certainty.UNDETERMINED,
         without
         or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
@@ -57,7 +62,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         victims=victims(chain.path, blamed),
         evidence=(*map(str, edges[:3]), *_astray(stray, blamed)),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
-        alternatives=_or_left_out(stray) if without and not pairs else (),
+        alternatives=_or_else(stray, left_out) if without and not pairs else (),
         fix=fix,
         passing=not sure,
     )
@@ -111,7 +116,19 @@ def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
     return "", ""
 
 
-def _or_left_out(stray: list[int]) -> tuple[Alternative, ...]:
+def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> bool:
+    """Whether the rank made the calls behind that one as the others did, in all its groups: it does not come later."""
+    edge = next(each for each in edges if list(each.awaited) == stray)
+    found = parting(histories, stray[0], edge.waiting)
+    if found is None or found.reading.kind is not How.SKIPPED or found.reading.agreeing < _BEHIND:
+        return False
+    return any(step.group is edge.one.group and step.number == edge.one.number for step in found.changed())
+
+
+def _or_else(stray: list[int], left_out: bool) -> tuple[Alternative, ...]:
+    if left_out:
+        said = f"{ranks(stray)} may make that call later than the others, and not leave it out"
+        return (Alternative("group-order-cycle", Certainty.UNDETERMINED, said),)
     said = f"{ranks(stray)} may have left that call out, and not only made it later than the others"
     return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
 

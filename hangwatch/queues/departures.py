@@ -9,10 +9,14 @@ from hangwatch.model import Certainty, Wait
 
 from .finding import Finding, at, named, ranks, wait_edges
 from .follow import Chain
-from .history import Departure, Histories, Kind
+from .history import Departure, Histories
 from .matching import shape
 from .model import Queues
+from .readings import Kind
 from .stuck import Stuck
+
+OFTEN = 2  # earlier rounds that make an order a rank's own
+AGREED = 3  # calls behind the place that agree again and are no chance
 
 
 def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
@@ -41,14 +45,13 @@ def departed_in(root: Stuck, histories: Histories) -> Finding | None:
 def _tells(departure: Departure, root: Stuck) -> bool:
     """A mere pairing of different calls, without a majority or a habit, is left to the rules for mismatches."""
     if departure.kind is Kind.OTHER:
-        return departure.number < root.number and (departure.majority or departure.habit)
-    return departure.majority or departure.habit or departure.agreeing > 0
+        return departure.number < root.number and bool(departure.majority or departure.habit)
+    return bool(departure.majority or departure.habit or departure.agreeing)
 
 
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
-    sure = departure.majority and departure.habit and departure.agreeing
-    certainty = Certainty.PROVEN if sure else Certainty.LIKELY
+    certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
     summary, cause = _said(departure)
@@ -62,6 +65,13 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         evidence=tuple(_witnesses(departure)),
         waits=waits,
     )
+
+
+def _is_sure(departure: Departure) -> bool:
+    """Whether majority, habit and the calls behind the place agree, and nothing else may look the same."""
+    if departure.ended or (departure.kind is Kind.EXTRA and departure.repeated):
+        return False
+    return bool(departure.majority and departure.habit >= OFTEN and departure.agreeing >= AGREED)
 
 
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
@@ -90,15 +100,27 @@ def _said(departure: Departure) -> tuple[str, str]:
         more = f" and {words.plural(departure.count - 1, 'call')} after it" if departure.count > 1 else ""
         said = (
             f"{who} left out {named(departure.usual, number, group)}{at(departure.usual)}{more}, and called"
-            f" {shape(departure.own)}{at(departure.own)} in its place: every later call is mispaired."
+            f" {shape(departure.own)}{at(departure.own)} in its place: "
         )
-        return said, "skipped-collective"
+        if departure.ended:
+            return (
+                f"{said}{words.verb(len(departure.ranks), 'it has', 'they have')} left the loop earlier.",
+                "uneven-steps",
+            )
+        return f"{said}every later call is mispaired.", "skipped-collective"
     if departure.kind is Kind.EXTRA:
         said = (
             f"{who} alone called {named(departure.own, number, group)}{at(departure.own)}, where the others call"
             f" {shape(departure.usual)}{at(departure.usual)}: every later call is mispaired."
         )
         return said, "rank-zero-only-collective"
+    if departure.kind is Kind.MOVED:
+        said = (
+            f"{who} made {words.plural(departure.count, 'call')} of {group.title} in another order, from number"
+            f" {number} on: {shape(departure.own)}{at(departure.own)} there, where the others call"
+            f" {shape(departure.usual)}{at(departure.usual)}."
+        )
+        return said, "collective-mismatch"
     said = (
         f"{who} called {shape(departure.own)}{at(departure.own)} as number {number} of {group.title}, where the others"
         f" call {shape(departure.usual)}{at(departure.usual)}."

@@ -12,24 +12,16 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import pairwise
 
 from hangwatch.stacks.frames import origin
 
+from .all_groups import Step, left_rounds, over_groups, steps
 from .matching import shape
-from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
+from .model import Call, Communicator, Lane, Queues
+from .readings import FARTHEST, Kind, Reading, read, swapped
 
-FARTHEST = 32  # calls that a rank may have left out or added at one place
-LOOKED_AT = 64  # calls behind it that are compared
-ENOUGH = 8  # calls in a row that agree again are no chance
 _WENT_WELL = 2  # times that a step went well, which make it the rank's own
-
-
-class Kind(StrEnum):
-    SKIPPED = "skipped"
-    EXTRA = "extra"
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +29,7 @@ class Departure:
     """Where ranks left the order of the others.
 
     `usual` is what the others called as `number`, `own` what these ranks did. `count` calls were left out or added.
-    `agreeing` calls behind it agree again. `majority` and `habit` are the witnesses: more than half of the ranks did
+    `agreeing` calls behind it agree again. `majority` and `habit` are the witnesses: more than half of the group did
     otherwise; these ranks themselves did otherwise before.
     """
 
@@ -50,7 +42,9 @@ class Departure:
     count: int = 1
     agreeing: int = 0
     majority: bool = False
-    habit: bool = False
+    habit: int = 0  # how often
+    repeated: bool = False  # the own call is one that the others had made before
+    ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
 
 
@@ -61,6 +55,7 @@ class Histories:
         self.queues = queues
         tokens: dict[object, int] = {}
         self._token = array("l", (tokens.setdefault(_identity(call), len(tokens)) for call in queues.calls))
+        self._steps: dict[int, list[Step]] = {}
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
@@ -86,7 +81,19 @@ class Histories:
         found = [each for each in found if until is None or each.number <= until]
         if not found:
             return None
-        return self._settled(min(found, key=lambda each: each.number), found, 2 * alike > len(rows), rows, usual)
+        first = min(found, key=lambda each: each.number)
+        size = len(rows) if group.guessed else len(group.members)  # a rank without a record may be of either side
+        settled = self._settled(first, found, 2 * alike > size, rows, usual)
+        told = over_groups(self, settled)
+        if told is not None:
+            settled = replace(settled, kind=told.kind, count=told.count, agreeing=told.agreeing)
+        if settled.ended:
+            settled = replace(settled, ended=settled.kind is Kind.SKIPPED and left_rounds(self, settled))
+        return settled if settled.kind is not Kind.EXTRA or settled.habit else self._unless_all_made_it(settled)
+
+    def _unless_all_made_it(self, added: Departure) -> Departure:
+        """Of a call that the others made before as well, the many may have left it out: no majority tells."""
+        return added if not added.repeated else replace(added, majority=False)
 
     def _row(self, lane: Lane, start: int) -> array[int]:
         return self.tokens(lane, lane.places(start).start)
@@ -97,14 +104,22 @@ class Histories:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
         if not majority and not first.own.frames:
-            first = replace(first, habit=False)  # calls of several lines look alike: their order tells little
+            first = replace(first, habit=0)  # calls of several lines look alike: their order tells little
         elif not majority and len(rows) == 2 and not first.habit:
             (rank,) = first.ranks
             other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
             if other is not None and other.habit:
                 return other
+        elif majority and not first.habit and self._left_its_own(first, rows, usual):
+            majority = False  # the many did what is new to them, and these ranks what all did before
         kept = tuple(sorted(rows.keys() - {each.ranks[0] for each in found}))
         return replace(first, ranks=ranks, majority=majority, against=kept)
+
+    def _left_its_own(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
+        """Whether it is the majority that left the order which it kept before."""
+        (rank,) = first.ranks
+        other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
+        return other is not None and bool(other.habit)
 
     def _compared(
         self, group: Communicator, rank: int, row: array[int], usual: array[int], other: int
@@ -114,23 +129,25 @@ class Histories:
         row, place = self._first_difference(row, usual)
         if place is None:
             return None
-        kind, count, agreeing = _edit(row[place:], usual[place:])
-        if _swapped(row, usual, place, agreeing):
-            kind, count, agreeing = Kind.OTHER, 1, 0
-        elif not agreeing and (skipped := _left_out(usual[:place], usual[place], row[place])):
-            kind, count = Kind.SKIPPED, skipped
+        reading = read(row, usual, place)
+        if reading.count > 1 and swapped(row, usual, place) and reading.kind is not Kind.MOVED:
+            reading = Reading(Kind.OTHER)
+        elif not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
+            reading = Reading(Kind.SKIPPED, skipped)
         lane, theirs = group.lanes[rank], group.lanes[other]
         at = len(lane) - len(row) + place
         return Departure(
-            kind,
+            reading.kind,
             group,
             (rank,),
             lane.numbers[at],
             self.queues.call(theirs, len(theirs) - len(usual) + place),
             self.queues.call(lane, at),
-            count,
-            agreeing,
+            reading.count,
+            reading.agreeing,
             habit=_strays(row, usual, place),
+            repeated=row[place] in usual[:place],
+            ended=_ended(reading, row, usual, place),
         )
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
@@ -156,20 +173,15 @@ class Histories:
         Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
         the first stage of a pipeline calls in an order that no other stage has.
         """
-        new = {rank: _new_steps(*self._merged(rank)) for rank in ranks}
+        new = {rank: _new_steps(self.steps(rank)) for rank in ranks}
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
 
-    def _merged(self, rank: int) -> tuple[list[int], list[bool]]:
-        """All calls of a rank in the order in which it made them, and which of them are complete."""
-        calls = sorted(
-            (order, self._token[call], state & STATE == COMPLETED)
-            for group in self.queues.communicators
-            for lane in (group.lanes.get(rank), group.peers.get(rank))
-            if lane is not None
-            for order, call, state in zip(lane.order, lane.calls, lane.states, strict=True)
-        )
-        return [token for _, token, _ in calls], [done for _, _, done in calls]
+    def steps(self, rank: int) -> list[Step]:
+        """All calls of a rank, over all of its groups, in the order in which it made them."""
+        if rank not in self._steps:
+            self._steps[rank] = steps(self.queues, self._token, rank)
+        return self._steps[rank]
 
     def used(self, group: Communicator, rank: int, call: Call) -> bool:
         """Whether `rank` has ever made that call in this communicator, as far as its record goes back."""
@@ -203,26 +215,6 @@ def _majority(rows: dict[int, array[int]]) -> tuple[int, int]:
     return max((rank for rank, prefix in prefixes.items() if prefix == common), key=lambda rank: len(rows[rank])), count
 
 
-def _edit(row: array[int], usual: array[int]) -> tuple[Kind, int, int]:
-    """How `row` comes to differ at its start: calls left out, added, or another one; and how many agree behind it."""
-    best = (Kind.OTHER, 1, _agreeing(row[1:], usual[1:]))
-    for count in range(1, FARTHEST + 1):
-        for kind, mine, theirs in (
-            (Kind.SKIPPED, row, usual[count:]),
-            (Kind.EXTRA, row[count:], usual),
-        ):
-            agreeing = _agreeing(mine, theirs)
-            if agreeing > best[2]:
-                best = (kind, count, agreeing)
-    return best
-
-
-def _swapped(row: array[int], usual: array[int], place: int, agreeing: int) -> bool:
-    """Two calls in the other order, which a shift explains no better, and which no earlier round had in that order."""
-    one, two = row[place : place + 2], usual[place : place + 2]
-    return agreeing < 2 and len(one) == 2 and one == two[::-1] and tuple(one) not in set(pairwise(usual))
-
-
 def _left_out(history: array[int], wanted: int, own: int) -> int:
     """How many calls a rank left out that made `own` where `wanted` was due, as the order so far tells; 0 for none."""
     for place in reversed(range(len(history))):
@@ -232,35 +224,36 @@ def _left_out(history: array[int], wanted: int, own: int) -> int:
     return 0
 
 
-def _agreeing(row: array[int], usual: array[int]) -> int:
-    length = min(len(row), len(usual), LOOKED_AT)
-    same = 0
-    while same < length and row[same] == usual[same]:
-        same += 1
-    return same if same == length or same >= ENOUGH else 0
-
-
-def _strays(row: array[int], usual: array[int], place: int) -> bool:
-    """Whether the step to this call is new to the rank, and the one that the others made is not."""
-    if place == 0:
+def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
+    """Whether the calls left out make up a round at least, and what came instead was never called before."""
+    before = usual[:place]
+    if reading.kind is not Kind.SKIPPED or usual[place] not in before or row[place] in before:
         return False
-    before = set(pairwise(row[:place]))
-    return (row[place - 1], usual[place]) in before and (row[place - 1], row[place]) not in before
+    return before[::-1].index(usual[place]) < reading.count
 
 
-def _new_steps(calls: Sequence[int], done: Sequence[bool]) -> set[tuple[int, int]]:
+def _strays(row: array[int], usual: array[int], place: int) -> int:
+    """How often the rank made the others' step to this call before, where its own step is new to it."""
+    if place == 0:
+        return 0
+    before = Counter(pairwise(row[:place]))
+    return 0 if before[row[place - 1], row[place]] else before[row[place - 1], usual[place]]
+
+
+def _new_steps(calls: Sequence[Step]) -> set[tuple[int, int]]:
     """Steps between calls that were known before, without those that went well twice: they are no departure."""
     seen: set[int] = set()
-    steps: set[tuple[int, int]] = set()
+    known: set[tuple[int, int]] = set()
     new: set[tuple[int, int]] = set()
     went_well: Counter[tuple[int, int]] = Counter()
-    for before, (one, other), well in zip([None, *calls], pairwise(calls), done[1:], strict=False):
+    for before, (one, other) in zip([None, *calls], pairwise(calls), strict=False):
+        step = (one.token, other.token)
         if before is not None:
-            seen.add(before)
-        if one in seen and other in seen and (one, other) not in steps:
-            new.add((one, other))
-        steps.add((one, other))
-        went_well[one, other] += well
+            seen.add(before.token)
+        if one.token in seen and other.token in seen and step not in known:
+            new.add(step)
+        known.add(step)
+        went_well[step] += other.done
     return {step for step in new if went_well[step] < _WENT_WELL}
 
 

@@ -17,6 +17,7 @@ from hangwatch.model import Certainty, Frame
 
 from .finding import Finding, ranks, victims, wait_edges
 from .follow import Chain
+from .matching import shape
 from .model import Communicator, Lane, Queues
 
 _EARLIER = 4  # collectives before the last common one that are looked at
@@ -43,7 +44,7 @@ def miscounted(queues: Queues, chain: Chain) -> Finding | None:
     for group in {id(each.group): each.group for each in waiting}.values():
         ends = {rank for each in chain.path for rank in (*each.waiting, *each.awaited)}
         for uneven in _uneven(queues, group):
-            if set(uneven.way) <= ends or len(chain.path) == 1:
+            if (set(uneven.way) <= ends or len(chain.path) == 1) and _same_end(queues, uneven):
                 return _finding(queues, group, chain, uneven)
     return None
 
@@ -57,6 +58,14 @@ def _uneven(queues: Queues, group: Communicator) -> Iterator[_Uneven]:
             *before, now = (_counted(queues, group, around, span) for span in spans)
             yield from _odd(before, now, spans[-1], around)
             return
+
+
+def _same_end(queues: Queues, uneven: _Uneven) -> bool:
+    """Whether both ends come from the same collective: else one of them has left the path on which it sends."""
+    around, number = uneven.around, uneven.between[1]
+    lanes = (around.lanes[rank] for rank in uneven.way)
+    one, other = (queues.call(lane, lane.places(number).start) for lane in lanes)
+    return shape(one) == shape(other) and one.where == other.where
 
 
 def _spans(lanes: Sequence[Lane]) -> list[tuple[int, int]]:

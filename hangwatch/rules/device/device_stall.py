@@ -7,7 +7,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.device_queues import awaited_for_a_device, named, queue_stall
 from hangwatch.facts.devices import all_have_come, bound
 from hangwatch.facts.own_code import status_of
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Status
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
@@ -51,8 +51,9 @@ def awaited_device(case: Case) -> Finding | None:
     ranks = [view.rank for view in awaited]
     first, victims, them = awaited[0], case.victims(ranks), words.verb(len(ranks), "it", "them")
     theirs = words.verb(len(ranks), "its device, which does", "their devices, which do")
+    status = status_of(case, awaited)
     return Finding(
-        "device-stall",
+        "undetermined" if status is Status.WAITING else "device-stall",  # a long kernel looks the same for a while
         Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for {theirs} not finish"
         f"{words.at(first.where)}, and no collective of {them} is outstanding; {case.wait_words(victims)} for {them}"
@@ -61,7 +62,7 @@ def awaited_device(case: Case) -> Finding | None:
         step=first.step,
         evidence=(f"a native frame of {case.name(ranks)} shows the wait for the device",),
         details=("A kernel runs there, or calls that no record shows: those of a captured graph, a send or receive.",),
-        status=status_of(case, awaited),
+        status=status,
         awaited=tuple(ranks),
     )
 

@@ -17,7 +17,8 @@ from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
-from hangwatch.ranks.ledger import CALLS_TOLD, Group
+from hangwatch.ranks.issuers import issuer
+from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.stacks.frames import user_frame
 
@@ -47,17 +48,16 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     order = out_of_order(case) if not unlike else None
     if order is not None and (order.group, order.seq) == (group, seq):
         unlike = list(order.ranks)
-    odd = outvoted or unlike or sorted(rank for ranks in sides.values() for rank in ranks)
+    odd = outvoted or unlike
+    if not odd and len({issuer(case.ledger, rank, call) for rank, call in calls.items()}) > 1:
+        odd = sorted(calls)  # the order of threads is a matter of chance, on whichever rank
+    if not odd and not _one_call(case, calls):
+        return _either_side(case, group, seq, calls, sides)
     witnesses = _witnesses(case, outvoted, unlike, sides, order)
     first = bool(outvoted) and _same_until(case, group, seq, calls, outvoted)
     if first:
         witnesses += (Witness(Kind.PLACE, "all calls of that group before it are alike on every rank"),)
-    texts = [
-        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}"
-        f"{words.at(place_of(case, ranks[0], calls))}"
-        for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
-    ]
-    ended = [view.rank for view in case.views(calls) if view.dead or view.raised]
+    texts, ended = _told(case, calls, sides), _ended(case, calls)
     step = next((view.step for view in case.views(odd or calls)), StepName())
     details = (f"{case.name(ended, capital=True)} ended because of it.",) if ended else ()
     return Finding(
@@ -71,6 +71,53 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
         witnesses=witnesses,
         details=details,
+        status=Status.FAILED if ended else None,
+        awaited=tuple(calls),
+    )
+
+
+def _told(case: Case, calls: dict[int, Collective], sides: dict[Shape, list[int]]) -> list[str]:
+    """What each side calls, and where; the fewest ranks first."""
+    return [
+        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}"
+        f"{words.at(place_of(case, ranks[0], calls))}"
+        for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
+    ]
+
+
+def _ended(case: Case, calls: dict[int, Collective]) -> list[int]:
+    return [view.rank for view in case.views(calls) if view.dead or view.raised]
+
+
+def _one_call(case: Case, calls: dict[int, Collective]) -> bool:
+    """Whether the ranks are in one call of the program: they call from one line, which only made calls of that kind.
+
+    Else one of them may as well have left a call out, or made one that the others do not make.
+    """
+    lines = {words.place(place_of(case, rank, calls)) for rank in calls}
+    kinds = {family(call.op) for call in calls.values()}
+    before = {family(call.op) for rank in calls for call in case.ledger.calls(rank).values() if _at(call) in lines}
+    return len(lines) == 1 and "" not in lines and len(before | kinds) == 1
+
+
+def _at(call: Collective) -> str:
+    return words.place(user_frame(call.frames))
+
+
+def _either_side(
+    case: Case, group: Group, seq: int, calls: dict[int, Collective], sides: dict[Shape, list[int]]
+) -> Finding:
+    """Different calls were paired, and nothing tells which of the ranks are not where they should be."""
+    texts, ended = _told(case, calls, sides), _ended(case, calls)
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"The ranks call different collectives at the same point: {words.listed(texts)}; nothing tells which of them"
+        " left a call out, or made one that the others do not make.",
+        fix="compare what leads to these calls: each of them must be made by every rank of the group, or by none",
+        victims=(),
+        step=next((view.step for view in case.views(calls)), StepName()),
+        evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
         status=Status.FAILED if ended else None,
         awaited=tuple(calls),
     )

@@ -77,6 +77,26 @@ def test_what_was_once_wrong(once: Wrong) -> None:
     assert wrongs(score(play(once.seed))) == set()
 
 
+# An innocent rank was named as likely, or another cause without a rank.
+ONCE_LIKELY: tuple[Wrong, ...] = (
+    Wrong(542, "innocent", "collective-mismatch"),  # rank zero only
+    Wrong(1186, "innocent", "collective-mismatch"),  # rank zero only
+    Wrong(560, "innocent", "collective-mismatch"),  # size mismatch
+    Wrong(1253, "innocent", "collective-mismatch"),  # op mismatch
+    Wrong(1534, "innocent", "collective-mismatch"),  # skipped by most
+    Wrong(3357, "innocent", "collective-mismatch"),  # skipped
+    Wrong(43, "cause", "device-stall"),  # none
+    Wrong(480, "cause", "device-stall"),  # none
+)
+
+
+@pytest.mark.parametrize("once", ONCE_LIKELY, ids=lambda once: f"{once.seed}-{once.said}")
+def test_no_likely_blame_where_two_readings_are_equally_good(once: Wrong) -> None:
+    found = score(play(once.seed))
+    assert wrongs(found) == set()
+    assert found.outcome not in (Outcome.INNOCENT, Outcome.NO_CULPRIT)
+
+
 @pytest.mark.parametrize("seed", [246, 55, 566, 738], ids=["below-a-trainer", "aborted", "after-the-end", "thread"])
 def test_a_call_from_where_no_other_rank_ever_was_is_told_as_that(seed: int) -> None:
     found = score(play(seed))

@@ -1,0 +1,125 @@
+"""How one order of calls came to part from another: calls that were left out, added, moved, or another call.
+
+The others stand where they wait, so that what they would have called next is expected from their earlier rounds. Every
+reading is tried against that; one which explains all that the rank recorded behind the place counts for more than one
+that explains less.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+FARTHEST = 32  # calls that a rank may have left out or added at one place
+LOOKED_AT = 64  # calls behind it that are compared
+ENOUGH = 8  # calls in a row that agree again are no chance
+_CONTEXT = 16  # calls from which the next one is expected
+
+
+class Kind(StrEnum):
+    SKIPPED = "skipped"
+    EXTRA = "extra"
+    MOVED = "moved"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`count` calls were left out, added or moved; `agreeing` recorded ones agree again behind them.
+
+    `whole` says that nothing which the rank recorded behind the place contradicts it.
+    """
+
+    kind: Kind
+    count: int = 1
+    agreeing: int = 0
+    whole: bool = False
+
+
+def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
+    """The reading that explains best how `row` goes on from `place`, where it first differs from `usual`."""
+    mine, theirs = list(row[place : place + LOOKED_AT + FARTHEST]), list(usual[place:])
+    due = theirs + _expected(usual, LOOKED_AT + FARTHEST - len(theirs))
+    found = [each for each in _tried(mine, due, len(theirs)) if each.agreeing]
+    skipped = next((each for each in found if each.kind is Kind.SKIPPED), None)
+    extra = next((each for each in found if each.kind is Kind.EXTRA), None)
+    if skipped is not None and extra is not None:
+        return _of_both(skipped, extra, mine, list(row[:place]))
+    if extra is not None and extra.count > extra.agreeing and set(mine[: extra.count]) <= set(usual[:place]):
+        extra = None  # the calls of a round, and little behind them: they may as well be the next round
+    best = skipped or extra
+    other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
+    if other is not None and (best is None or other.agreeing >= best.agreeing):
+        return other if best is None or other.agreeing > best.agreeing else Reading(Kind.OTHER, whole=True)
+    return best or Reading(Kind.OTHER)
+
+
+def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int]) -> Reading:
+    """In a loop a call that was left out looks like the rest of a round that was added.
+
+    A call that is made twice in a row is no greater change than one that is left out, where each is one call; calls
+    that were made again are what counts where they are far fewer than those that would have been left out.
+    """
+    again = before[-extra.count :] == mine[: extra.count]
+    if extra.count == skipped.count and again:
+        return Reading(Kind.OTHER, whole=True)
+    return extra if 2 * extra.count < skipped.count and again else skipped
+
+
+def _tried(mine: list[int], due: list[int], known: int) -> Iterator[Reading]:
+    """The first reading of each kind which nothing contradicts, and the others by what agrees behind them."""
+    for kind in (Kind.SKIPPED, Kind.EXTRA):
+        for count in range(1, FARTHEST + 1):
+            one = _reading(kind, count, *((mine, due[count:]) if kind is Kind.SKIPPED else (mine[count:], due)))
+            if one.whole and one.agreeing:
+                yield one
+                break
+    for count in range(2, min(FARTHEST, len(mine), known) + 1):
+        if Counter(mine[:count]) == Counter(due[:count]) and mine[:count] != due[:count]:
+            same = _same(mine[count:], due[count:])
+            if same == len(mine) - count or same >= ENOUGH:
+                yield Reading(Kind.MOVED, count, same + count, whole=True)
+                break
+    same = _same(mine[1:], due[1:])
+    if same == len(mine) - 1 or same >= ENOUGH:
+        yield Reading(Kind.OTHER, 1, same, whole=True)
+
+
+def _reading(kind: Kind, count: int, mine: list[int], due: list[int]) -> Reading:
+    same = _same(mine, due)
+    whole = same == min(len(mine), LOOKED_AT) or same >= ENOUGH
+    return Reading(kind, count, same if whole else 0, whole)
+
+
+def _same(mine: Sequence[int], due: Sequence[int]) -> int:
+    same = 0
+    while same < min(len(mine), len(due), LOOKED_AT) and mine[same] == due[same]:
+        same += 1
+    return same
+
+
+def _expected(known: Sequence[int], length: int) -> list[int]:
+    """How an order of calls goes on, by what came after its last calls the last time before."""
+    calls = list(known)
+    for size in range(min(_CONTEXT, len(calls) - 1), 0, -1):
+        tail = calls[-size:]
+        for start in range(len(calls) - size - 1, -1, -1):
+            if calls[start : start + size] == tail:
+                return _copied(calls, start + size, length)
+    return []
+
+
+def _copied(calls: list[int], source: int, length: int) -> list[int]:
+    end = len(calls)
+    for place in range(source, source + max(length, 0)):
+        calls.append(calls[place])
+    return calls[end:]
+
+
+def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
+    """Two calls in the other order, which no earlier round had in that order."""
+    one, two = list(row[place : place + 2]), list(usual[place : place + 2])
+    return len(one) == 2 and one == two[::-1] and (one[0], one[1]) not in set(pairwise(usual))

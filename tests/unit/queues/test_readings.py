@@ -1,0 +1,101 @@
+"""How an order of calls parts from another: what was left out, added or moved, and what nothing tells apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hangwatch.commands import evidence_files
+from hangwatch.model import Certainty, Verdict
+from hangwatch.queues.readings import Kind, read
+from tests.dump_programs import BARRIER
+from tests.dump_world import WORLD, Call, JobDumps, Step, Sync, every
+
+HEAD = Call("broadcast", 20, 64)
+FIRST, SECOND, THIRD = (Call("all_reduce", 30 + place, 100 + place) for place in range(3))
+METRIC = Call("_all_gather_base", 40, 16, out=64)
+LOSS = Call("all_reduce", 50, 1)
+ROUND: list[Step] = [HEAD, FIRST, SECOND, THIRD, METRIC, LOSS, Sync()]
+
+
+@pytest.mark.parametrize(
+    ("row", "usual", "kind", "count"),
+    [
+        pytest.param("abcd abcd acdab", "abcd abcd ab", Kind.SKIPPED, 1, id="left-out"),
+        pytest.param("abcd abcd abd", "abcd abcd abc", Kind.SKIPPED, 1, id="left-out-and-the-others-stand"),
+        pytest.param("abcd abcd abca bcd", "abcd abcd abcd", Kind.SKIPPED, 1, id="left-out-before-the-next-round"),
+        pytest.param("abcd abcd axbcd", "abcd abcd abcd", Kind.EXTRA, 1, id="added"),
+        pytest.param("abcd abcd axyb", "abcd abcd ab", Kind.EXTRA, 2, id="added-and-the-others-stand"),
+        pytest.param("abcd abcd acbd", "abcd abcd abcd", Kind.MOVED, 2, id="moved"),
+        pytest.param("abcd abcd axcd", "abcd abcd abcd", Kind.OTHER, 1, id="another"),
+        pytest.param("ab ab ab ba", "ab ab ab a", Kind.OTHER, 1, id="made-twice-or-left-out"),
+    ],
+)
+def test_what_explains_all_that_comes_behind(row: str, usual: str, kind: Kind, count: int) -> None:
+    mine, theirs = ([ord(each) for each in text.replace(" ", "")] for text in (row, usual))
+    place = next(at for at, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other)
+    found = read(mine, theirs, place)
+    assert (found.kind, found.count) == (kind, count)
+
+
+def told_of(job: JobDumps, folder: Path, *, as_json: bool = False) -> Verdict:
+    job.write(folder, as_json=as_json)
+    found = evidence_files.sort_out([folder]).assessment.judgement
+    assert found is not None
+    return found.verdict
+
+
+def _rounds(count: int, *, without: Step | None = None, at: int = -1) -> list[Step]:
+    rounds = ([step for step in ROUND if not (turn == at and step is without)] for turn in range(count))
+    return [step for steps in rounds for step in steps]
+
+
+def test_a_call_left_out_at_the_end_of_a_round_is_not_the_next_round_that_was_added(tmp_path: Path) -> None:
+    """Without frames the rest of the rank's next round looked like calls that it alone made, and was called proven."""
+    job = JobDumps(every(4, _rounds(8), {3: _rounds(8, without=LOSS, at=5)}), timed=False)
+    found = told_of(job, tmp_path, as_json=True)
+    assert (found.cause, [each.rank for each in found.culprits]) == ("skipped-collective", [3])
+
+
+def test_the_many_who_leave_their_own_order_do_not_make_the_one_who_keeps_it_guilty(tmp_path: Path) -> None:
+    others: dict[int, list[Step]] = {rank: _rounds(8, without=METRIC, at=5) for rank in (0, 1, 2)}
+    found = told_of(JobDumps(every(4, _rounds(8), others)), tmp_path)
+    assert found.certainty is Certainty.UNDETERMINED
+    assert {each.rank for each in found.culprits} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_rank_that_goes_from_its_loop_to_the_end_has_left_the_loop(as_json: bool, tmp_path: Path) -> None:
+    whole: list[Step] = [step for step in _rounds(9) if not isinstance(step, Sync)]
+    short: list[Step] = [step for step in _rounds(7) if not isinstance(step, Sync)]
+    job = JobDumps(every(4, [*whole, *BARRIER], {1: [*short, *BARRIER]}))
+    found = told_of(job, tmp_path, as_json=as_json)
+    assert (found.cause, found.certainty) == ("uneven-steps", Certainty.LIKELY)
+    assert [each.rank for each in found.culprits] == [1]
+
+
+def _in_two_groups(rank: int) -> list[Step]:
+    one, two, three = (
+        Call("all_reduce", 60 + place, 8 + place, group) for place, group in enumerate((WORLD, "b", "b"))
+    )
+    turn: list[Step] = [one, two, three, Sync()]
+    return [*turn * 4, *(turn[1:] if rank == 2 else turn), *turn]
+
+
+def _later(rank: int) -> list[Step]:
+    one, two, three = (
+        Call("all_reduce", 60 + place, 8 + place, group) for place, group in enumerate((WORLD, "b", "b"))
+    )
+    turn: list[Step] = [one, two, three, Sync()]
+    return [*turn * 4, *([two, one, three, Sync()] if rank == 2 else turn), *turn]
+
+
+@pytest.mark.parametrize(("program", "cause"), [(_in_two_groups, "skipped-collective"), (_later, "group-order-cycle")])
+def test_a_call_of_another_group_that_never_comes_was_left_out(
+    program: Callable[[int], list[Step]], cause: str, tmp_path: Path
+) -> None:
+    job = JobDumps({rank: program(rank) for rank in range(4)}, {"b": (0, 1, 2, 3)}, timed=False)
+    found = told_of(job, tmp_path)
+    assert (found.cause, [each.rank for each in found.culprits]) == (cause, [2])
