@@ -51,7 +51,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     odd = outvoted or unlike
     if not odd and len({issuer(case.ledger, rank, call) for rank, call in calls.items()}) > 1:
         odd = sorted(calls)  # the order of threads is a matter of chance, on whichever rank
-    if not odd and not _one_call(case, calls):
+    if not odd and not _one_call(case, calls) and not _each_its_own(case, calls):
         return _either_side(case, group, seq, calls, sides)
     witnesses = _witnesses(case, outvoted, unlike, sides, order)
     first = bool(outvoted) and _same_until(case, group, seq, calls, outvoted)
@@ -87,6 +87,14 @@ def _told(case: Case, calls: dict[int, Collective], sides: dict[Shape, list[int]
 
 def _ended(case: Case, calls: dict[int, Collective]) -> list[int]:
     return [view.rank for view in case.views(calls) if view.dead or view.raised]
+
+
+def _each_its_own(case: Case, calls: dict[int, Collective]) -> bool:
+    """No rank has ever made the call of another one, as in the branches of one condition: nothing was left out."""
+    made = {rank: {site(call) for call in case.ledger.calls(rank).values()} for rank in calls}
+    places = {rank: site(call) for rank, call in calls.items()}
+    apart = [(rank, there) for rank in made for there in places.values() if there != places[rank]]
+    return None not in places.values() and bool(apart) and all(there not in made[rank] for rank, there in apart)
 
 
 def _one_call(case: Case, calls: dict[int, Collective]) -> bool:

@@ -94,3 +94,13 @@ def test_only_calls_of_one_line_are_to_be_padded(line: int, fix: str) -> None:
     verdict = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=line, size=20)], usual)).verdict
     assert verdict.cause == "collective-mismatch"
     assert fix in verdict.fix
+
+
+def test_branches_of_one_condition_are_a_mismatch_of_which_no_side_is_blamed() -> None:
+    """GIVEN two ranks of which each makes a call that the other one never makes THEN nothing was left out."""
+    verdict = diagnose(
+        world([*STEP * 3, Call("all_gather", line=20)], [*STEP * 3, Call("reduce_scatter", line=22)])
+    ).verdict
+    assert (verdict.cause, verdict.certainty, verdict.culprits) == ("collective-mismatch", Certainty.LIKELY, ())
+    assert "train.py:20" in verdict.summary
+    assert "train.py:22" in verdict.summary
