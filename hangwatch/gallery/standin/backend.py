@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import importlib
 import itertools
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from .streams import FOREVER, Device
 NAME = "nccl_standin"
 NEVER = Communicator.never
 MOST_WORKS = 512
+LAST_CALLS_S = 0.5  # seconds at the end of the process
 
 device = Device()
 # Not a Python function: like `.item()` it leaves no Python frame.
@@ -249,7 +251,12 @@ def _dump(*, includeCollectives: bool = True, onlyActive: bool = False) -> bytes
 
 
 def _forget() -> None:
-    """What torch holds of this must go before the interpreter does."""
+    """What torch holds of this must go before the interpreter does.
+
+    gloo's threads return from their last calls into Python a moment after the main thread goes on. They need Python's
+    lock for that: one that asks for it when the interpreter ends is ended itself, and takes the process with it.
+    """
+    time.sleep(LAST_CALLS_S)
     _works.clear()
     _pairs.clear()
     _stores.clear()
