@@ -16,13 +16,13 @@ from enum import StrEnum
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined, worked_on
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import ASKED, HABIT, Sites, sites_of
+from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import by_value, few
 from hangwatch.ranks.view import RankView
 
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
@@ -270,7 +270,7 @@ def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tu
 def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
     """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
     found: set[int] = set()
-    for rank in ranks[:ASKED]:
+    for rank in few(ranks):
         steps = list(_before(case.ledger.steps(rank), divergence))
         settled = [step for step in steps if step.step >= WARM_UP]
         steps = settled if len(settled) >= HABIT else steps
