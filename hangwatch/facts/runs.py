@@ -16,7 +16,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import alike, all_alike, differing, mispaired
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import CALLS_TOLD
-from hangwatch.ranks.sides import by_value, few
+from hangwatch.ranks.sides import by_value, spread
 
 REPEATED = 2  # equal calls right before the ranks part that make a run
 
@@ -40,7 +40,7 @@ def went_on(case: Case) -> WentOn | None:
     if found is None:
         return None
     ranks, name = list(found.calls), found.group.name
-    asked = [rank for side in differing(found.calls).values() for rank in few(side)]
+    asked = [rank for side in differing(found.calls).values() for rank in spread(side)]
     if (first := _first_apart(case, asked, name, found.seq)) is not None and (
         early := _parted(case, ranks, name, first)
     ):

@@ -18,7 +18,7 @@ def by_value(values: Mapping[int, Value]) -> dict[Value, list[int]]:
     return found
 
 
-def few(ranks: Iterable[int], most: int = ASKED) -> list[int]:
+def spread(ranks: Iterable[int], most: int = ASKED) -> list[int]:
     """At most `most` of the ranks, evenly spread; all of them in a small job."""
     known = list(ranks)
     return known[:: max(-(-len(known) // most), 1)]

@@ -19,7 +19,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
-from hangwatch.ranks.sides import by_value, few
+from hangwatch.ranks.sides import by_value, spread
 from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.stacks.frames import user_frame
 
@@ -99,7 +99,7 @@ def _each_its_own(case: Case, calls: dict[int, Collective]) -> bool:
         and all(
             (sides.keys() - {own}).isdisjoint(map(site, case.ledger.calls(rank).values()))
             for own, ranks in sides.items()
-            for rank in few(ranks)
+            for rank in spread(ranks)
         )
     )
 
@@ -111,7 +111,8 @@ def _one_call(case: Case, calls: dict[int, Collective]) -> bool:
     """
     lines = {words.place(place_of(case, rank, calls)) for rank in calls}
     kinds = {family(call.op) for call in calls.values()}
-    before = {family(call.op) for rank in few(calls) for call in case.ledger.calls(rank).values() if _at(call) in lines}
+    past = (call for rank in spread(calls) for call in case.ledger.calls(rank).values())
+    before = {family(call.op) for call in past if _at(call) in lines}
     return len(lines) == 1 and "" not in lines and len(before | kinds) == 1
 
 
@@ -165,7 +166,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
     usual = {line for rank, line in lines.items() if rank not in outvoted}
     if any(lines[rank] not in usual and sites.used(rank, calls[rank]) for rank in outvoted):
         return False
-    asked = [*few(outvoted), *few(rank for rank in calls if rank not in outvoted)]
+    asked = [*spread(outvoted), *spread(rank for rank in calls if rank not in outvoted)]
     for earlier in range(max(seq - CALLS_TOLD, 1), seq):
         made = case.ledger.under(group.name, earlier, asked)
         if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:
