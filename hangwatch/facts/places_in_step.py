@@ -11,16 +11,22 @@ from itertools import takewhile
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.rank_end import Why, ending
 from hangwatch.model import Collective, StepEntry
 from hangwatch.ranks.ledger import is_numbered
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Within
 
 HABITUAL_STEPS = 3  # earlier steps in a row with the call at one place
 
 
 @dataclass(frozen=True)
 class Early:
-    """`call` was number `place` of its group in `step`, and `usual` in each of the `steps` steps before."""
+    """`call` was number `place` of its group in `step`, and `usual` in each of the `steps` steps before.
+
+    Where `own` is set, that is true of a collective of DDP's own, of which the board has no record; `call` is then the
+    one that had its number in the step before.
+    """
 
     rank: int
     call: Collective
@@ -28,6 +34,7 @@ class Early:
     place: int
     usual: int
     steps: int
+    own: bool = False
 
     @property
     def missing(self) -> int:
@@ -37,25 +44,34 @@ class Early:
 @once
 def early_calls(case: Case) -> tuple[Early, ...]:
     """For each rank the first call of its last step that came earlier than by its habit, and not so on another rank."""
-    found = map(_early, case)
+    found = (_early(view) or _early_own(case, view) for view in case)
     return tuple(each for each in found if each is not None and _is_another_call_elsewhere(case, each))
 
 
 def _is_another_call_elsewhere(case: Case, early: Early) -> bool:
     """Another rank has issued that number too, and not from the same place: else all may have changed their habit."""
     group = case.ledger.group(early.rank, early.call.group)
-    number = early.call.seq
+    number = early.step.issued.get(early.call.group, 0) + early.place
     theirs = [
         case.ledger.call(rank, early.call.group, number)
         for rank in (group.members if group is not None else ())
         if rank != early.rank and group is not None and (group.issued(rank) or 0) >= number
     ]
+    if early.own:  # here the call that it left out
+        return any(call is not None and site(call) == site(early.call) for call in theirs)
     return any(call is None or site(call) != site(early.call) for call in theirs)
 
 
-def _early(view: RankView) -> Early | None:
+def _last_steps(view: RankView) -> tuple[StepEntry, ...]:
+    """The present step behind as many as make a habit; none where fewer follow each other."""
     steps = view.evidence.board_steps[-HABITUAL_STEPS - 1 :]
-    if len(steps) <= HABITUAL_STEPS or steps[-1].step - steps[0].step != HABITUAL_STEPS:
+    whole = len(steps) > HABITUAL_STEPS and steps[-1].step - steps[0].step == HABITUAL_STEPS
+    return steps if whole else ()
+
+
+def _early(view: RankView) -> Early | None:
+    steps = _last_steps(view)
+    if not steps:
         return None
     now, before = steps[-1], steps[:-1]
     made = _by_step(view, before[0].step)
@@ -67,6 +83,42 @@ def _early(view: RankView) -> Early | None:
         if len(usual) == 1 and 0 < _place(call, now) < min(usual):
             return Early(view.rank, call, now, _place(call, now), usual.pop(), len(before))
     return None
+
+
+def _early_own(case: Case, view: RankView) -> Early | None:
+    """DDP's own collective under a number of its step that a call of the program's had in every step before."""
+    steps = _last_steps(view)
+    if not steps:
+        return None
+    made, now = _by_step(view, steps[0].step), steps[-1]
+    for group in case.ledger.groups_of(view.rank):
+        places = [_numbers(made.get(entry.step, {}), entry, group.name) for entry in steps]
+        least = now.issued.get(group.name, 0) + len(places[-1]) + _ended_in_backward(view)
+        issued = max(group.issued(view.rank) or 0, least)
+        ends = [*(entry.issued.get(group.name, 0) for entry in steps[1:]), issued]
+        own = [
+            [place for place in range(1, end - entry.issued.get(group.name, 0) + 1) if place not in known]
+            for entry, end, known in zip(steps, ends, places, strict=True)
+        ]
+        alike = own[0] == own[1] == own[2]
+        place, usual = next(((p, u) for p, u in zip(own[-1], own[0], strict=False) if p != u), (0, 0))
+        passed = {known.get(place) for known in places[:-1]}
+        if alike and 0 < place < usual and len({site(call) if call else None for call in passed}) == 1:
+            call = places[-2].get(place)
+            return None if call is None else Early(view.rank, call, now, place, usual, len(steps) - 1, own=True)
+    return None
+
+
+def _ended_in_backward(view: RankView) -> bool:
+    """It ended in a collective of its gradients, which it may have been the last to count."""
+    inside = Within.BACKWARD in view.now.within and view.now.in_collective
+    return inside and view.failed and ending(view).why in (Why.BACKEND, Why.PEER)
+
+
+def _numbers(made: dict[tuple[str, Site], list[Collective]], step: StepEntry, group: str) -> dict[int, Collective]:
+    """The calls of a step on the board by their number in it."""
+    calls = (call for (name, _), found in made.items() if name == group for call in found)
+    return {_place(call, step): call for call in calls}
 
 
 def _by_step(view: RankView, first: int) -> dict[int, dict[tuple[str, Site], list[Collective]]]:
