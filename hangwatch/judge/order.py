@@ -52,6 +52,7 @@ from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import (
     caught_around_its_loop,
     caught_in_forward,
+    caught_where_it_parted,
     exception_on_one_rank,
     left_with_a_loader_error,
     swallowed,
@@ -123,6 +124,7 @@ ORDER: tuple[Rule, ...] = (
     decided_and_ended,
     outside_of_join,
     left_with_a_loader_error,
+    caught_where_it_parted,
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,
