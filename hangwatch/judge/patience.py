@@ -14,6 +14,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import CHILD_IDLE_CPU_S, WAIT_CALLS, Child, idle_children, waits_for_children
 from hangwatch.facts.data_loading import Feeding, Worker
+from hangwatch.facts.leaving import exits_by_stack
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.facts.mismatches import first_mismatch
 from hangwatch.facts.store_waits import waits_for_key
@@ -77,6 +78,12 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
     asleep = [view for view in views if view not in waiting and _sleeps(view)]
     complete = len(views) == (snapshot.job.world_size or len(views)) and len(waiting) + len(asleep) == len(views)
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
+
+
+def exiting(snapshot: Snapshot) -> frozenset[int]:
+    """Ranks in Python's exit by their stacks, whatever their boards say: patience with training is not for them."""
+    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
+    return frozenset(view.rank for view in views if not view.dead and exits_by_stack(view))
 
 
 def _sleeps(view: RankView) -> bool:
