@@ -52,11 +52,11 @@ from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import (
     caught_around_its_loop,
     caught_in_forward,
-    caught_where_it_parted,
     exception_on_one_rank,
     left_with_a_loader_error,
     swallowed,
 )
+from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call, caught_where_it_parted
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
@@ -182,6 +182,7 @@ ORDER: tuple[Rule, ...] = (
     gradient_sync_mismatch,
     synchronised_alone,
     data_dependent_graph,
+    caught_past_a_call,
     rank_local_decision,
     rank_zero_only,
     skipped_collective,

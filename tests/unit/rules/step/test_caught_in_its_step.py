@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import ExceptionFacts, Frame, Judgement, RankEvidence
+from hangwatch.model import Bypass, CallSite, ExceptionFacts, Frame, Judgement, RankEvidence
 from tests.unit.job import blamed
 from tests.unit.rules.step.worlds import STEP, changed, world
-from tests.unit.simulator import SCRIPT, Draw
+from tests.unit.simulator import SCRIPT, Call, Draw, World
 
 SKIPPED = 3  # the step of which rank 1 leaves out all calls
 
@@ -57,3 +57,34 @@ def test_the_error_of_that_step_is_the_cause_with_its_line() -> None:
 )
 def test_another_error_is_not(caught: list[tuple[int, ExceptionFacts]]) -> None:
     assert job(*caught).verdict.cause == "skipped-collective"
+
+
+def past(text: str, *, alone: bool = True) -> Judgement:
+    """Rank 0 (or all but rank 2) is past the call at line 30, in the next one, where all come."""
+    first, common = Call("barrier", line=30), Call("broadcast", line=40)
+    went_on = [[common], *([[first, common]] * 2 if alone else [[common], [first, common]])]
+    snapshot = World(went_on).run().snapshot()
+    straight = (
+        replace(entry, stacks=stacks, earlier_stacks=stacks)
+        for entry in snapshot.ranks
+        for stacks in [tuple(replace(stack, in_loop=False) for stack in entry.stacks)]
+    )
+    way = Bypass(Frame(SCRIPT, 34, "main"), text)
+    site = CallSite((Frame(SCRIPT, 30, "main"),), (way,))
+    return diagnose(replace(snapshot, ranks=tuple(straight), call_sites=(site,)))
+
+
+def test_an_except_clause_is_the_only_way_past_a_call() -> None:
+    judgement = past("except FileNotFoundError")
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("exception-on-one-rank", "likely")
+    (culprit,) = judgement.verdict.culprits
+    assert (culprit.rank, culprit.where) == (0, Frame(SCRIPT, 34, "main"))
+    assert "Rank 0 went on without barrier (train.py:30), which ranks 1-2 called" in judgement.verdict.summary
+
+
+def test_another_way_past_it_is_no_error() -> None:
+    assert past("if not os.path.exists(path): return").verdict.cause != "exception-on-one-rank"
+
+
+def test_an_error_on_most_ranks_is_none_of_one() -> None:
+    assert past("except FileNotFoundError", alone=False).verdict.cause != "exception-on-one-rank"

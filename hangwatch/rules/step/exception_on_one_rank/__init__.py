@@ -7,7 +7,7 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import Caught, caught_in_its_step, last_caught
+from hangwatch.facts.caught_errors import last_caught
 from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.loader_errors import loader_error
 from hangwatch.facts.locks import held_lock
@@ -139,43 +139,6 @@ def _numbers(case: Case, found: Shifted) -> tuple[str, ...]:
     where = f"{found.call.op}{words.at(user_frame(found.call.frames))} was number {found.call.seq}"
     on = f"on {case.name(found.ranks)}, and {found.call.seq + found.missing} on {case.name(found.others)}"
     return (f"{where} of group {found.group.name} {on}; the time before, it had one number on all of them",)
-
-
-def caught_where_it_parted(case: Case) -> Finding | None:
-    """Ranks caught an error in the first step in which they issued fewer collectives than the others."""
-    found = caught_in_its_step(case) if case.in_trouble else None
-    if found is None:
-        return None
-    ranks = tuple(sorted(found.errors))
-    error, rest = found.errors[ranks[0]], case.name(found.divergence.counts.keys() - {*ranks})
-    text, step = words.error(error), words.step(found.divergence.name)
-    return Finding(
-        "exception-on-one-rank",
-        Certainty.LIKELY,
-        f"{case.name(ranks, capital=True)} raised {text}{words.at(user_frame(error.frames))} in {step}, caught it and"
-        f" went on: {_fewer(found)}; since then {words.verb(len(ranks), 'its', 'their')} calls are mispaired.",
-        fix="mend the error; let all ranks vote whether to skip a step before one of them does",
-        culprits=tuple(
-            case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.errors.items())
-        ),
-        step=found.divergence.name,
-        evidence=(
-            *(
-                f"rank {rank} recorded {words.error(each)}{words.at(user_frame(each.frames))} in {step}"
-                for rank, each in sorted(found.errors.items())[: words.SHOWN]
-            ),
-            f"{rest} recorded no error in that step",
-        ),
-        status=case.failed,
-        awaited=ranks,
-    )
-
-
-def _fewer(found: Caught) -> str:
-    counts = found.divergence.counts
-    made, usual = counts[min(found.errors)], max(counts.values())
-    who = "it" if len(found.errors) == 1 else "they"
-    return f"{who} issued {words.plural(made, 'collective')} in that step, and the others {usual}"
 
 
 def left_with_a_loader_error(case: Case) -> Finding | None:
