@@ -6,17 +6,20 @@ within its step says how many came before it, also on a rank that has died and o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.model import Collective, StepEntry
-from hangwatch.ranks.ledger import is_numbered
+from hangwatch.ranks.ledger import Group, is_numbered
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
 
+OfStep = dict[tuple[str, Site], list[Collective]]  # the calls of one step, by group and site
+Made = dict[int, OfStep]
 HABITUAL_STEPS = 3  # earlier steps in a row with the call at one place
 
 
@@ -90,23 +93,27 @@ def _early_own(case: Case, view: RankView) -> Early | None:
     steps = _last_steps(view)
     if not steps:
         return None
-    made, now = _by_step(view, steps[0].step), steps[-1]
-    for group in case.ledger.groups_of(view.rank):
-        places = [_numbers(made.get(entry.step, {}), entry, group.name) for entry in steps]
-        least = now.issued.get(group.name, 0) + len(places[-1]) + _ended_in_backward(view)
-        issued = max(group.issued(view.rank) or 0, least)
-        ends = [*(entry.issued.get(group.name, 0) for entry in steps[1:]), issued]
-        own = [
-            [place for place in range(1, end - entry.issued.get(group.name, 0) + 1) if place not in known]
-            for entry, end, known in zip(steps, ends, places, strict=True)
-        ]
-        alike = own[0] == own[1] == own[2]
-        place, usual = next(((p, u) for p, u in zip(own[-1], own[0], strict=False) if p != u), (0, 0))
-        passed = {known.get(place) for known in places[:-1]}
-        if alike and 0 < place < usual and len({site(call) if call else None for call in passed}) == 1:
-            call = places[-2].get(place)
-            return None if call is None else Early(view.rank, call, now, place, usual, len(steps) - 1, own=True)
-    return None
+    made = _by_step(view, steps[0].step)
+    found = (_own_of_group(view, steps, made, group) for group in case.ledger.groups_of(view.rank))
+    return next((each for each in found if each is not None), None)
+
+
+def _own_of_group(view: RankView, steps: Sequence[StepEntry], made: Made, group: Group) -> Early | None:
+    known = [_numbers(made.get(entry.step, {}), entry, group.name) for entry in steps]
+    begun = [entry.issued.get(group.name, 0) for entry in steps]
+    now = max(group.issued(view.rank) or 0, begun[-1] + len(known[-1]) + _ended_in_backward(view))
+    counts = [end - start for start, end in pairwise((*begun, now))]
+    *before, own = (
+        [n for n in range(1, count + 1) if n not in calls] for count, calls in zip(counts, known, strict=True)
+    )
+    if any(each != before[0] for each in before):
+        return None
+    place, usual = next(((mine, habit) for mine, habit in zip(own, before[0], strict=False) if mine != habit), (0, 0))
+    calls = [numbers.get(place) for numbers in known[:-1]]
+    left_out = calls[-1]
+    if left_out is None or place > usual or any(call is None or site(call) != site(left_out) for call in calls):
+        return None
+    return Early(view.rank, left_out, steps[-1], place, usual, len(before), own=True)
 
 
 def _ended_in_backward(view: RankView) -> bool:
@@ -115,15 +122,15 @@ def _ended_in_backward(view: RankView) -> bool:
     return inside and view.failed and ending(view).why in (Why.BACKEND, Why.PEER)
 
 
-def _numbers(made: dict[tuple[str, Site], list[Collective]], step: StepEntry, group: str) -> dict[int, Collective]:
+def _numbers(made: OfStep, step: StepEntry, group: str) -> dict[int, Collective]:
     """The calls of a step on the board by their number in it."""
     calls = (call for (name, _), found in made.items() if name == group for call in found)
     return {_place(call, step): call for call in calls}
 
 
-def _by_step(view: RankView, first: int) -> dict[int, dict[tuple[str, Site], list[Collective]]]:
+def _by_step(view: RankView, first: int) -> Made:
     """The collectives on the board by step, from `first` on, and by group and site; older ones are not read."""
-    found: dict[int, dict[tuple[str, Site], list[Collective]]] = {}
+    found: Made = {}
     ring = reversed(view.evidence.board_calls)
     recent = list(takewhile(lambda call: call.step is None or call.step >= first, ring))
     for call in reversed(recent):
