@@ -14,6 +14,7 @@ from hangwatch.facts.parting import two_sides
 from hangwatch.facts.rank_end import CONSEQUENCE
 from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Within
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,17 @@ def caught_in_its_step(case: Case) -> Caught | None:
     if len(errors) < len(few) or any(_in_step(case.ranks.get(rank), first.step) for rank in many):
         return None
     return Caught(errors, first)
+
+
+@once
+def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
+    """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none."""
+    found = {view.rank: error for view in case if (error := last_caught(view)) is not None}
+    steps = {case.ranks[rank].step.step for rank in found}
+    others = [view for view in case if view.rank not in found]
+    in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others)
+    out_of_it = all(Within.BACKWARD not in case.ranks[rank].now.within for rank in found)
+    return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
 
 
 def last_caught(view: RankView) -> ExceptionFacts | None:

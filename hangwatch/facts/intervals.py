@@ -6,7 +6,6 @@ round (`hangwatch.facts.rounds`), but equally many lie between the messages of e
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,10 +24,10 @@ class Messages:
 
     every: int
     usual: int
+    made: int  # of those that should have come last
     turns: int
-    last_at: int  # the number of the collective behind which the last ones were made
-    last: Collective
-    now: int  # the number of the latest collective
+    last_at: int  # the number of the collective behind which the last ones were made, all of them
+    next: Collective  # the one of the last whole turn that comes next
     followed: frozenset[Site | None]  # where the first collective behind those of each turn was called
     passed: Site | None  # the same of the messages that should have come last: None before that place
 
@@ -41,19 +40,22 @@ class Messages:
 def messages(record: Sequence[Collective], op: str, peer: int, like: Collective, markers: str) -> Messages | None:
     """The messages that `op` with `peer` stands for, in a rank's record; None where they keep to no interval."""
     number, sites = 0, dict[int, Site | None]()
-    made: Counter[int] = Counter()
-    last = None
+    made: dict[int, list[Collective]] = {}
     for call in record:
         if is_numbered(call) and call.group == markers:
             number = call.seq
             sites[number] = site(call)
         elif is_point_to_point(call) and serves(call, op, peer, like):
-            made[number] += 1
-            last = call
+            made.setdefault(number, []).append(call)
     places = sorted(made)
     every = {later - earlier for earlier, later in pairwise(places)}
-    if last is None or len(places) <= HABITUAL_INTERVALS or len(every) != 1 or len({*made.values()}) != 1:
+    if len(every) != 1:
         return None
-    step, end = every.pop(), places[-1]
-    followed = frozenset(sites.get(place + 1) for place in places[:-1])
-    return Messages(step, made[end], len(places), end, last, number, followed, sites.get(end + step + 1))
+    usual, step = len(made[places[0]]), every.pop()
+    whole = places[:-1] if len(made[places[-1]]) < usual else places
+    if len(whole) <= HABITUAL_INTERVALS or any(len(made[place]) != usual for place in whole):
+        return None
+    end = whole[-1]
+    done = len(made.get(end + step, ()))
+    followed = frozenset(sites.get(place + 1) for place in whole[:-1])
+    return Messages(step, usual, done, len(whole), end, made[end][done], followed, sites.get(end + step + 1))

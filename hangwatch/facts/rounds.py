@@ -112,9 +112,13 @@ def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> Lef
     theirs = messages(records[1], other, entry.rank, call, markers)
     if not markers or mine is None or theirs is None or not theirs.overdue:
         return None
-    if (mine.every, mine.usual, mine.last_at) != (theirs.every, theirs.usual, theirs.last_at + theirs.every):
+    turn = theirs.last_at + theirs.every
+    if (mine.every, mine.usual) != (theirs.every, theirs.usual) or turn not in (
+        mine.last_at,
+        mine.last_at + mine.every,
+    ):
         return None
-    return LeftHabit(peer, entry.rank, 0, theirs.usual, theirs.turns, theirs.last, theirs.last_at + theirs.every)
+    return LeftHabit(peer, entry.rank, theirs.made, theirs.usual, theirs.turns, theirs.next, turn)
 
 
 def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -> LeftHabit | None:

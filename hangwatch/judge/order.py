@@ -56,7 +56,11 @@ from hangwatch.rules.step.exception_on_one_rank import (
     left_with_a_loader_error,
     swallowed,
 )
-from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call, caught_where_it_parted
+from hangwatch.rules.step.exception_on_one_rank.caught import (
+    caught_past_a_call,
+    caught_where_it_parted,
+    caught_without_backward,
+)
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
@@ -125,6 +129,7 @@ ORDER: tuple[Rule, ...] = (
     outside_of_join,
     left_with_a_loader_error,
     caught_where_it_parted,
+    caught_without_backward,
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import Caught, caught_in_its_step
+from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step
 from hangwatch.facts.decisions import disagreement
 from hangwatch.facts.skip_paths import the_only
 from hangwatch.model import Bypass, Certainty
@@ -49,6 +49,32 @@ def _fewer(found: Caught) -> str:
     made, usual = counts[min(found.errors)], max(counts.values())
     who = "it" if len(found.errors) == 1 else "they"
     return f"{who} issued {words.plural(made, 'collective')} in that step, and the others {usual}"
+
+
+def caught_without_backward(case: Case) -> Finding | None:
+    """Ranks caught an error in this step and went on, and the others wait for them in its backward, or ended in it."""
+    found = caught_before_backward(case) if case.in_trouble else {}
+    if not found:
+        return None
+    ranks = tuple(sorted(found))
+    first, error = case.ranks[ranks[0]], found[ranks[0]]
+    others = case.name([view.rank for view in case if view.rank not in found])
+    now = (
+        f"{first.now.call or first.where.function}{words.at(first.where)}" if first.where is not None else "later code"
+    )
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
+        f" {words.step(first.step)}, caught it and went on to {now} without the backward of that step, in which"
+        f" {others} {'ended' if case.any_rank_failed else 'wait'}.",
+        fix=_FIX,
+        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        step=first.step,
+        evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
+        status=case.failed,
+        awaited=ranks,
+    )
 
 
 def caught_past_a_call(case: Case) -> Finding | None:

@@ -88,3 +88,16 @@ def test_another_way_past_it_is_no_error() -> None:
 
 def test_an_error_on_most_ranks_is_none_of_one() -> None:
     assert past("except FileNotFoundError", alone=False).verdict.cause != "exception-on-one-rank"
+
+
+def test_an_error_in_the_step_in_whose_backward_the_others_wait() -> None:
+    """The rank left its loop, and made another call under the number of the gradients: the counts do not differ."""
+    snapshot = World([[*STEP * 6], [*STEP * 6], [*STEP * 5, Draw(), Call("barrier", line=60)]]).run().snapshot()
+    judgement = diagnose(changed(snapshot, 2, lambda entry: with_caught(entry, error(5))))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("exception-on-one-rank", "likely")
+    (culprit,) = judgement.verdict.culprits
+    assert (culprit.rank, culprit.where) == (2, Frame(SCRIPT, 33, "watch"))
+    assert "went on to barrier (train.py:60) without the backward of that step" in judgement.verdict.summary
+    assert diagnose(snapshot).verdict.cause != "exception-on-one-rank"
+    elsewhere = changed(snapshot, 2, lambda entry: with_caught(entry, error(4)))
+    assert diagnose(elsewhere).verdict.cause != "exception-on-one-rank"

@@ -84,6 +84,16 @@ def test_a_turn_with_several_collectives_of_one_line_shows_who_left_out_a_send()
     )
 
 
+def test_one_of_several_sends_of_a_turn_is_left_out_before_its_collectives() -> None:
+    turn: Program = [Peer("send", 0, line=41), Peer("send", 0, line=42), *WEIGHTS]
+    stage: Program = [Peer("recv", 1), Peer("recv", 1), *WEIGHTS]
+    judgement = diagnose(world(stage * 5, [*turn * 4, turn[0], *WEIGHTS]))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [1]
+    assert (
+        "rank 1 made 2 sends to rank 0 in each of the 4 rounds before, and 1 in the next" in judgement.verdict.evidence
+    )
+
+
 def test_a_sender_that_has_ended_its_loop_is_not_known_to_have_left_out_a_send() -> None:
     """GIVEN as many turns as ever WHEN it is past its loop THEN the receiver may have expected one too many."""
     turn: Program = [Peer("send", 0), *WEIGHTS]
