@@ -7,6 +7,7 @@ export interface ExceptionFacts {
   thread: string;
   at: number;
   fatal: boolean;
+  step: number | null;
 }
 
 export interface GroupMade {
@@ -97,6 +98,7 @@ export interface Reading {
   steps: StepEntry[];
   loaders: LoaderFacts[];
   exception: ExceptionFacts | null;
+  caught: ExceptionFacts[];
   times: StepTimes;
   groups_made: GroupMade[];
   detached: boolean;
