@@ -25,6 +25,9 @@ DDP_MODULE = "torch.nn.parallel.distributed"
 UNREDUCED = "Expected to have finished reduction"  # of the last iteration; a program may catch it and go on
 
 
+_WRAPPED = ("_pre_forward", "_inside_ddp_forward")
+
+
 def _nothing(*_: Any) -> None:
     return None
 
@@ -56,7 +59,7 @@ class ForwardHook:
         self._installed = True
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
         ddp = module.DistributedDataParallel
-        if not (hasattr(ddp, "_pre_forward") and hasattr(ddp, "_inside_ddp_forward")):
+        if not all(hasattr(ddp, name) for name in _WRAPPED):
             self._context.board.problem("this torch has another DistributedDataParallel: its forwards are not seen")
             return
         self._patches.put(ddp, "_pre_forward", self._before(ddp._pre_forward))
@@ -118,6 +121,22 @@ class ForwardHook:
             return inside
 
         return _inside_ddp_forward
+
+    def _after(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The end of the forwards that DDP makes outside of its context, as it reduces nothing in C++ itself.
+
+        Put there only for a job that has such a model: every other step would pay for it.
+        """
+        leave, compiling = self._leaving(), is_traced()
+
+        @replacing(original, "_post_forward")
+        def _post_forward(module: Any, output: Any) -> Any:
+            output = original(module, output)
+            if not compiling() and (module._delay_all_reduce_all_params or module._use_python_reducer):
+                leave(module)
+            return output
+
+        return _post_forward
 
     def _met(self, error: RuntimeError) -> None:
         try:
@@ -190,6 +209,9 @@ class ForwardHook:
     def _plan(self, module: Any) -> None:
         """Once, at the first forward: before the first step can wait for another rank."""
         self._planned = True
+        if getattr(module, "_delay_all_reduce_all_params", False) or getattr(module, "_use_python_reducer", False):
+            ddp = sys.modules[DDP_MODULE].DistributedDataParallel
+            self._patches.put(ddp, "_post_forward", self._after(ddp._post_forward))
         self._context.identity["plan"] = of_model(module)
         self._board.write("identity", self._context.identity)
 

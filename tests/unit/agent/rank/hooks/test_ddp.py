@@ -292,6 +292,21 @@ def test_a_model_that_cannot_be_described_trains_on(
     assert "KeyError: 'no such parameter'" in problem
 
 
+def test_the_end_of_a_forward_is_seen_where_ddp_reduces_nothing_itself(
+    watched: Watched, hook: ForwardHook, lone_group: None
+) -> None:
+    inner = nn.Sequential(nn.Linear(2, 1), nn.Linear(1, 1).requires_grad_(False))
+    model = DistributedDataParallel(
+        inner,
+        delay_all_reduce_named_params=[
+            (name, value) for name, value in inner.named_parameters() if value.requires_grad
+        ],
+        param_to_hook_all_reduce=inner[0].weight,
+    )
+    model(torch.ones(1, 2))
+    assert watched.reading.phase is Phase.BACKWARD
+
+
 class Picky(nn.Module):
     def __init__(self) -> None:
         super().__init__()
