@@ -36,7 +36,7 @@ class Sites:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self._known: dict[int, dict[Site, int]] = {}
+        self._known: dict[int, Counter[Site]] = {}
         self._callers: dict[int, Counter[Caller]] = {}
         self._came_from: dict[Site, set[Site]] | None = None
 
@@ -52,17 +52,21 @@ class Sites:
         file, function, line = blocked.where.file, blocked.where.function, blocked.where.line
         return Site(family(blocked.op), ((file, line),), (file, name_of(function), line))
 
-    def before(self, rank: int) -> dict[Site, int]:
-        """How often `rank` has used each site, in calls that are complete."""
+    def before(self, rank: int) -> Counter[Site]:
+        """How often `rank` has used each site, in collectives that are complete and in sends and receives before."""
         if rank not in self._known:
             through = {group.name: group.heads[rank].completed for group in self.case.ledger.groups_of(rank)}
-            counts: dict[Site, int] = {}
-            for (name, seq), call in self.case.ledger.calls(rank).items():
-                found = site(call) if seq <= through.get(name, 0) else None
-                if found is not None:
-                    counts[found] = counts.get(found, 0) + 1
-            self._known[rank] = counts
+            calls = self.case.ledger.calls(rank).items()
+            found = [site(call) for (name, seq), call in calls if seq <= through.get(name, 0)]
+            found += [site(call) for call in self._messages(rank)]
+            self._known[rank] = Counter(each for each in found if each is not None)
         return self._known[rank]
+
+    def _messages(self, rank: int) -> list[Collective]:
+        """The sends and receives of `rank` on record, without the one in which it waits."""
+        blocked = self.case.blocked.get(rank)
+        now = blocked.call if blocked is not None and blocked.to_a_peer else None
+        return [call for call in self.case.ledger.messages(rank) if call != now]
 
     def callers(self, rank: int) -> Counter[Caller]:
         """How often each function has called, in all calls of `rank` that are on record."""

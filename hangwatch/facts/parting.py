@@ -329,7 +329,7 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     sites = sites_of(case)
     theirs = sites.inside(long, divergence.group, divergence.step)
     mine = sites.inside(short, divergence.group, divergence.step)
-    if theirs is None or not theirs[0] or not theirs[1]:
+    if theirs is None or not theirs[0]:
         return Left.UNKNOWN, "", ()
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
@@ -337,6 +337,8 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     if mine is not None and (mine[0] or not divergence.counts[short]):
         ways = _common_ways(case, long, surplus)
         call = sites.named(long, *next(iter(surplus.items()))) if len(surplus) == 1 else ""
+    if not theirs[1]:
+        return Left.UNKNOWN, call, ways  # no earlier call on record says whether this one is new
     if mine is not None and any(mine[0][place] and place not in known for place in surplus):
         return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
     if mine is not None and mine[0].keys() - known and not _is_guarded(case, divergence, long, ways):

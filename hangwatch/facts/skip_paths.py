@@ -29,6 +29,11 @@ def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     return _known(case).get(path(call.frames), ())
 
 
+def turn_cut_short(case: Case, lines: Path) -> tuple[Bypass, ...]:
+    """Where a whole turn of a loop can end before the call at `lines`, by what is a rank's own."""
+    return tuple(way for way in _known(case).get(lines, ()) if way.of_turn and way.asks != "alike")
+
+
 def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
     """The line by which the call was passed, where the source of that loop has only one."""
     return ways[0].where if len(ways) == 1 and ways[0].inner else None
@@ -44,7 +49,7 @@ def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
     if not ways:
         return ()
     if the_only(ways) is not None:
-        return ("the source shows no other way for one rank to pass that call in a turn of the loop",)
+        return ("the source shows no other way for one rank to pass that call",)
     return (passed_at(ways, "that call"),)
 
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hangwatch import words
-from hangwatch.facts.batches import (
-    Drawn,
-    Uneven,
-    drawn_by_epoch,
-    drawn_words,
-    first_uneven,
-    runs_below_a_package,
-)
+from hangwatch.facts.batches import Uneven, drawn_words, first_uneven, runs_below_a_package
 from hangwatch.facts.case import Case
+from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.joined import JOIN, joined_too_early
 from hangwatch.facts.runs import WentOn, name_apart, numbers_apart, place_apart, went_on
 from hangwatch.facts.witness import Kind, Witness
@@ -69,6 +63,9 @@ def _matters(case: Case, uneven: Uneven) -> bool:
 
 
 def _total(case: Case, uneven: Uneven) -> int:
+    """The batches that the ranks should have drawn; a loader that is left with data says nothing of that."""
+    if any(each.beside for each in uneven.drawn.values()):
+        return uneven.most
     lengths = [
         view.loader.length or 0
         for view in case
@@ -85,7 +82,8 @@ def _step_of(view: RankView, uneven: Uneven) -> int | None:
 
 def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
     """What the loaders of torch say; they settle nothing where the ranks compared iterate at different lines."""
-    found = [Witness(Kind.FACT, sentence) for sentence in drawn_words(case, uneven)]
+    inferred = any(uneven.drawn[rank].beside for rank in uneven.short)  # from counts that go together
+    found = [Witness(Kind.HABIT if inferred else Kind.FACT, sentence) for sentence in drawn_words(case, uneven)]
     lines = {loader.where for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None and loader.where}
     if len(lines) > 1:
         places = words.listed(sorted(map(words.place, lines)))

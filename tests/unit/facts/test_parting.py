@@ -77,3 +77,23 @@ def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
     assert (found.how, found.who) == (how, who)
     passed = "a turn of the loop can go on without barrier (train.py:50) at train.py:52 (`except KeyError`)"
     assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN)
+
+
+def test_the_way_past_a_call_is_known_though_no_earlier_call_is_on_record() -> None:
+    """GIVEN gradients without records, and one call that ranks 0 and 1 make by themselves THEN the way is named."""
+    steps = [action for _ in range(4) for action in (Draw(), GRADIENTS)]
+    common: list[Action] = [*steps, Call("barrier", line=30)]
+    programs = [[*common, *([] if rank == 2 else [Call(line=33)]), *steps] for rank in range(3)]
+    snapshot = World(programs).run().snapshot()
+    ranks = tuple(_only_own(entry) for entry in snapshot.ranks)
+    site = CallSite((Frame(SCRIPT, 33, "main"),), (Bypass(Frame(SCRIPT, 35, "main"), "except FileNotFoundError"),))
+    found = parting(Case(replace(snapshot, ranks=ranks, call_sites=(site,))))
+    assert found is not None
+    assert (found.how, found.who, found.call) == (Left.SKIPPED, (2,), "all_reduce (train.py:33)")
+    assert [way.text for way in found.ways] == ["except FileNotFoundError"]
+
+
+def _only_own(entry: RankEvidence) -> RankEvidence:
+    """Gloo's flight recorder has no entry of what DDP's reducer issued."""
+    own = tuple(call for call in entry.collectives.recent if not any(frame.line == 12 for frame in call.frames))
+    return replace(entry, collectives=replace(entry.collectives, recent=own))

@@ -137,7 +137,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     witnesses = _witnesses(case, alone, found, inside=inside)
     tail = f"; {case.wait_words(others)} elsewhere" if others else ""
     buffers = Within.BUFFERS in lone.now.within
-    where = words.at(case.usual_place(others)) if others else ""
+    where = case.at_places(others) if others else ""
     when = f" {found.when}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
