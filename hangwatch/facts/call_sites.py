@@ -105,6 +105,20 @@ class Sites:
                     counts[step] += 1
         return max(counts.values(), default=None)
 
+    def apart(self, rank: int, others: list[int]) -> Frame | None:
+        """The innermost line on the way to the call of `rank` from where none of `others` has come to it.
+
+        None where it is the very line of the call: a helper that all ranks use is told by its caller.
+        """
+        now = self.now(rank)
+        if now is None:
+            return None
+        known = {place for other in others[:: max(len(others) // ASKED, 1)] for place in self.before(other)}
+        known |= {place for other in others if (place := self.now(other)) is not None}
+        depths = (n for n in range(1, len(now.lines) + 1) if all(each.lines[:n] != now.lines[:n] for each in known))
+        depth = next(depths, 1)
+        return Frame(*now.lines[depth - 1], "") if depth > 1 else None
+
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
         backward = self.in_backward(rank, place)
@@ -148,6 +162,12 @@ class Sites:
             if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
                 return next(place for place in places if same(place, earlier) or same(place, later)) == earlier
         return False
+
+    def made_as_often_as_ever(self, rank: int, place: Site) -> bool:
+        """In its present step `rank` has called from `place` no less often than in any before: it left none out."""
+        steps, now = self.by_step(rank), self.case.ranks[rank].step.step
+        before = [places.count(place) for step, places in steps.items() if step != now]
+        return now in steps and 0 < max(before, default=0) <= steps[now].count(place)
 
     def strays(self, rank: int) -> bool | None:
         """In its present step `rank` left the order of calls of all earlier ones; None where those were not alike.

@@ -34,6 +34,12 @@ def turn_cut_short(case: Case, lines: Path) -> tuple[Bypass, ...]:
     return tuple(way for way in _known(case).get(lines, ()) if way.of_turn and way.asks != "alike")
 
 
+def past_by_an_error(case: Case, call: Collective) -> tuple[Bypass, ...]:
+    """The clauses that lead past `call` after an error, where that is all that leads past it: the call is the rule."""
+    ways = ways_to(case, call)
+    return ways if all(not way.asks and way.inner for way in ways) else ()
+
+
 def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
     """The line by which the call was passed, where the source of that loop has only one."""
     return ways[0].where if len(ways) == 1 and ways[0].inner else None
@@ -51,6 +57,11 @@ def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
     if the_only(ways) is not None:
         return ("the source shows no other way for one rank to pass that call",)
     return (passed_at(ways, "that call"),)
+
+
+def only_by_an_error(ways: tuple[Bypass, ...]) -> str:
+    """A sentence on clauses that catch errors, as all that leads past a call."""
+    return f"by the source, only an error leads past that call, at {words.either(_way(way) for way in ways)}"
 
 
 def passed_at(ways: tuple[Bypass, ...], call: str) -> str:

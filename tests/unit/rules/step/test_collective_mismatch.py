@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Certainty, Frame, Judgement, ProcessFacts, RankEvidence, Snapshot, Status
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
@@ -130,3 +131,11 @@ def _by_a_helper(entry: RankEvidence) -> RankEvidence:
     recent = tuple(replace(call, frames=below(call.frames)) for call in entry.collectives.recent)
     stacks = tuple(replace(each, frames=below(each.frames), in_loop=True, guard="none") for each in entry.stacks)
     return replace(entry, stacks=stacks, collectives=replace(entry.collectives, recent=recent))
+
+
+def test_a_helper_that_all_use_is_told_by_the_line_that_calls_it() -> None:
+    """GIVEN a function that all ranks call WHEN rank 1 waits in it from a line of its own THEN that line is apart."""
+    snapshot = world([Draw(), Call(line=12)] * 4, [*[Draw(), Call(line=12)] * 3, Draw(), Call("all_gather", line=13)])
+    case = Case(replace(snapshot, ranks=tuple(map(_by_a_helper, snapshot.ranks))))
+    assert sites_of(case).apart(1, [0]) == Frame(SCRIPT, 13, "")
+    assert sites_of(case).apart(0, [1]) is None
