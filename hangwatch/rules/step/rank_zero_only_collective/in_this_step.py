@@ -47,7 +47,7 @@ def _alone(case: Case, found: GoneBy, witnesses: tuple[Witness, ...]) -> Finding
         victims=found.others,
         step=step,
         evidence=(
-            f"then {case.name(found.makers)} made the usual call at {after}, as {case.name(found.others)} did in it too",
+            f"then {case.name(found.makers)} made the usual call at {after}, as {case.name(found.others)} did too",
         ),
         witnesses=witnesses,
         awaited=found.makers,

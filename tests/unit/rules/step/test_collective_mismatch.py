@@ -135,7 +135,8 @@ def _by_a_helper(entry: RankEvidence) -> RankEvidence:
 
 def test_a_helper_that_all_use_is_told_by_the_line_that_calls_it() -> None:
     """GIVEN a function that all ranks call WHEN rank 1 waits in it from a line of its own THEN that line is apart."""
-    snapshot = world([Draw(), Call(line=12)] * 4, [*[Draw(), Call(line=12)] * 3, Draw(), Call("all_gather", line=13)])
+    turn: Program = [Draw(), Call(line=12)]
+    snapshot = world(turn * 4, [*turn * 3, Draw(), Call("all_gather", line=13)])
     case = Case(replace(snapshot, ranks=tuple(map(_by_a_helper, snapshot.ranks))))
     assert sites_of(case).apart(1, [0]) == Frame(SCRIPT, 13, "")
     assert sites_of(case).apart(0, [1]) is None
