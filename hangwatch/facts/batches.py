@@ -12,7 +12,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.drawn_together import ended_together
 from hangwatch.facts.rank_end import Why, ending
-from hangwatch.model import LoopFacts, Phase
+from hangwatch.model import Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
@@ -143,6 +143,11 @@ def now_at(case: Case, rank: int, where: object) -> str:
     if view.over:
         return " and is at its end"
     return f", and is now at {words.place(view.where)}" if where is not None else ""
+
+
+def at_its_loader(view: RankView) -> Frame | None:
+    """The line that iterated over its data, where a rank has ended and no stack says more."""
+    return view.loader.where if view.where is None and view.loader is not None else None
 
 
 def has_left_loop(case: Case, view: RankView) -> bool:

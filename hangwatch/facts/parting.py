@@ -18,7 +18,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined,
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import ASKED, HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.skip_paths import only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
@@ -198,6 +198,8 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
         if witness is not None
     )
     balance = sum(1 if witness.agrees else -1 for witness in heard)
+    if balance == 0 and places and all(past_by_an_error(case, place.lines) for place in places):
+        heard, balance = (*heard, Witness(Kind.SOURCE, only_by_an_error(ways))), 1
     if balance == 0:
         return Parting(divergence, Left.UNKNOWN, (), heard, call, ways, places)
     doubt = _apart_before(case, divergence)

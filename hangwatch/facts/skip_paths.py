@@ -21,12 +21,13 @@ def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
 
     A condition that is the same on every rank is no such way: the others answered it likewise, and made the calls.
     """
-    return tuple(way for way in _known(case).get(place.lines, ()) if (way.inner or times > 1) and way.asks != "alike")
+    ways = (way for way in _known(case).get(place.lines, ()) if way.inner or times > 1)
+    return tuple(way for way in ways if way.asks not in ("alike", "package"))
 
 
 def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     """The ways past `call`, which are conditions on the way to it as well."""
-    return _known(case).get(path(call.frames), ())
+    return tuple(way for way in _known(case).get(path(call.frames), ()) if way.asks != "package")
 
 
 def turn_cut_short(case: Case, lines: Path) -> tuple[Bypass, ...]:
@@ -34,9 +35,13 @@ def turn_cut_short(case: Case, lines: Path) -> tuple[Bypass, ...]:
     return tuple(way for way in _known(case).get(lines, ()) if way.of_turn and way.asks != "alike")
 
 
-def past_by_an_error(case: Case, call: Collective) -> tuple[Bypass, ...]:
-    """The clauses that lead past `call` after an error, where that is all that leads past it: the call is the rule."""
-    ways = ways_to(case, call)
+def past_by_an_error(case: Case, lines: Path) -> tuple[Bypass, ...]:
+    """The clauses that lead past the call at `lines` after an error, where that is all that leads past it.
+
+    Then to make the call is the rule, whatever most ranks did. A framework that asks for the rank before it calls the
+    user's function leads past it as well.
+    """
+    ways = _known(case).get(lines, ())
     return ways if all(not way.asks and way.inner for way in ways) else ()
 
 

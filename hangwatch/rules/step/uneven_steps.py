@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hangwatch import words
-from hangwatch.facts.batches import Uneven, drawn_words, first_uneven, runs_below_a_package
+from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_uneven, runs_below_a_package
 from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.joined import JOIN, joined_too_early
@@ -45,7 +45,7 @@ def uneven_steps(case: Case) -> Finding | None:
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
         f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
-        culprits=case.culprits(culprits),
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         witnesses=witnesses,
         awaited=culprits,

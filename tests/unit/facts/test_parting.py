@@ -50,14 +50,29 @@ def test_two_steps_are_too_few_for_a_habit_without_the_first_ones() -> None:
     assert found is None or found.how is not Left.EXTRA
 
 
+CONDITION = Bypass(Frame(SCRIPT, 49, "main"), "if loss < best", asks="value")
+HANDLER = Bypass(Frame(SCRIPT, 52, "main"), "except KeyError")
+IN_PACKAGE = Bypass(Frame("/venv/lib/python3.12/site-packages/fit/hooks.py", 8, "wrapped"), "", False, "package")
+
+
 @pytest.mark.parametrize(
-    ("evaluates", "guard", "how", "who"),
-    [(True, "none", Left.UNKNOWN, ()), (True, "rank", Left.EXTRA, (0,)), (False, "none", Left.EXTRA, (0,))],
+    ("evaluates", "guard", "ways", "how", "who"),
+    [
+        (True, "none", (CONDITION,), Left.UNKNOWN, ()),
+        (True, "none", (HANDLER,), Left.SKIPPED, (1,)),
+        (True, "none", (HANDLER, IN_PACKAGE), Left.UNKNOWN, ()),
+        (True, "rank", (CONDITION,), Left.EXTRA, (0,)),
+        (False, "none", (CONDITION,), Left.EXTRA, (0,)),
+        (False, "none", (HANDLER,), Left.EXTRA, (0,)),
+    ],
 )
 def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
-    evaluates: bool, guard: str, how: Left, who: tuple[int, ...]
+    evaluates: bool, guard: str, ways: tuple[Bypass, ...], how: Left, who: tuple[int, ...]
 ) -> None:
-    """After the first evaluation of all, rank 0 is in a call behind it and rank 1 in the next step."""
+    """After the first evaluation of all, rank 0 is in a call behind it and rank 1 in the next step.
+
+    If the source shows no way past that call but an error, and no package asks for the rank, rank 1 has left it out.
+    """
 
     def program(rank: int) -> list[Action]:
         first = [action for batch in range(6) for action in (Draw(0, batch), GRADIENTS)]
@@ -69,14 +84,13 @@ def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
         return replace(entry, stacks=stacks, earlier_stacks=stacks)
 
     snapshot = World([program(0), program(1)]).run().snapshot(still_s=20.0)
-    handler = Bypass(Frame(SCRIPT, 52, "main"), "except KeyError")
-    sites = (CallSite((Frame(SCRIPT, 50, "main"),), (handler,)),)
+    sites = (CallSite((Frame(SCRIPT, 50, "main"),), ways),)
     snapshot = replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks)), call_sites=sites)
     found = parting(Case(snapshot))
     assert found is not None
     assert (found.how, found.who) == (how, who)
     passed = "a turn of the loop can go on without barrier (train.py:50) at train.py:52 (`except KeyError`)"
-    assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN)
+    assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN and HANDLER in ways)
 
 
 def test_the_way_past_a_call_is_known_though_no_earlier_call_is_on_record() -> None:

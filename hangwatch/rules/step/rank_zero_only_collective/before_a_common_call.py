@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
 from hangwatch.facts.mismatches import culprits_at
@@ -19,7 +20,7 @@ def issued_before_a_common_call(case: Case) -> Finding | None:
     if extra is None or len(extra.ranks) > len(extra.others) or extra.made_before(case, extra.others):
         return None
     others_say = _most_or_the_source(case, extra)
-    if not others_say and past_by_an_error(case, extra.calls[0]):
+    if not others_say and past_by_an_error(case, path(extra.calls[0].frames)):
         return None  # rather the others met an error ahead of it
     return _alone(case, extra, others_say) if others_say or not extra.fits else None
 

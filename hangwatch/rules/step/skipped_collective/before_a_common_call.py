@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
 from hangwatch.facts.mismatches import culprits_at, place_of
@@ -20,7 +21,7 @@ def left_out_before_a_common_call(case: Case) -> Finding | None:
     extra = extra_calls(case)
     if extra is None or len(extra.ranks) < len(extra.others):
         return None
-    usual, errors = extra.made_before(case, extra.others), past_by_an_error(case, extra.calls[0])
+    usual, errors = extra.made_before(case, extra.others), past_by_an_error(case, path(extra.calls[0].frames))
     if (extra.fits or len(extra.ranks) == len(extra.others)) and not (usual or errors):
         return None
     return _left_out(case, extra, errors, usual=usual)

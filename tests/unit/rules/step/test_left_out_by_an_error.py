@@ -15,12 +15,12 @@ HANDLER = Frame(SCRIPT, 29, "main")
 WRITTEN, AFTER, NEXT = Call("barrier", line=30), Call("barrier", line=40), Call("all_gather", line=41)
 
 
-def judged(way: Bypass | None, culprit: int = 1) -> Judgement:
+def judged(way: Bypass, culprit: int = 1, further: tuple[Bypass, ...] = ()) -> Judgement:
     """Both ranks come to the calls after it; one of them without the barrier at line 30."""
     whole: Program = [*STEP * 3, WRITTEN, AFTER, NEXT]
     short: Program = [*STEP * 3, AFTER, NEXT]
     snapshot = world(*(short if rank == culprit else whole for rank in range(2)))
-    sites = () if way is None else (CallSite((Frame(SCRIPT, 30, "main"),), (way,)),)
+    sites = (CallSite((Frame(SCRIPT, 30, "main"),), (way, *further)),)
     return diagnose(replace(snapshot, call_sites=sites))
 
 
@@ -34,6 +34,11 @@ def test_the_rank_without_the_call_is_named_at_the_clause(culprit: int) -> None:
     assert "by the source, only an error leads past that call, at train.py:29 (`except OSError: return`)" in (
         judgement.verdict.evidence
     )
+
+
+def test_a_package_that_asks_for_the_rank_may_have_left_it_out_as_well() -> None:
+    package = Bypass(Frame("/venv/lib/python3.12/site-packages/fit/hooks.py", 8, "wrapped"), "", False, "package")
+    assert blamed_ranks(judged(Bypass(HANDLER, "except OSError: return"), further=(package,))) == []
 
 
 @pytest.mark.parametrize("asks", ["value", "rank"])
