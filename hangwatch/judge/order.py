@@ -94,6 +94,7 @@ from hangwatch.rules.step.uneven_steps import (
     ended_another_loop,
     fewer_steps,
     outside_of_join,
+    uneven_other_loader,
     uneven_steps,
     uneven_validation,
 )
@@ -177,6 +178,7 @@ ORDER: tuple[Rule, ...] = (
     concurrent_collectives,
     mispaired_threads,
     uneven_validation,
+    uneven_other_loader,
     batches_discarded,
     gradient_sync_mismatch,
     synchronised_alone,

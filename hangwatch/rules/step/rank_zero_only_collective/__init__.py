@@ -191,13 +191,13 @@ def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) ->
     return Finding(
         "rank-zero-only-collective",
         case.weigh(found.witnesses),
-        f"{words.ranks(alone, capital=True)} repeated what all call once, {call}, {found.when}; since then {its} calls"
+        f"{words.ranks(alone, capital=True)} repeated what all call, {call}, {found.when}; since then {its} calls"
         " are mispaired.",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
         culprits=case.culprits(alone),
         victims=tuple(rank for rank in case.blocked if rank not in alone),
         step=found.step,
-        evidence=(counted(case, found), "the other ranks call it from the same line, once less"),
+        evidence=(counted(case, found), "the other ranks call it from the same line, less often in that step"),
         witnesses=found.witnesses,
         awaited=alone,
     )
