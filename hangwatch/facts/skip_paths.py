@@ -30,9 +30,13 @@ def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     return tuple(way for way in _known(case).get(path(call.frames), ()) if way.asks != "package")
 
 
-def turn_cut_short(case: Case, lines: Path) -> tuple[Bypass, ...]:
-    """Where a whole turn of a loop can end before the call at `lines`, by what is a rank's own."""
-    return tuple(way for way in _known(case).get(lines, ()) if way.of_turn and way.asks != "alike")
+def turn_cut_short(case: Case, lines: Path, *, of_inner_loop: bool) -> tuple[Bypass, ...]:
+    """Where a turn of a loop can go on without the call at `lines` and what follows it, by what is a rank's own.
+
+    `of_inner_loop`: the loop is the innermost one around the call, and not one around that.
+    """
+    ways = (way for way in _known(case).get(lines, ()) if way.of_turn or way.inner is of_inner_loop)
+    return tuple(way for way in ways if way.asks not in ("alike", "rank", "package"))
 
 
 def past_by_an_error(case: Case, lines: Path) -> tuple[Bypass, ...]:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import Path, comes_before, path, site
+from hangwatch.facts.call_site import comes_before, path, site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.skip_paths import turn_cut_short
-from hangwatch.model import Frame, LoopFacts
+from hangwatch.model import Bypass, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
 
@@ -70,7 +70,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     loop = _loop(case, left, inside)
     if loop is not None and any(_not_of_every_step(case, sites, rank, loop) for rank in inside):
         begun, made = {}, {}
-    return FewerTurns(left, inside, begun, made, _with_skips(case, inside, loop))
+    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop))
 
 
 def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
@@ -86,13 +86,21 @@ def _in_function_of(loop: LoopFacts, frame: Frame) -> bool:
     return (frame.file, name_of(frame.function)) == (loop.where.file, name_of(loop.where.function))
 
 
-def _with_skips(case: Case, inside: tuple[int, ...], loop: LoopFacts | None) -> LoopFacts | None:
-    """The loop with the ways in which a whole turn of it can end before the call in which those `inside` stand."""
-    if loop is None or loop.skips:
+def _with_skips(case: Case, left: tuple[int, ...], inside: tuple[int, ...], loop: LoopFacts | None) -> LoopFacts | None:
+    """The loop with the ways in which a turn of it can end before the call in which those `inside` stand.
+
+    A turn without its optimizer step is no step to those that count these: it is missing, and the loop was not shorter.
+    """
+    if loop is None or loop.skips or not all(case.ranks[rank].steps_end for rank in left):
         return loop
-    stands: list[Path] = [path(case.ranks[rank].evidence.main_stack) for rank in inside]
-    ways = {way.where for lines in stands for way in turn_cut_short(case, lines)}
+    ways = {way.where for rank in inside for way in _cut_short(case, rank, loop)}
     return replace(loop, skips=tuple(sorted(ways, key=lambda where: (where.file, where.line))))
+
+
+def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
+    view = case.ranks[rank]
+    innermost = view.now.loop is not None and view.now.loop.where == loop.where
+    return turn_cut_short(case, path(view.evidence.main_stack), of_inner_loop=innermost)
 
 
 def _is_before(case: Case, rank: int, other: int) -> bool:

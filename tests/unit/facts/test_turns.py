@@ -266,16 +266,41 @@ def test_an_inner_loop_without_a_way_out_ran_out_of_turns() -> None:
     assert "the loop at train.py:8 has no break and no return" in [each.why_not for each in verdict.alternatives]
 
 
-def test_a_turn_that_can_be_cut_short_before_the_inner_loop() -> None:
-    """GIVEN a call in a loop over parameters, and a `continue` ahead of that loop THEN a turn may have lacked it."""
+def _left_a_turn_earlier(way: Bypass, *, by_optimizers: bool) -> Judgement:
+    """Rank 1 made a step less; the others stand in a loop within the turn, such as one over parameters."""
     world = World([[*turns(8 if rank == 1 else 9), *END] for rank in range(3)])
     snapshot = _standing(world.run().snapshot(), 1, LoopFacts(HERE, counted=True))
-    way = Bypass(SKIP, "if loss > 10: continue", inner=False, asks="value", of_turn=True)
+    around = LoopFacts(Frame(SCRIPT, 11, "sync"), outer=(HERE,), outer_leaves=((),))
+    snapshot = _standing(snapshot, 1, around)
     stack = tuple(frame for frame in snapshot.ranks[0].main_stack if frame.file == SCRIPT)
-    verdict = diagnose(replace(snapshot, call_sites=(CallSite(stack, (way,)),))).verdict
+    snapshot = replace(snapshot, call_sites=(CallSite(stack, (way,)),))
+    return diagnose(ended_by_optimizers(snapshot) if by_optimizers else snapshot)
+
+
+@pytest.mark.parametrize(
+    ("text", "of_turn"),
+    [("if loss > 10: continue", True), ("if loss > 10: return", False), ("except ValueError", False)],
+)
+def test_a_turn_that_can_be_cut_short_before_the_inner_loop(text: str, of_turn: bool) -> None:
+    """GIVEN steps that optimizer steps end, and a way past the inner loop THEN a turn may have lacked its step."""
+    asks = "" if "except" in text else "value"
+    verdict = _left_a_turn_earlier(Bypass(SKIP, text, False, asks, of_turn), by_optimizers=True).verdict
     assert verdict.cause == "skipped-collective", verdict.summary
     assert "may have skipped a step at train.py:61" in verdict.summary
     assert {who.where for who in verdict.culprits} == {SKIP}
+
+
+@pytest.mark.parametrize(
+    ("way", "by_optimizers"),
+    [
+        (Bypass(SKIP, "if grad is not None", True, "check"), True),
+        (Bypass(SKIP, "if debug: continue", False, "alike", True), True),
+        (Bypass(SKIP, "if loss > 10: continue", False, "value", True), False),
+    ],
+    ids=["past one of the calls", "alike on all ranks", "batches are counted"],
+)
+def test_what_leaves_the_steps_as_many_says_nothing_of_fewer(way: Bypass, by_optimizers: bool) -> None:
+    assert _left_a_turn_earlier(way, by_optimizers=by_optimizers).verdict.cause == "uneven-steps"
 
 
 def _generating(turns: int) -> list[Action]:
