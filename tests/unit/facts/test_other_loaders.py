@@ -17,7 +17,7 @@ def judged(batches: dict[int, int], drawn: dict[int, int], *, exhausted: bool = 
     """Ranks that evaluate after their fourth batch, by so many calls, and by their boards on so many batches."""
 
     def program(rank: int) -> list[Action]:
-        steps = [[Draw(0, batch), Call(via="gradients", line=12)] for batch in range(9)]
+        steps: list[list[Action]] = [[Draw(0, batch), Call(via="gradients", line=12)] for batch in range(9)]
         steps[3] += [Call("all_gather", line=41)] * batches[rank]
         return [action for step in steps for action in step]
 
