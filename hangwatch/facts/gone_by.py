@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hangwatch.facts.call_site import Site, site
-from hangwatch.facts.call_sites import ASKED, HABIT, sites_of
+from hangwatch.facts.call_sites import HABIT, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
+from hangwatch.ranks.sides import spread
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def _present(case: Case, rank: int) -> list[Collective]:
 def _earlier(case: Case, ranks: Sequence[int]) -> set[Site]:
     """The places of all earlier steps on record; nothing where these are too few to know what is usual."""
     sites, found = sites_of(case), set[Site]()
-    for rank in ranks[:: max(len(ranks) // ASKED, 1)]:
+    for rank in spread(ranks):
         before = [places for step, places in sites.by_step(rank).items() if step != case.ranks[rank].step.step]
         if len(before) < HABIT:
             return set()

@@ -252,6 +252,16 @@ export interface Launched {
   board: boolean;
 }
 
+export interface Link {
+  local: string;
+  remote: string;
+  connections: number;
+  sent: number;
+  busy_s: number;
+  segments: number;
+  sent_again: number;
+}
+
 export interface NodeFacts {
   host: string;
   ranks: number[];
@@ -269,6 +279,7 @@ export interface NodeFacts {
   addresses: string[];
   pipes: Pipe[];
   nccl: NcclView | null;
+  links: Link[];
 }
 
 export interface RankEvidence {

@@ -132,7 +132,7 @@ def _numbers(case: Case, found: Shifted) -> tuple[str, ...]:
 def left_with_a_loader_error(case: Case) -> Finding | None:
     """A DataLoader of few ranks raised an error, and they have drawn no batch since: it took them out of their loop."""
     found = [(view, error) for view in case if (error := loader_error(view)) is not None]
-    if not found or 2 * len(found) > len(case.ranks) or not (case.blocked or case.any_rank_failed):
+    if not found or 2 * len(found) > len(case.ranks) or not case.in_trouble:
         return None
     if case.any_rank_failed and not brought_down(case):
         return None  # a rank ended by an error of its own
@@ -143,7 +143,7 @@ def left_with_a_loader_error(case: Case) -> Finding | None:
         told,
         culprits=tuple(each.culprit(user_frame(raised.frames)) for each, raised in found),
         evidence=(*told.evidence, what),
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
     )
 
 
