@@ -9,21 +9,14 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.drawn import Drawn, drawn_by_epoch
+from hangwatch.facts.drawn_together import ended_together
 from hangwatch.facts.rank_end import Why, ending
-from hangwatch.model import LoaderFacts, LoopFacts, Phase
+from hangwatch.model import Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What one rank drew in one epoch of the training loader."""
-
-    count: int
-    ended: bool  # the loop over it has ended
-    exhausted: bool  # because there was no more data
 
 
 @dataclass(frozen=True)
@@ -43,41 +36,7 @@ class Uneven:
         return max(drawn.count for drawn in self.drawn.values())
 
 
-def drawn_by_epoch(loader: LoaderFacts, *, failed: bool = False, past: bool = False) -> dict[int, Drawn]:
-    """What a rank drew in each epoch that its records still know, the present one included.
-
-    A loop that counts draws exactly as many batches as the loader has, never asks for one more, and may keep the
-    iterator: then the length says that the data was exhausted, once the rank is `past` the work on its last batch.
-    A rank that `failed` has left its loop with an error on its way out: that says nothing of the loop.
-    """
-    exhausted = loader.exhausted or ((loader.left or past) and all_of_it(loader, loader.drawn))
-    ended = exhausted or loader.left
-    finished = list(loader.drawn_per_epoch)
-    flags = list(loader.exhausted_per_epoch) + [True] * (len(finished) - len(loader.exhausted_per_epoch))
-    # An epoch that has ended may be listed among the finished ones already, or only when the next one begins.
-    listed = (
-        ended and bool(finished) and finished[-1] == loader.drawn and len(finished) > loader.epoch - lost_epochs(loader)
-    )
-    first = loader.epoch + (1 if listed else 0) - len(finished)
-    found = {
-        first + index: Drawn(count, True, known or all_of_it(loader, count))
-        for index, (count, known) in enumerate(zip(finished, flags, strict=False))
-    }
-    found[loader.epoch] = Drawn(loader.drawn, ended and (exhausted or not failed), exhausted)
-    return {epoch: drawn for epoch, drawn in found.items() if epoch >= 0}
-
-
-def all_of_it(loader: LoaderFacts, drawn: int) -> bool:
-    return loader.length is not None and 0 < loader.length <= loader.resumed_at + drawn
-
-
-KEPT_EPOCHS = 64  # epochs whose batches a board keeps; of a full list the oldest epochs are gone
 PAST_LAST_BATCH = frozenset({Phase.OPTIMIZER, Phase.EVAL, Phase.BETWEEN, Phase.DESTROYING, *OVER})
-
-
-def lost_epochs(loader: LoaderFacts) -> int:
-    """Finished epochs that are no longer listed, when the list is full."""
-    return max(loader.epoch + 1 - KEPT_EPOCHS, 0) if len(loader.drawn_per_epoch) >= KEPT_EPOCHS else 0
 
 
 @once
@@ -89,6 +48,7 @@ def first_uneven(case: Case) -> Uneven | None:
         rank: drawn_by_epoch(loader, failed=rank in down, past=case.ranks[rank].phase in PAST_LAST_BATCH)
         for rank, loader in loaders.items()
     }
+    table = ended_together(table, case)
     for epoch in sorted({epoch for counts in table.values() for epoch in counts}):
         drawn = {rank: counts[epoch] for rank, counts in table.items() if epoch in counts}
         short = tuple(sorted(rank for rank, entry in drawn.items() if is_short(entry, drawn.values())))
@@ -155,10 +115,11 @@ def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
 
 
 def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
-    counts = {rank: (drawn.count, drawn.ended, drawn.exhausted) for rank, drawn in uneven.drawn.items()}
+    counts = {rank: (each.count, each.ended, each.exhausted, each.beside) for rank, each in uneven.drawn.items()}
     sentences = []
-    for (count, ended, exhausted), ranks in sorted(by_value(counts).items()):
+    for (count, ended, exhausted, beside), ranks in sorted(by_value(counts).items()):
         its = "its loader was" if len(ranks) == 1 else "their loaders were"
+        its = "another loader, which the same loop draws from, was" if beside else its
         end = f" and {its} then exhausted" if exhausted else " and left the loop" if ended else " so far"
         sentences.append(f"{case.name(ranks)} drew {words.plural(count, 'batch')} in epoch {uneven.epoch}{end}")
     return (*sentences, *_resumed_words(case, uneven))
@@ -178,10 +139,15 @@ def now_at(case: Case, rank: int, where: object) -> str:
     """Where a rank is that has left the loop, as the rest of a sentence."""
     view = case.ranks[rank]
     if view.dead:
-        return " and has exited" if view.finished or view.where is None else f" and ended at {words.place(view.where)}"
+        return " and exited" if view.finished or view.where is None else f" and ended at {words.place(view.where)}"
     if view.over:
         return " and is at its end"
     return f", and is now at {words.place(view.where)}" if where is not None else ""
+
+
+def at_its_loader(view: RankView) -> Frame | None:
+    """The line that iterated over its data, where a rank has ended and no stack says more."""
+    return view.loader.where if view.where is None and view.loader is not None else None
 
 
 def has_left_loop(case: Case, view: RankView) -> bool:

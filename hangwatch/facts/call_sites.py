@@ -36,7 +36,7 @@ class Sites:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self._known: dict[int, dict[Site, int]] = {}
+        self._known: dict[int, Counter[Site]] = {}
         self._callers: dict[int, Counter[Caller]] = {}
         self._came_from: dict[Site, set[Site]] | None = None
 
@@ -52,17 +52,21 @@ class Sites:
         file, function, line = blocked.where.file, blocked.where.function, blocked.where.line
         return Site(family(blocked.op), ((file, line),), (file, name_of(function), line))
 
-    def before(self, rank: int) -> dict[Site, int]:
-        """How often `rank` has used each site, in calls that are complete."""
+    def before(self, rank: int) -> Counter[Site]:
+        """How often `rank` has used each site, in collectives that are complete and in sends and receives before."""
         if rank not in self._known:
             through = {group.name: group.heads[rank].completed for group in self.case.ledger.groups_of(rank)}
-            counts: dict[Site, int] = {}
-            for (name, seq), call in self.case.ledger.calls(rank).items():
-                found = site(call) if seq <= through.get(name, 0) else None
-                if found is not None:
-                    counts[found] = counts.get(found, 0) + 1
-            self._known[rank] = counts
+            calls = self.case.ledger.calls(rank).items()
+            found = [site(call) for (name, seq), call in calls if seq <= through.get(name, 0)]
+            found += [site(call) for call in self._messages(rank)]
+            self._known[rank] = Counter(each for each in found if each is not None)
         return self._known[rank]
+
+    def _messages(self, rank: int) -> list[Collective]:
+        """The sends and receives of `rank` on record, without the one in which it waits."""
+        blocked = self.case.blocked.get(rank)
+        now = blocked.call if blocked is not None and blocked.to_a_peer else None
+        return [call for call in self.case.ledger.messages(rank) if call != now]
 
     def callers(self, rank: int) -> Counter[Caller]:
         """How often each function has called, in all calls of `rank` that are on record."""
@@ -99,6 +103,20 @@ class Sites:
                 if step is not None and step < before:
                     counts[step] += 1
         return max(counts.values(), default=None)
+
+    def apart(self, rank: int, others: list[int]) -> Frame | None:
+        """The innermost line on the way to the call of `rank` from where none of `others` has come to it.
+
+        None where it is the very line of the call: a helper that all ranks use is told by its caller.
+        """
+        now = self.now(rank)
+        if now is None:
+            return None
+        known = {place for other in spread(others) for place in self.before(other)}
+        known |= {place for other in others if (place := self.now(other)) is not None}
+        depths = (n for n in range(1, len(now.lines) + 1) if all(each.lines[:n] != now.lines[:n] for each in known))
+        depth = next(depths, 1)
+        return Frame(*now.lines[depth - 1], "") if depth > 1 else None
 
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
@@ -143,6 +161,12 @@ class Sites:
             if step != self.case.ranks[rank].step.step and _holds(places, earlier) and _holds(places, later):
                 return next(place for place in places if same(place, earlier) or same(place, later)) == earlier
         return False
+
+    def made_as_often_as_ever(self, rank: int, place: Site) -> bool:
+        """In its present step `rank` has called from `place` no less often than in any before: it left none out."""
+        steps, now = self.by_step(rank), self.case.ranks[rank].step.step
+        before = [places.count(place) for step, places in steps.items() if step != now]
+        return now in steps and 0 < max(before, default=0) <= steps[now].count(place)
 
     def strays(self, rank: int) -> bool | None:
         """In its present step `rank` left the order of calls of all earlier ones; None where those were not alike.

@@ -214,6 +214,12 @@ class Case:
         places = Counter(view.where for view in self.views(ranks) if view.where)
         return places.most_common(1)[0][0] if places else None
 
+    def at_places(self, ranks: Iterable[int]) -> str:
+        """` (train.py:12, train.py:14)`: the user's lines where `ranks` stand, those of most ranks first."""
+        places = Counter(view.where for view in self.views(ranks) if view.where)
+        shown = [words.place(where) for where, _ in places.most_common(words.SHOWN)]
+        return f" ({', '.join(shown)})" if shown else ""
+
     def text_of(self, where: Frame | None) -> str:
         """The line of code at `where`, as it was quoted with the evidence; "" where it was not."""
         if where is None:

@@ -68,7 +68,7 @@ def how_stuck(view: RankView) -> str:
         return f"it waits for its {_children_words(children)}"
     if child := _only_child(view):
         return f"it waits for its child process {child.pid} (`{child.command[:COMMAND_SHOWN]}`){_blocked_in(child)}"
-    process = view.evidence.process
+    process = view.in_kernel
     if process is not None and process.blocked_on is not None:
         path = process.blocked_on.path
         return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"

@@ -18,7 +18,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined,
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.skip_paths import only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
@@ -207,6 +207,9 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
 def _balanced(case: Case, found: Parting, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:
     """Which side left the path, as most witnesses say; none where they balance."""
     balance = sum(1 if witness.agrees else -1 for witness in found.witnesses)
+    if balance == 0 and found.places and all(past_by_an_error(case, place.lines) for place in found.places):
+        by_source = Witness(Kind.SOURCE, only_by_an_error(found.ways))
+        found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1
     if balance == 0:
         return found
     doubt = _apart_before(case, found.divergence)
@@ -337,7 +340,7 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     sites = sites_of(case)
     theirs = sites.inside(long, divergence.group, divergence.step)
     mine = sites.inside(short, divergence.group, divergence.step)
-    if theirs is None or not theirs[0] or not theirs[1]:
+    if theirs is None or not theirs[0]:
         return Left.UNKNOWN, "", ()
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
@@ -345,6 +348,8 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     if mine is not None and (mine[0] or not divergence.counts[short]):
         ways = _common_ways(case, long, surplus)
         call = sites.named(long, *next(iter(surplus.items()))) if len(surplus) == 1 else ""
+    if not theirs[1]:
+        return Left.UNKNOWN, call, ways  # no earlier call on record says whether this one is new
     if mine is not None and any(mine[0][place] and place not in known for place in surplus):
         return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
     if mine is not None and mine[0].keys() - known and not _is_guarded(case, divergence, long, ways):

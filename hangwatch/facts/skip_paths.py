@@ -21,12 +21,32 @@ def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
 
     A condition that is the same on every rank is no such way: the others answered it likewise, and made the calls.
     """
-    return tuple(way for way in _known(case).get(place.lines, ()) if (way.inner or times > 1) and way.asks != "alike")
+    ways = (way for way in _known(case).get(place.lines, ()) if way.inner or times > 1)
+    return tuple(way for way in ways if way.asks not in ("alike", "package"))
 
 
 def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     """The ways past `call`, which are conditions on the way to it as well."""
-    return _known(case).get(path(call.frames), ())
+    return tuple(way for way in _known(case).get(path(call.frames), ()) if way.asks != "package")
+
+
+def turn_cut_short(case: Case, lines: Path, *, of_inner_loop: bool) -> tuple[Bypass, ...]:
+    """Where a turn of a loop can go on without the call at `lines` and what follows it, by what is a rank's own.
+
+    `of_inner_loop`: the loop is the innermost one around the call, and not one around that.
+    """
+    ways = (way for way in _known(case).get(lines, ()) if way.of_turn or way.inner is of_inner_loop)
+    return tuple(way for way in ways if way.asks not in ("alike", "rank", "package"))
+
+
+def past_by_an_error(case: Case, lines: Path) -> tuple[Bypass, ...]:
+    """The clauses that lead past the call at `lines` after an error, where that is all that leads past it.
+
+    Then to make the call is the rule, whatever most ranks did. A framework that asks for the rank before it calls the
+    user's function leads past it as well.
+    """
+    ways = _known(case).get(lines, ())
+    return ways if all(not way.asks and way.inner for way in ways) else ()
 
 
 def the_only(ways: tuple[Bypass, ...]) -> Frame | None:
@@ -44,8 +64,13 @@ def evidence_of(ways: tuple[Bypass, ...]) -> tuple[str, ...]:
     if not ways:
         return ()
     if the_only(ways) is not None:
-        return ("the source shows no other way for one rank to pass that call in a turn of the loop",)
+        return ("the source shows no other way for one rank to pass that call",)
     return (passed_at(ways, "that call"),)
+
+
+def only_by_an_error(ways: tuple[Bypass, ...]) -> str:
+    """A sentence on clauses that catch errors, as all that leads past a call."""
+    return f"by the source, only an error leads past that call, at {words.either(_way(way) for way in ways)}"
 
 
 def passed_at(ways: tuple[Bypass, ...], call: str) -> str:

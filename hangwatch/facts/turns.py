@@ -11,20 +11,23 @@ from dataclasses import dataclass, replace
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import comes_before, path, site
-from hangwatch.facts.call_sites import Sites, sites_of
+from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
-from hangwatch.model import Frame, LoopFacts
+from hangwatch.facts.skip_paths import turn_cut_short
+from hangwatch.model import Bypass, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import name_of
 
 
 @dataclass(frozen=True)
 class FewerTurns:
     """The ranks that are past the loop, the others that are in it still, and how many steps each has begun.
 
-    `begun` is empty where nothing counts steps: no optimizer, no DataLoader. `made` are the steps of those that left:
-    where optimizer steps end the steps, the one that follows the last began outside of the loop, and is none.
+    `begun` is empty where nothing counts the turns: no optimizer, no DataLoader, or a loop within few steps. `made` are
+    the steps of those that left: where optimizer steps end the steps, the one that follows the last began outside of
+    the loop, and is none.
     """
 
     left: tuple[int, ...]
@@ -64,7 +67,40 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
         return None  # a rank that has not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
-    return FewerTurns(left, inside, begun, made, _loop(case, left, inside))
+    loop = _loop(case, left, inside)
+    if loop is not None and any(_not_of_every_step(case, sites, rank, loop) for rank in inside):
+        begun, made = {}, {}
+    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop))
+
+
+def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
+    """The function with that loop is called in few steps, e.g. to generate: its turns are no steps."""
+    stack, step = case.ranks[rank].evidence.main_stack, case.ranks[rank].step.step
+    callers = path(stack[next((n for n, each in enumerate(stack) if _in_function_of(loop, each)), len(stack)) + 1 :])
+    earlier = [places for number, places in sites.by_step(rank).items() if number != step]
+    within = [places for places in earlier if any(place.lines[-len(callers) :] == callers for place in places)]
+    return bool(callers) and len(earlier) >= HABIT and 2 * len(within) < len(earlier)
+
+
+def _in_function_of(loop: LoopFacts, frame: Frame) -> bool:
+    return (frame.file, name_of(frame.function)) == (loop.where.file, name_of(loop.where.function))
+
+
+def _with_skips(case: Case, left: tuple[int, ...], inside: tuple[int, ...], loop: LoopFacts | None) -> LoopFacts | None:
+    """The loop with the ways in which a turn of it can end before the call in which those `inside` stand.
+
+    A turn without its optimizer step is no step to those that count these: it is missing, and the loop was not shorter.
+    """
+    if loop is None or loop.skips or not all(case.ranks[rank].steps_end for rank in left):
+        return loop
+    ways = {way.where for rank in inside for way in _cut_short(case, rank, loop)}
+    return replace(loop, skips=tuple(sorted(ways, key=lambda where: (where.file, where.line))))
+
+
+def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
+    view = case.ranks[rank]
+    innermost = view.now.loop is not None and view.now.loop.where == loop.where
+    return turn_cut_short(case, path(view.evidence.main_stack), of_inner_loop=innermost)
 
 
 def _is_before(case: Case, rank: int, other: int) -> bool:
@@ -149,65 +185,6 @@ def _loop(case: Case, left: tuple[int, ...], inside: tuple[int, ...]) -> LoopFac
         return None  # a report of an older version: not read
     leaves = sorted({*loop.leaves, *(each for found in loop.outer_leaves[:past] for each in found)}, key=words.place)
     return replace(loop, where=(loop.where, *loop.outer)[past], leaves=tuple(leaves))
-
-
-def likely_way(case: Case, short: FewerTurns) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """The likely cause, the end of the sentence, and what speaks against its look-alike."""
-    loop, ranks = short.loop, case.name(short.left)
-    if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
-        return "early-exit", f": {ranks} may have ended at {_either(loop.exits)}", ()
-    if loop is not None and loop.leaves:
-        return "early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", ()
-    if any(_has_data_left(case.ranks[rank]) for rank in short.left):
-        return "early-exit", f": the loader of {ranks} had more batches", ()
-    if loop is not None and loop.skips:
-        return "skipped-collective", f": {ranks} may have skipped a step at {_either(loop.skips)}", ()
-    if loop is not None and loop.counted and loop.swallows is not None:
-        at = words.place(loop.swallows)
-        return (
-            "exception-on-one-rank",
-            f": an error may have taken {ranks} out of it, caught silently at {at}",
-            (),
-        )
-    if loop is not None:
-        return (
-            "uneven-steps",
-            "",
-            (("early-exit", f"the loop at {words.place(loop.where)} has no break and no return"),),
-        )
-    return (
-        "uneven-steps",
-        "",
-        (("early-exit", "whether the loop was left or ran out is not known without a DataLoader"),),
-    )
-
-
-def _has_data_left(view: RankView) -> bool:
-    loader = view.loader
-    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
-
-
-def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
-    if loop is None:
-        return ()
-    found = []
-    if loop.leaves:
-        found.append(f"the loop at {words.place(loop.where)} can be left at {_places(loop.leaves)}")
-    if loop.exits:
-        found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
-    if loop.skips:
-        found.append(f"a turn of the loop at {words.place(loop.where)} can be cut short at {_places(loop.skips)}")
-    if loop.swallows is not None:
-        found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
-    return tuple(found)
-
-
-def _either(frames: tuple[Frame, ...]) -> str:
-    return words.either(words.place(frame) for frame in frames[:3])
-
-
-def _places(frames: tuple[Frame, ...]) -> str:
-    return words.listed([words.place(frame) for frame in frames[:3]])
 
 
 def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import lock_waits
+from hangwatch.facts.other_loaders import uneven_elsewhere
 from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
 from hangwatch.ranks.ledger import GroupKey
@@ -37,7 +38,9 @@ def _uneven(case: Case) -> str:
         return ""
     if len({loader.epoch for loader in loaders if loader.exhausted}) > 1:
         return ""
-    return "every rank drew the same number of batches in every epoch that has ended"
+    if uneven_elsewhere(case) is not None:
+        return ""
+    return "every rank drew the same number of training batches in every epoch that has ended"
 
 
 def _left_early(case: Case) -> str:

@@ -84,6 +84,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
 from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
 from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
+from hangwatch.rules.step.rank_zero_only_collective.in_this_step import made_in_this_step
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
@@ -98,6 +99,7 @@ from hangwatch.rules.step.uneven_steps import (
     ended_another_loop,
     fewer_steps,
     outside_of_join,
+    uneven_other_loader,
     uneven_steps,
     uneven_validation,
 )
@@ -183,6 +185,7 @@ ORDER: tuple[Rule, ...] = (
     concurrent_collectives,
     mispaired_threads,
     uneven_validation,
+    uneven_other_loader,
     batches_discarded,
     gradient_sync_mismatch,
     synchronised_alone,
@@ -208,6 +211,7 @@ ORDER: tuple[Rule, ...] = (
     made_a_longer_run,
     decided_by_a_trainer,
     left_the_common_order,
+    made_in_this_step,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

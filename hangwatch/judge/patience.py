@@ -100,7 +100,7 @@ def _all_wait_for(view: RankView, living: Iterable[RankView]) -> bool:
 
 
 def _held(view: RankView, awaited: bool) -> str:
-    process = view.evidence.process
+    process = view.in_kernel
     if process is None or view.stopped or view.over or view.works or view.now.doing in _NOT_ITS_OWN:
         return ""
     feeding = Feeding(view)

@@ -168,14 +168,16 @@ class Bypass:
     """One way past a call of the user's in a turn of the loop, as the source shows it: a hint, and never proof.
 
     `text` is e.g. "if not torch.isfinite(loss): continue" or "except RuntimeError". `inner` is false for a way past the
-    whole loop in which the call stands. `asks` is what its condition asks for, "" where it is none; `of_turn` says that
-    it ends the whole turn of the loop, and not the call alone.
+    whole loop or hook in which the call stands. `asks` is what its condition asks for, "" where it is none; `of_turn`
+    says that it ends the whole turn of the loop, and not the call alone.
     """
 
     where: Frame
     text: str
     inner: bool = True
-    asks: str = ""  # "rank", "value" (of its own), "check" (whether data is there and fit), "alike" (on all ranks)
+    # "rank", "value" (of its own), "check" (whether data is there and fit), "alike" (on all ranks), "package" (for the
+    # rank, in a framework's code)
+    asks: str = ""
     of_turn: bool = False
 
 

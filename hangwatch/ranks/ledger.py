@@ -194,14 +194,20 @@ class Ledger:
         entry = self.evidence.get(rank)
         if entry is None:
             return None
-        recorded = [call for call in entry.board_calls if is_point_to_point(call)] or [
-            call for call in entry.collectives.recent if is_point_to_point(call)
-        ]
+        recorded = self.messages(rank)
         known = {(call.group, call.seq, call.op, call.peer) for call in recorded}
         inside = [call for call in self.open_calls(rank) if is_point_to_point(call)]
         found = recorded + [call for call in inside if (call.group, call.seq, call.op, call.peer) not in known]
         counted = sum(head.sent + head.received for head in entry.board_heads)
         return found if len(found) >= counted else None
+
+    def messages(self, rank: int) -> list[Collective]:
+        """The sends and receives of `rank` that are still on record, oldest first."""
+        entry = self.evidence.get(rank)
+        if entry is None:
+            return []
+        own = [call for call in entry.board_calls if is_point_to_point(call)]
+        return own or [call for call in entry.collectives.recent if is_point_to_point(call)]
 
     def issuers(self, rank: int) -> set[str]:
         """Names of the threads of `rank` that have issued recorded calls."""

@@ -138,17 +138,36 @@ class RankView:
         return now.doing is Doing.COLLECTIVE or now.native or in_python
 
     @property
+    def in_kernel(self) -> ProcessFacts | None:
+        """The facts of its process, with a system call only where that is one of the thread that trains.
+
+        The system is asked for the call of the main thread alone, and that may serve a package's event loop.
+        """
+        process = self.evidence.process
+        if process is None or self.now.main or self.now.doing is Doing.NOTHING:
+            return process
+        return replace(
+            process,
+            system_call=None,
+            wait_channel=None,
+            blocked_on=None,
+            waits_for=None,
+            sleeps_s=None,
+            private_wait=False,
+        )
+
+    @property
     def sleeps(self) -> bool:
-        """It sleeps for some time. `time.sleep` has no frame of its own: the main thread's system call shows it."""
-        process, doing = self.evidence.process, self.now.doing
-        in_call = self.now.main and process is not None and "sleep" in (process.system_call or "")
+        """It sleeps for some time. `time.sleep` has no frame of its own: the thread's system call shows it."""
+        process, doing = self.in_kernel, self.now.doing
+        in_call = process is not None and "sleep" in (process.system_call or "")
         return doing is Doing.SLEEP or (doing is Doing.CODE and in_call)
 
     @property
     def sleeps_privately(self) -> bool:
-        """Its main thread sleeps without a timeout for what only its own process can give."""
-        process = self.evidence.process
-        return self.idle and self.now.main and process is not None and process.private_wait
+        """Its training thread sleeps without a timeout for what only its own process can give."""
+        process = self.in_kernel
+        return self.idle and process is not None and process.private_wait
 
     def threads_that_may_communicate(self) -> list[str]:
         """Names of other threads that could issue a collective: those in one, and those that run the user's code.

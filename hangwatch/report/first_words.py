@@ -192,8 +192,7 @@ def _stands(view: RankView) -> str:
         return "shows no stack"
     if view.busy:
         return f"computes{_in(view)}"
-    process = view.evidence.process
-    if process is not None and "sleep" in (process.system_call or ""):
+    if view.in_kernel is not None and "sleep" in (view.in_kernel.system_call or ""):
         return f"sleeps{_in(view)}"  # time.sleep has no frame of its own
     return f"{how_stuck(view).removeprefix('it ')}{_in(view)}"
 

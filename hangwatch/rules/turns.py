@@ -5,7 +5,8 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.batches import now_at
 from hangwatch.facts.case import Case
-from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, likely_way, standing, ways_out
+from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, standing
+from hangwatch.facts.ways_out import likely_way, ways_out
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 
@@ -16,8 +17,8 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     if short is None or drew_alike(case, short):
         return None
     first = case.ranks[short.left[0]]
-    how, why, not_cause = likely_way(case, short)
-    if how != cause:
+    way = likely_way(case, short)
+    if way.cause != cause:
         return None
     count = short.made.get(first.rank)
     after = f" after {words.plural(count, 'step')}" if count is not None else ""
@@ -26,13 +27,14 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     are = words.verb(len(short.inside), *(("was", "were") if failed else ("is", "are")))
     others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
     already = "" if count is None else " already"
+    without = f" and failed without {words.verb(len(short.left), 'it', 'them')}"
     return Finding(
-        how,
+        cause,
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
-        f" {others}{' and failed without it' if failed else already}{why}.",
-        culprits=case.culprits(short.left),
-        step=StepName() if how == "skipped-collective" else StepName(None, None, count),
+        f" {others}{without if failed else already}{way.why}.",
+        culprits=case.culprits(short.left, way.the_only),
+        step=StepName() if cause == "skipped-collective" else StepName(None, None, count),
         evidence=(
             *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),
             *standing(case, short),
@@ -40,7 +42,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         ),
         status=Status.FAILED if failed else None,
         awaited=short.left,
-        not_causes=not_cause,
+        not_causes=way.not_causes,
     )
 
 

@@ -78,6 +78,19 @@ def hooks_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None] =
     return found
 
 
+def rank_check_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | None]) -> Bypass | None:
+    """Where a package asks for the rank before it calls the user's function; None where none of its lines does so.
+
+    Names in a package say less than those in the user's code: it is a reason to doubt, and no guard.
+    """
+    own = [n for n, frame in enumerate(frames) if not frame.native and origin(frame.file) == "user"]
+    between = frames[own[0] + 1 : own[-1]] if own else ()
+    packages = tuple(frame for frame in between if not frame.native and origin(frame.file) == "package")
+    places = _places(packages, tuple(source_of(frame.file) for frame in packages))
+    asked = next((place for place in places if guard_around([place]) == "rank"), None)
+    return Bypass(asked[0], "a check of the rank", inner=False, asks="package") if asked is not None else None
+
+
 def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:
     """The frames whose source could be read, each with its module."""
     trees = map(_tree, sources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.batches import (
     Uneven,
+    at_its_loader,
     drawn_words,
     first_uneven,
     has_left_loop,
@@ -44,7 +45,7 @@ def early_exit(case: Case) -> Finding | None:
         f"{case.name(left, capital=True)} left the training loop after {count}"
         f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
         f"{now_at(case, left[0], where)}; the others went on.",
-        culprits=case.culprits(left),
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=_batch_left(case.ranks[left[0]], uneven),
         witnesses=witnesses,
         details=(f"{or_error[0].upper()}{or_error[1:]}.",) if or_error else (),

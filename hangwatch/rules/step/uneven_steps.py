@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import (
-    Drawn,
-    Uneven,
-    drawn_by_epoch,
-    drawn_words,
-    first_uneven,
-    runs_below_a_package,
-)
+from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_uneven, runs_below_a_package
 from hangwatch.facts.case import Case
+from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.joined import JOIN, joined_too_early
+from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
+from hangwatch.facts.parting import counted, parting
 from hangwatch.facts.runs import WentOn, name_apart, numbers_apart, place_apart, went_on
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
@@ -51,7 +48,7 @@ def uneven_steps(case: Case) -> Finding | None:
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
         f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
-        culprits=case.culprits(culprits),
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         witnesses=witnesses,
         awaited=culprits,
@@ -69,6 +66,9 @@ def _matters(case: Case, uneven: Uneven) -> bool:
 
 
 def _total(case: Case, uneven: Uneven) -> int:
+    """The batches that the ranks should have drawn; a loader that is left with data says nothing of that."""
+    if any(each.beside for each in uneven.drawn.values()):
+        return uneven.most
     lengths = [
         view.loader.length or 0
         for view in case
@@ -85,7 +85,8 @@ def _step_of(view: RankView, uneven: Uneven) -> int | None:
 
 def _as_facts(case: Case, uneven: Uneven) -> tuple[Witness, ...]:
     """What the loaders of torch say; they settle nothing where the ranks compared iterate at different lines."""
-    found = [Witness(Kind.FACT, sentence) for sentence in drawn_words(case, uneven)]
+    inferred = any(uneven.drawn[rank].beside for rank in uneven.short)  # from counts that go together
+    found = [Witness(Kind.HABIT if inferred else Kind.FACT, sentence) for sentence in drawn_words(case, uneven)]
     lines = {loader.where for rank in uneven.drawn if (loader := case.ranks[rank].loader) is not None and loader.where}
     if len(lines) > 1:
         places = words.listed(sorted(map(words.place, lines)))
@@ -119,8 +120,8 @@ def outside_of_join(case: Case) -> Finding | None:
 
 def uneven_validation(case: Case) -> Finding | None:
     """Ranks ran out of another loader than the training one, in whose loop all the others still are."""
-    for index in sorted({loader.index for view in case for loader in _others(view)}):
-        loaders = {view.rank: each for view in case for each in _others(view) if each.index == index}
+    for index in sorted({loader.index for view in case for loader in other_loaders(view)}):
+        loaders = {view.rank: each for view in case for each in other_loaders(view) if each.index == index}
         epoch = max((loader.epoch for loader in loaders.values()), default=-1)
         drawn = {rank: counts for rank, each in loaders.items() if (counts := _drawn_in(each, case.ranks[rank], epoch))}
         short = tuple(sorted(rank for rank, entry in drawn.items() if entry.exhausted))
@@ -132,8 +133,20 @@ def uneven_validation(case: Case) -> Finding | None:
     return None
 
 
-def _others(view: RankView) -> tuple[LoaderFacts, ...]:
-    return tuple(each for each in (view.reading.loaders if view.reading is not None else ()) if not each.training)
+def uneven_other_loader(case: Case) -> Finding | None:
+    """Ranks drew fewer batches than others from a loader that all have exhausted, and issued fewer collectives."""
+    found, apart = uneven_elsewhere(case), parting(case)
+    if found is None or apart is None or not case.in_trouble:
+        return None
+    uneven, loader = found
+    finding = _of_validation(case, uneven, loader)
+    return replace(
+        finding,
+        culprits=case.culprits(uneven.short, loader.where),
+        step=apart.step,
+        evidence=(counted(case, apart),),
+        status=case.failed,
+    )
 
 
 def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
@@ -147,7 +160,7 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         case.weigh(witnesses := tuple(Witness(Kind.FACT, each) for each in drawn_words(case, uneven))),
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {words.plural(uneven.fewest, 'batch')} there, and the others"
-        f" {uneven.most} so far.",
+        f" {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
         culprits=case.culprits(uneven.short),
         step=last,
         witnesses=witnesses,
@@ -187,8 +200,8 @@ def ended_another_loop(case: Case) -> Finding | None:
 def _drawn_from(case: Case, run: WentOn) -> Iterator[dict[int, LoaderFacts]]:
     """The loaders, besides the training one, from which those that went on drew fewer batches in the same epoch."""
     views = [case.ranks[rank] for rank in (*run.ranks, *run.others) if rank in case.ranks]
-    for index in sorted({loader.index for view in views for loader in _others(view)}):
-        found = {view.rank: each for view in views for each in _others(view) if each.index == index}
+    for index in sorted({loader.index for view in views for loader in other_loaders(view)}):
+        found = {view.rank: each for view in views for each in other_loaders(view) if each.index == index}
         if len(found) == len(run.ranks) + len(run.others) and len({each.epoch for each in found.values()}) == 1:
             most = max(found[rank].drawn for rank in run.ranks)
             if 0 < most < min(found[rank].drawn for rank in run.others):

@@ -66,14 +66,29 @@ def test_where_two_make_a_new_call_and_one_does_not_no_side_is_blamed() -> None:
     assert not found.who
 
 
+CONDITION = Bypass(Frame(SCRIPT, 49, "main"), "if loss < best", asks="value")
+HANDLER = Bypass(Frame(SCRIPT, 52, "main"), "except KeyError")
+IN_PACKAGE = Bypass(Frame("/venv/lib/python3.12/site-packages/fit/hooks.py", 8, "wrapped"), "", False, "package")
+
+
 @pytest.mark.parametrize(
-    ("evaluates", "guard", "how", "who"),
-    [(True, "none", Left.UNKNOWN, ()), (True, "rank", Left.EXTRA, (0,)), (False, "none", Left.EXTRA, (0,))],
+    ("evaluates", "guard", "ways", "how", "who"),
+    [
+        (True, "none", (CONDITION,), Left.UNKNOWN, ()),
+        (True, "none", (HANDLER,), Left.SKIPPED, (1,)),
+        (True, "none", (HANDLER, IN_PACKAGE), Left.UNKNOWN, ()),
+        (True, "rank", (CONDITION,), Left.EXTRA, (0,)),
+        (False, "none", (CONDITION,), Left.EXTRA, (0,)),
+        (False, "none", (HANDLER,), Left.EXTRA, (0,)),
+    ],
 )
 def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
-    evaluates: bool, guard: str, how: Left, who: tuple[int, ...]
+    evaluates: bool, guard: str, ways: tuple[Bypass, ...], how: Left, who: tuple[int, ...]
 ) -> None:
-    """After the first evaluation of all, rank 0 is in a call behind it and rank 1 in the next step."""
+    """After the first evaluation of all, rank 0 is in a call behind it and rank 1 in the next step.
+
+    If the source shows no way past that call but an error, and no package asks for the rank, rank 1 has left it out.
+    """
 
     def program(rank: int) -> list[Action]:
         first = [action for batch in range(6) for action in (Draw(0, batch), GRADIENTS)]
@@ -85,11 +100,30 @@ def test_in_a_step_that_is_new_to_all_a_new_call_is_not_one_too_many(
         return replace(entry, stacks=stacks, earlier_stacks=stacks)
 
     snapshot = World([program(0), program(1)]).run().snapshot(still_s=20.0)
-    handler = Bypass(Frame(SCRIPT, 52, "main"), "except KeyError")
-    sites = (CallSite((Frame(SCRIPT, 50, "main"),), (handler,)),)
+    sites = (CallSite((Frame(SCRIPT, 50, "main"),), ways),)
     snapshot = replace(snapshot, ranks=tuple(map(guarded, snapshot.ranks)), call_sites=sites)
     found = parting(Case(snapshot))
     assert found is not None
     assert (found.how, found.who) == (how, who)
     passed = "a turn of the loop can go on without barrier (train.py:50) at train.py:52 (`except KeyError`)"
-    assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN)
+    assert (passed in diagnose(snapshot).verdict.evidence) == (how is Left.UNKNOWN and HANDLER in ways)
+
+
+def test_the_way_past_a_call_is_known_though_no_earlier_call_is_on_record() -> None:
+    """GIVEN gradients without records, and one call that ranks 0 and 1 make by themselves THEN the way is named."""
+    steps = [action for _ in range(4) for action in (Draw(), GRADIENTS)]
+    common: list[Action] = [*steps, Call("barrier", line=30)]
+    programs = [[*common, *([] if rank == 2 else [Call(line=33)]), *steps] for rank in range(3)]
+    snapshot = World(programs).run().snapshot()
+    ranks = tuple(_only_own(entry) for entry in snapshot.ranks)
+    site = CallSite((Frame(SCRIPT, 33, "main"),), (Bypass(Frame(SCRIPT, 35, "main"), "except FileNotFoundError"),))
+    found = parting(Case(replace(snapshot, ranks=ranks, call_sites=(site,))))
+    assert found is not None
+    assert (found.how, found.who, found.call) == (Left.SKIPPED, (2,), "all_reduce (train.py:33)")
+    assert [way.text for way in found.ways] == ["except FileNotFoundError"]
+
+
+def _only_own(entry: RankEvidence) -> RankEvidence:
+    """Gloo's flight recorder has no entry of what DDP's reducer issued."""
+    own = tuple(call for call in entry.collectives.recent if not any(frame.line == 12 for frame in call.frames))
+    return replace(entry, collectives=replace(entry.collectives, recent=own))

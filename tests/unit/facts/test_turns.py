@@ -9,7 +9,18 @@ import pytest
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Frame, Judgement, LoopFacts, ProcessFacts, RankEvidence, Snapshot, Status
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Certainty,
+    Frame,
+    Judgement,
+    LoopFacts,
+    ProcessFacts,
+    RankEvidence,
+    Snapshot,
+    Status,
+)
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
@@ -253,6 +264,72 @@ def test_an_inner_loop_without_a_way_out_ran_out_of_turns() -> None:
     verdict = diagnose(_brought_down(World(programs).run().snapshot(), 1, ())).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
     assert "the loop at train.py:8 has no break and no return" in [each.why_not for each in verdict.alternatives]
+
+
+def _left_a_turn_earlier(way: Bypass, *, by_optimizers: bool) -> Judgement:
+    """Rank 1 made a step less; the others stand in a loop within the turn, such as one over parameters."""
+    world = World([[*turns(8 if rank == 1 else 9), *END] for rank in range(3)])
+    snapshot = _standing(world.run().snapshot(), 1, LoopFacts(HERE, counted=True))
+    around = LoopFacts(Frame(SCRIPT, 11, "sync"), outer=(HERE,), outer_leaves=((),))
+    snapshot = _standing(snapshot, 1, around)
+    stack = tuple(frame for frame in snapshot.ranks[0].main_stack if frame.file == SCRIPT)
+    snapshot = replace(snapshot, call_sites=(CallSite(stack, (way,)),))
+    return diagnose(ended_by_optimizers(snapshot) if by_optimizers else snapshot)
+
+
+@pytest.mark.parametrize(
+    ("text", "of_turn"),
+    [("if loss > 10: continue", True), ("if loss > 10: return", False), ("except ValueError", False)],
+)
+def test_a_turn_that_can_be_cut_short_before_the_inner_loop(text: str, of_turn: bool) -> None:
+    """GIVEN steps that optimizer steps end, and a way past the inner loop THEN a turn may have lacked its step."""
+    asks = "" if "except" in text else "value"
+    verdict = _left_a_turn_earlier(Bypass(SKIP, text, False, asks, of_turn), by_optimizers=True).verdict
+    assert verdict.cause == "skipped-collective", verdict.summary
+    assert "may have skipped a step at train.py:61" in verdict.summary
+    assert {who.where for who in verdict.culprits} == {SKIP}
+
+
+@pytest.mark.parametrize(
+    ("way", "by_optimizers"),
+    [
+        (Bypass(SKIP, "if grad is not None", True, "check"), True),
+        (Bypass(SKIP, "if debug: continue", False, "alike", True), True),
+        (Bypass(SKIP, "if loss > 10: continue", False, "value", True), False),
+    ],
+    ids=["past one of the calls", "alike on all ranks", "batches are counted"],
+)
+def test_what_leaves_the_steps_as_many_says_nothing_of_fewer(way: Bypass, by_optimizers: bool) -> None:
+    assert _left_a_turn_earlier(way, by_optimizers=by_optimizers).verdict.cause == "uneven-steps"
+
+
+def _generating(turns: int) -> list[Action]:
+    """Steps that gather once, and in the last one a function called to generate, which gathers in each of its turns."""
+    usual: list[Action] = [action for _ in range(6) for action in (Draw(), Call("all_gather", line=12))]
+    return [*usual, Draw(), *[Call("all_gather", line=31, function="generate")] * turns, Call("barrier", line=20)]
+
+
+def test_turns_of_a_loop_in_a_function_that_few_steps_call_are_no_steps() -> None:
+    """GIVEN rank 1 through with generating while rank 0 still is at it THEN no number of steps is told of the loop."""
+    snapshot = World([_generating(9), _generating(5)]).run().snapshot()
+    loop = LoopFacts(Frame(SCRIPT, 30, "generate"), leaves=(Frame(SCRIPT, 33, "generate"),))
+    calls = [_called_from(entry, Frame(SCRIPT, 18, "main")) for entry in _standing(snapshot, 1, loop).ranks]
+    verdict = diagnose(replace(snapshot, ranks=tuple(calls))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("early-exit", [1])
+    assert "rank 1 may have left it at train.py:33" in verdict.summary
+    assert "steps" not in " ".join((verdict.summary, *verdict.evidence))
+
+
+def _called_from(entry: RankEvidence, caller: Frame) -> RankEvidence:
+    """The same, with the line that calls `generate` below each of its frames."""
+
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        at = next((n for n, frame in enumerate(frames) if frame.function == "generate"), None)
+        return frames if at is None else (*frames[: at + 1], caller)
+
+    stacks = tuple(replace(stack, frames=below(stack.frames)) for stack in entry.stacks)
+    recent = tuple(replace(call, frames=below(call.frames)) for call in entry.collectives.recent)
+    return replace(entry, stacks=stacks, earlier_stacks=stacks, collectives=replace(entry.collectives, recent=recent))
 
 
 @pytest.mark.parametrize(("line", "left"), [(70, (1,)), (5, None)])

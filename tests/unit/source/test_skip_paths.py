@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from hangwatch.model import Frame
-from hangwatch.source.hints import hooks_of, ways_past_call
+from hangwatch.model import Bypass, Frame
+from hangwatch.source.hints import hooks_of, rank_check_of, ways_past_call
 
 FILE = "/home/ann/train.py"
 
@@ -249,3 +249,24 @@ def test_a_condition_is_alike_on_all_ranks_where_all_that_it_was_made_from_is(ma
     text = f"def main(loss, bad):\n    {made}\n    if keeper.improved(value):\n        save()\n"
     frames = (Frame(FILE, text.count("\n"), "main"),)
     assert [way.asks for way in ways_past_call(frames, lambda file: text)] == [asks]
+
+
+RANK_ZERO = """\
+def rank_zero_only(function):
+    def wrapped(*args):
+        if rank == 0:
+            return function(*args)
+    return wrapped
+"""
+
+
+def test_a_package_that_asks_for_the_rank_ahead_of_the_users_function() -> None:
+    """GIVEN a decorator of a package between the user's lines THEN it is told, as a reason to doubt and no more."""
+    package = "/venv/lib/python3.12/site-packages/fit/rank_zero.py"
+    user, calls = Frame("/home/ann/train.py", 9, "log"), Frame("/home/ann/train.py", 40, "main")
+    asking, plain = Frame(package, 4, "wrapped"), Frame(package, 5, "rank_zero_only")
+    found = rank_check_of((user, asking, calls), {package: RANK_ZERO}.get)
+    assert found == Bypass(asking, "a check of the rank", inner=False, asks="package")
+    assert rank_check_of((user, plain, calls), {package: RANK_ZERO}.get) is None
+    assert rank_check_of((asking, user, calls), {package: RANK_ZERO}.get) is None  # below the user's call, not ahead
+    assert rank_check_of((user, asking, calls), lambda file: None) is None

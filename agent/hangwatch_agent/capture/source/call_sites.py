@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.model import CallSite, Frame, RankEvidence
-from hangwatch.source.hints import hooks_of, ways_past_call
+from hangwatch.source.hints import hooks_of, rank_check_of, ways_past_call
 from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.source.excerpts import clipped
 from hangwatch_agent.capture.source.files import Sources
@@ -18,7 +18,7 @@ MOST_WAYS = 16  # past one of them
 
 def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> tuple[CallSite, ...]:
     """The call sites of all recorded collectives that a turn of the loop can pass by. Ranks share them."""
-    places: dict[tuple[Frame, ...], tuple[Path | None, int | None]] = {}
+    places: dict[tuple[Frame, ...], tuple[Path | None, tuple[Frame, ...]]] = {}
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
         root = proc / str(rank.pid) / "root" if lives else None
@@ -26,7 +26,7 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
         for frames in {call.frames for call in calls}:
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
-                places.setdefault(own, (root, hooks_of(frames, sources.reader(root))))
+                places.setdefault(own, (root, frames))
     return tuple(site for own, known in places.items() if (site := _site(own, *known, sources)).bypasses)
 
 
@@ -35,6 +35,9 @@ def _is_source(file: str) -> bool:
     return origin(file) == "user" and file.startswith("/") and file.endswith(".py")
 
 
-def _site(frames: tuple[Frame, ...], root: Path | None, hooks: int | None, sources: Sources) -> CallSite:
-    ways = ways_past_call(frames, sources.reader(root), hooks)[:MOST_WAYS]
-    return CallSite(frames, tuple(replace(way, text=clipped(" ".join(way.text.split()))) for way in ways))
+def _site(own: tuple[Frame, ...], root: Path | None, frames: tuple[Frame, ...], sources: Sources) -> CallSite:
+    source_of = sources.reader(root)
+    ways = ways_past_call(own, source_of, hooks_of(frames, source_of))[:MOST_WAYS]
+    check = rank_check_of(frames, source_of)
+    told = tuple(replace(way, text=clipped(" ".join(way.text.split()))) for way in ways)
+    return CallSite(own, (*told, check) if check is not None else told)

@@ -14,7 +14,7 @@ from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
 from hangwatch.facts.process_end import EndedFor, end_of, ended_for
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Collective, Status, ThreadStack
+from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
@@ -131,13 +131,15 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     if found is not None and (again := repeated(case, found, lone.rank)):
         return _once_more(case, alone, found, again)
     inside = found is None or found.divergence.step == lone.step.step
-    call = f"{_call_name(case, lone)}{words.at(lone.where)}" if inside else found.call if found is not None else ""
+    caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
+    at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
+    call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else ""
     one = len(alone) == 1
     does = ("is alone in" if one else "are alone in") if inside else "called"
-    witnesses = _witnesses(case, alone, found, inside=inside)
+    witnesses = _witnesses(case, alone, found, caller, inside=inside)
     tail = f"; {case.wait_words(others)} elsewhere" if others else ""
     buffers = Within.BUFFERS in lone.now.within
-    where = words.at(case.usual_place(others)) if others else ""
+    where = case.at_places(others) if others else ""
     when = f" {found.when}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
@@ -145,7 +147,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
         f" which the other ranks never call{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
-        culprits=case.culprits(alone),
+        culprits=case.culprits(alone, caller),
         victims=others,
         step=found.step if found is not None else lone.step,
         evidence=() if found is None else (counted(case, found),),
@@ -154,7 +156,9 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     )
 
 
-def _witnesses(case: Case, alone: tuple[int, ...], found: Parting | None, *, inside: bool) -> tuple[Witness, ...]:
+def _witnesses(
+    case: Case, alone: tuple[int, ...], found: Parting | None, caller: Frame | None, *, inside: bool
+) -> tuple[Witness, ...]:
     lone, sites = case.ranks[alone[0]], sites_of(case)
     others = [rank for rank in case.blocked if rank not in alone]
     heard = list(found.witnesses) if found is not None else []
@@ -162,7 +166,8 @@ def _witnesses(case: Case, alone: tuple[int, ...], found: Parting | None, *, ins
     known = inside and lone.rank in case.blocked and not _by_a_package(case.blocked[lone.rank].call)
     unshared = known and not sites.shared(lone.rank, others)
     if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
-        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective at {where}"))
+        by = f" from {words.place(caller)}" if caller is not None else ""
+        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective at {where}{by}"))
     if inside and lone.now.guard == "rank":
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     return tuple(heard)
@@ -186,13 +191,13 @@ def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) ->
     return Finding(
         "rank-zero-only-collective",
         case.weigh(found.witnesses),
-        f"{words.ranks(alone, capital=True)} repeated what all call once, {call}, {found.when}; since then {its} calls"
+        f"{words.ranks(alone, capital=True)} repeated what all call, {call}, {found.when}; since then {its} calls"
         " are mispaired.",
         fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
         culprits=case.culprits(alone),
         victims=tuple(rank for rank in case.blocked if rank not in alone),
         step=found.step,
-        evidence=(counted(case, found), "the other ranks call it from the same line, once less"),
+        evidence=(counted(case, found), "the other ranks call it from the same line, less often in that step"),
         witnesses=found.witnesses,
         awaited=alone,
     )

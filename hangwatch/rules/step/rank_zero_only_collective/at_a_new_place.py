@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import Caller, path
+from hangwatch.facts.call_site import Caller, comes_before, path
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Collective
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding, where_failed
 
@@ -23,7 +23,7 @@ def mispaired_at_a_new_place(case: Case) -> Finding | None:
         return None
     alone = _at_new_places(case, found)
     views = case.views(alone)
-    if not views or any(_may_have_left_its_loop(case, view) or _ended_ahead(found, view) for view in views):
+    if not views or any(_may_be_first(case, found, view) for view in views):
         return None
     return _alone(case, found, alone)
 
@@ -33,9 +33,29 @@ def ended_at_a_new_place(case: Case) -> Finding | None:
     return where_failed(case, mispaired_at_a_new_place)
 
 
-def _may_have_left_its_loop(case: Case, view: RankView) -> bool:
-    """Then it came there first, and the others would have come too."""
-    return has_left_loop(case, view) or has_left_inner_loop(case, view)
+def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
+    """The others may be on their way to its call: it has left its loop before them, or is ahead of them in a turn."""
+    left = has_left_loop(case, view) or has_left_inner_loop(case, view)
+    return left or _ended_ahead(found, view) or _ahead_in_a_first_turn(case, found, view)
+
+
+def _ahead_in_a_first_turn(case: Case, found: Mismatch, view: RankView) -> bool:
+    """It waits at a line that all come to, behind lines on which the others stand for the first time.
+
+    No rank has gone by its line without the call: that no other rank has called there says nothing yet.
+    """
+    mine = path(found.calls[view.rank].frames)
+    others = [(rank, call) for rank, call in found.calls.items() if rank != view.rank]
+    return view.now.guard == "none" and all(
+        comes_before(path(call.frames), mine)
+        and not any(step.complete for step in case.ledger.steps(rank))
+        and all(path(each.frames) != path(call.frames) for each in _earlier(case, found, rank))
+        for rank, call in others
+    )
+
+
+def _earlier(case: Case, found: Mismatch, rank: int) -> list[Collective]:
+    return [call for call in case.ledger.calls_in(rank, found.group.name) if call.seq < found.seq]
 
 
 def _ended_ahead(found: Mismatch, view: RankView) -> bool:

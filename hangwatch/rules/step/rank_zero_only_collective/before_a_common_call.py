@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
 from hangwatch.facts.mismatches import culprits_at
-from hangwatch.facts.skip_paths import ways_to
+from hangwatch.facts.skip_paths import past_by_an_error, ways_to
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
@@ -19,6 +20,8 @@ def issued_before_a_common_call(case: Case) -> Finding | None:
     if extra is None or len(extra.ranks) > len(extra.others) or extra.made_before(case, extra.others):
         return None
     others_say = _most_or_the_source(case, extra)
+    if not others_say and past_by_an_error(case, path(extra.calls[0].frames)):
+        return None  # rather the others met an error ahead of it
     return _alone(case, extra, others_say) if others_say or not extra.fits else None
 
 

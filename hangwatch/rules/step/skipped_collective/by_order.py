@@ -27,7 +27,7 @@ def skipped_by_site(case: Case) -> Finding | None:
         return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     skipped, reached = order
     ahead = _may_have_skipped(case, places, skipped, reached)
-    if not ahead:
+    if not ahead or any(sites.made_as_often_as_ever(rank, skipped) for rank in ahead):
         return None
     first, second = words.place(Frame(*skipped.lines[0], "")), words.place(Frame(*reached.lines[0], ""))
     due = [rank for rank, place in places.items() if place == skipped]

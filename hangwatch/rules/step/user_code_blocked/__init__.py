@@ -66,8 +66,8 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         found.append(
             f"its child process {child.facts.pid} stands at {words.place(now.where)}{f' (`{line}`)' if line else ''}"
         )
-    if view.evidence.process is not None and view.evidence.process.system_call:
-        found.append(f"its main thread is in the system call {view.evidence.process.system_call}")
+    if view.in_kernel is not None and view.in_kernel.system_call:
+        found.append(f"its main thread is in the system call {view.in_kernel.system_call}")
     error = view.exception
     if error is not None and tries_again(view, error) and not view.progressed_since(error):
         found.append(f"it tries again after {words.error(error)}{words.at(user_frame(error.frames))}")

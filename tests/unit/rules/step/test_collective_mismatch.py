@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Certainty, Judgement, ProcessFacts, Snapshot, Status
+from hangwatch.model import Certainty, Frame, Judgement, ProcessFacts, RankEvidence, Snapshot, Status
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
-from tests.unit.simulator import Call, Draw, blamed_ranks
+from tests.unit.simulator import SCRIPT, Call, Draw, blamed_ranks
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 3])
@@ -104,3 +106,37 @@ def test_branches_of_one_condition_are_a_mismatch_of_which_no_side_is_blamed() -
     assert (verdict.cause, verdict.certainty, verdict.culprits) == ("collective-mismatch", Certainty.LIKELY, ())
     assert "train.py:20" in verdict.summary
     assert "train.py:22" in verdict.summary
+
+
+@pytest.mark.parametrize("turns", [0, 3])
+def test_in_a_first_turn_a_rank_ahead_is_alone_in_nothing(turns: int) -> None:
+    """GIVEN rank 0 with a call more ahead of a barrier THEN rank 1 is alone there only if turns lie behind rank 0.
+
+    A line to which no condition leads is one that all come to; that no rank has called from there says so too late.
+    """
+    common: Program = [Draw(), Call(line=12)]
+    ahead = Call("barrier", line=20)
+    snapshot = world(*([*common * turns, *common, *more, ahead] for more in ([Call(line=13)], [])))
+    found = mispaired_at_a_new_place(Case(replace(snapshot, ranks=tuple(map(_by_a_helper, snapshot.ranks)))))
+    assert (found is not None) is bool(turns)
+
+
+def _by_a_helper(entry: RankEvidence) -> RankEvidence:
+    """The same rank, whose calls are made by one function that its lines call."""
+
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        at = next((n for n, frame in enumerate(frames) if frame.line in (12, 13)), None)
+        return frames if at is None else (*frames[:at], Frame(SCRIPT, 8, "reduce"), *frames[at:])
+
+    recent = tuple(replace(call, frames=below(call.frames)) for call in entry.collectives.recent)
+    stacks = tuple(replace(each, frames=below(each.frames), in_loop=True, guard="none") for each in entry.stacks)
+    return replace(entry, stacks=stacks, collectives=replace(entry.collectives, recent=recent))
+
+
+def test_a_helper_that_all_use_is_told_by_the_line_that_calls_it() -> None:
+    """GIVEN a function that all ranks call WHEN rank 1 waits in it from a line of its own THEN that line is apart."""
+    turn: Program = [Draw(), Call(line=12)]
+    snapshot = world(turn * 4, [*turn * 3, Draw(), Call("all_gather", line=13)])
+    case = Case(replace(snapshot, ranks=tuple(map(_by_a_helper, snapshot.ranks))))
+    assert sites_of(case).apart(1, [0]) == Frame(SCRIPT, 13, "")
+    assert sites_of(case).apart(0, [1]) is None

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Collective, Frame, Judgement, RankEvidence, Snapshot, Status
 from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, blamed, judge, rank, told
-from tests.unit.rules.step.worlds import STEP, Program, world
+from tests.unit.rules.step.worlds import STEP, Program, with_ring, world
 from tests.unit.simulator import Call, Draw, Peer, Stall
 
 
@@ -183,3 +183,23 @@ def test_a_receive_from_any_rank_where_all_of_them_wait_for_the_receiver() -> No
 def test_a_rank_that_may_yet_send_keeps_it_open() -> None:
     works = rank(2, IN_CODE, issued=4, completed=4, world_size=3)
     assert told(_serving(None, _in_barrier(1), works))[0] != "point-to-point-deadlock"
+
+
+def test_a_collective_that_one_stage_of_a_pipeline_makes_alone() -> None:
+    """GIVEN ranks that only send and receive WHEN the last one calls a collective THEN it is no circle of messages."""
+    first: Program = [Draw(), Peer("send", 1, line=30), Peer("recv", 1, line=31)]
+    last: Program = [Draw(), Peer("recv", 0, line=40), Peer("send", 0, line=41)]
+    verdict = diagnose(_in_loops(world(first * 5, [*last * 4, Call(line=55), *last]))).verdict
+    assert verdict.cause == "rank-zero-only-collective", verdict.summary
+    assert [culprit.rank for culprit in verdict.culprits] == [1]
+    assert "which the other ranks never call; rank 0 waits elsewhere (train.py:30)" in verdict.summary
+
+
+def _in_loops(snapshot: Snapshot) -> Snapshot:
+    """Every rank stands in a loop, and its board has all that Python code called."""
+
+    def inside(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, in_loop=True) for stack in entry.stacks)
+        return with_ring(replace(entry, stacks=stacks))
+
+    return replace(snapshot, ranks=tuple(map(inside, snapshot.ranks)))

@@ -125,3 +125,17 @@ def test_a_rank_stuck_in_its_own_code_is_waited_for_until_patience_has_run_out(r
         assert judgement.verdict.cause == "user-code-blocked"
         assert blamed_ranks(judgement) == [culprit]
     assert (early.status, late.status) == (Status.WAITING, Status.HUNG)
+
+
+def test_the_system_call_of_a_thread_that_serves_a_package_is_not_that_of_the_training() -> None:
+    """GIVEN an actor whose main thread serves its event loop WHEN the thread that trains waits for a queue
+    THEN that is what is told of it."""
+    actor = "/venv/lib/python3.12/site-packages/actors/worker.py"
+    serving = (Frame(actor, 1069, "main_loop"), Frame(actor, 323, "<module>"))
+    get = frames((f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/queue.py", 171, "get"))
+    poll = {"system_call": "epoll_wait", "blocked_on": OpenFile(36, "anon_inode:[eventpoll]")}
+    blocked = rank(1, serving, threads=(ThreadStack(2, "", get),), facts=poll, issued=3, completed=3)
+    verdict = judge(rank(0, IN_BACKWARD, issued=4, completed=3), blocked).verdict
+    assert verdict.cause == "user-code-blocked", verdict.summary
+    assert "it waits for a lock or a queue" in verdict.summary
+    assert not any("epoll_wait" in each for each in verdict.evidence)

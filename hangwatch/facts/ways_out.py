@@ -1,0 +1,78 @@
+"""How ranks may have left a loop after fewer turns than the others: what its source shows, for each likely cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.turns import FewerTurns
+from hangwatch.model import Frame, LoopFacts
+from hangwatch.ranks.view import RankView
+
+
+@dataclass(frozen=True)
+class LikelyWay:
+    """How the ranks left the loop, by what its source shows: the cause, the end of its sentence, the lines it names."""
+
+    cause: str
+    why: str = ""
+    lines: tuple[Frame, ...] = ()
+    not_causes: tuple[tuple[str, str], ...] = ()  # what speaks against its look-alike
+
+    @property
+    def the_only(self) -> Frame | None:
+        return self.lines[0] if len(self.lines) == 1 else None
+
+
+def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
+    """The likely cause, and where the source shows it."""
+    loop, ranks = short.loop, case.name(short.left)
+    if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
+        return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
+    if loop is not None and loop.leaves:
+        return LikelyWay("early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", loop.leaves)
+    if any(_has_data_left(case.ranks[rank]) for rank in short.left):
+        return LikelyWay("early-exit", f": the loader of {ranks} had more batches")
+    if loop is not None and loop.skips:
+        return LikelyWay(
+            "skipped-collective", f": {ranks} may have skipped a step at {_either(loop.skips)}", loop.skips
+        )
+    if loop is not None and loop.counted and loop.swallows is not None:
+        at = words.place(loop.swallows)
+        why = f": an error may have taken {ranks} out of it, caught silently at {at}"
+        return LikelyWay("exception-on-one-rank", why, (loop.swallows,))
+    against = (
+        f"the loop at {words.place(loop.where)} has no break and no return"
+        if loop is not None
+        else "whether the loop was left or ran out is not known without a DataLoader"
+    )
+    return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _has_data_left(view: RankView) -> bool:
+    loader = view.loader
+    return loader is not None and not loader.exhausted and loader.drawn < (loader.length or 0)
+
+
+def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
+    if loop is None:
+        return ()
+    found = []
+    if loop.leaves:
+        found.append(f"the loop at {words.place(loop.where)} can be left at {_places(loop.leaves)}")
+    if loop.exits:
+        found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
+    if loop.skips:
+        found.append(f"a turn of the loop at {words.place(loop.where)} can be cut short at {_places(loop.skips)}")
+    if loop.swallows is not None:
+        found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
+    return tuple(found)
+
+
+def _either(frames: tuple[Frame, ...]) -> str:
+    return words.either(words.place(frame) for frame in frames[:3])
+
+
+def _places(frames: tuple[Frame, ...]) -> str:
+    return words.listed([words.place(frame) for frame in frames[:3]])
