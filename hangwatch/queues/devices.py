@@ -14,6 +14,10 @@ from .history import Histories
 from .model import Queues
 from .stuck import Stuck
 
+_IF_ALL_CAME = Alternative(
+    "interconnect-stall", Certainty.UNDETERMINED, "these may be all ranks of the group: nothing tells how many it has"
+)
+
 
 def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All have enqueued it, and some devices have not come to it: nothing of other groups is before it there."""
@@ -83,7 +87,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         if queues.timed
         else "without start events it is not known which devices started it"
     )
-    whole = root.peers or not root.group.guessed or root.group.default  # else others may not have come
+    whole = root.peers or not root.group.guessed  # else others may not have come
     return Finding(
         "interconnect-stall" if stands and whole else "undetermined",
         Certainty.UNDETERMINED,
@@ -95,6 +99,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         evidence=tuple(_alike(root, "enqueued, not completed")),
         alternatives=(
             Alternative("device-stall", Certainty.UNDETERMINED, "one device may be busy with a kernel of its own"),
+            *(() if whole else (_IF_ALL_CAME,)),
         ),
         fix="set TORCH_NCCL_ENABLE_TIMING=1 to see which devices start it; look at the GPUs and links of these ranks",
     )
