@@ -32,7 +32,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "undetermined" if cut else "device-stall",
         Certainty.LIKELY if few else Certainty.UNDETERMINED,
-        f"{'Both' if root.peers else 'All'} ranks have enqueued {collective(root)}{at(root.call)}; the"
+        f"{_all(queues, root)} have enqueued {collective(root)}{at(root.call)}; the"
         f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
         f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
         stage=Stage.DEVICE,
@@ -73,6 +73,14 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         ),
         fix="look at the links and the kernel log (nvidia-smi nvlink -s, ibstat, dmesg for Xid); set NCCL_DEBUG=INFO",
     )
+
+
+def _all(queues: Queues, root: Stuck) -> str:
+    """All ranks; of a group of which some left no record, those that did."""
+    if root.peers:
+        return "Both ranks"
+    told = all(rank in root.group.lanes and root.group.lanes[rank].known for rank in root.group.members)
+    return "All ranks" if told else f"All ranks whose {queues.record} tells of it"
 
 
 def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
