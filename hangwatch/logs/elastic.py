@@ -38,7 +38,7 @@ class Table:
             self._root = True
             return True
         if "failed (exitcode" in line and (reaped := _REAPED.search(line)):
-            logs.reaped[int(reaped[3])] = Reaped(int(reaped[2]), int(reaped[3]), int(reaped[1]))
+            logs.reaped[f"torchrun {reaped[3]}"] = Reaped(int(reaped[2]), int(reaped[3]), int(reaped[1]))
             return True
         if self._rank is not None and (place := _PLACE.search(line)):
             known = logs.failures[self._rank]

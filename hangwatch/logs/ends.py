@@ -123,30 +123,33 @@ def _order(ends: list[Failure]) -> str:
 
 
 def reaped(logs: Logs) -> Reaped | None:
-    """The one process that torchrun's agent saw end by itself, where no table tells its rank."""
+    """The one process that a launcher saw end by itself, where nothing tells its rank."""
     if failures(logs):
         return None
     own = [each for each in logs.reaped.values() if each.exit_code not in (_ABORT, _TERMINATE)]
+    own = [each for each in own if not _BROUGHT_DOWN.search(each.text)]
     return own[0] if len(own) == 1 else None
 
 
 def local_end(end: Reaped, logs: Logs) -> Judgement:
     """The verdict on a process of which only the rank within its node is known."""
-    name = "rank-died" if end.exit_code < 0 else "exception-on-one-rank"
-    how = f"died by signal {-end.exit_code}" if end.exit_code < 0 else f"failed with exit code {end.exit_code}"
+    as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
+    name = _cause([as_rank])
     ranks = sorted(rank for (_, pid), (_, rank) in logs.processes.items() if pid == end.pid)
     rank = ranks[0] if len(ranks) == 1 else None
     who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
+    pid = f" (pid {end.pid})" if end.pid is not None else ""
     return Judgement(
         Status.FAILED,
         cause(name).stage or Stage.STEP,
         Verdict(
             cause=name,
             certainty=Certainty.LIKELY,
-            summary=f"{who} (pid {end.pid}) {how}, the first that torchrun's agent saw fail.",
+            summary=f"{who}{pid} {_how(as_rank)}.",
             fix=cause(name).fix,
-            culprits=(Culprit(rank, end.pid),),
+            culprits=(Culprit(rank, end.pid, where=end.where),),
             victims=tuple(sorted({each.rank for each in logs.timeouts} - {rank})),
+            evidence=("its launcher saw it fail, and knows the rank within its node only",),
         ),
     )
 

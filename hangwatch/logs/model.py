@@ -97,11 +97,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class Reaped:
-    """A process whose end torchrun's agent of a node saw. It knows the rank within the node only."""
+    """A process whose end a launcher saw that knows the rank within its node only."""
 
     local_rank: int
-    pid: int
-    exit_code: int
+    pid: int | None
+    exit_code: int | None  # None where it raised an exception
+    text: str = ""
+    where: Frame | None = None
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Logs:
     progress: list[Progress] = field(default_factory=list)
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
-    reaped: dict[int, Reaped] = field(default_factory=dict)  # by pid
+    reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of

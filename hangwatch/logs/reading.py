@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from . import barrier, elastic, nccl, slurm, tracebacks, watchdog
+from . import barrier, elastic, nccl, slurm, spawn, tracebacks, watchdog
 from .model import Logs
 
-_MARKS = tuple(mark.encode() for each in (watchdog, nccl, elastic, barrier, slurm, tracebacks) for mark in each.MARKS)
+_MARKS = tuple(
+    mark.encode() for each in (watchdog, nccl, elastic, barrier, slurm, spawn, tracebacks) for mark in each.MARKS
+)
 # What launchers and containers put before a line.
 _LABEL = re.compile(
     r"(?:\[[a-z]+\d+\]:"  # torchrun --tee
@@ -20,6 +23,7 @@ _LABEL = re.compile(
     r")+(?=.)"
 )
 _OWN = re.compile(r"\[rank\d+\]:")  # torch's own: its words begin there, whatever stands before
+_GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
 _COLOR = re.compile(r"\x1b\[[\d;]*m")
 # torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
 _ANEW = re.compile(rb"; will restart worker group|restart_count=[1-9]")
@@ -68,18 +72,24 @@ def bare(line: str) -> str:
 
 def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
     table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
-    last = nccl.LastError()
+    last, spawned = nccl.LastError(), spawn.Spawned()
     with path.open("rb") as file:
         if b"\0" in file.read(1 << 12):
             return False
         _go_to_last_attempt(file)
-        for raw in file:
-            said = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
+        for said in _pieces(file):
             line = bare(said)
             told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
             told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
-            of_use = told or table.take(line, logs) or of_use
+            of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
     return of_use
+
+
+def _pieces(file: BinaryIO) -> Iterator[str]:
+    """The lines; two of torch's that ranks wrote into one, as they do where a line has no end, are two."""
+    for raw in file:
+        line = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
+        yield from _GLUED.split(line) if line.count("]:[") > 1 else (line,)
 
 
 def _go_to_last_attempt(file: BinaryIO) -> None:

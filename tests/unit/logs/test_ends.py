@@ -196,3 +196,38 @@ def test_interfaces_in_the_words_of_newer_versions(tmp_path: Path) -> None:
     logs = Logs()
     assert read(tmp_path / "n.log", logs)
     assert logs.networks == {"node-a": {"bond0"}}
+
+
+SPAWNED = """torch.multiprocessing.spawn.ProcessRaisedException:
+
+-- Process 2 terminated with the following error:
+Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/torch/multiprocessing/spawn.py", line 90, in _wrap
+    fn(i, *args)
+  File "/home/mia/train.py", line 88, in main
+    loss = model(x)
+ValueError: bad shape"""
+KILLED = "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL"
+DEEPSPEED = "[ERROR] [launch.py:322] ['python', '-u', 'train.py', '--local_rank=3'] exits with return code = -9"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "said"),
+    [
+        (SPAWNED, "exception-on-one-rank", "Local rank 2 raised an exception (train.py:88): ValueError: bad shape."),
+        (KILLED, "rank-died", "Local rank 1 died by signal 9."),
+        (DEEPSPEED, "rank-died", "Local rank 3 died by signal 9."),
+    ],
+    ids=["spawn", "spawn, killed", "deepspeed"],
+)
+def test_launchers_that_know_the_rank_within_a_node_only(text: str, cause: str, said: str, tmp_path: Path) -> None:
+    found = told(tmp_path, text)
+    assert (found.cause, found.summary, named(found)) == (cause, said, [None])
+    # AND the rank is told where it says so itself
+    assert named(told(tmp_path, text, trace(5))) == [5]
+
+
+def test_two_ranks_that_wrote_into_one_line(tmp_path: Path) -> None:
+    lines = [gave_up(rank, 90) for rank in (0, 1, 2)]
+    found = told(tmp_path, "".join(lines), "Epoch 3:  40%|####  | 12/30\r" + asked_to_dump(3, 89, 89))
+    assert (named(found), found.victims) == ([3], (0, 1, 2))
