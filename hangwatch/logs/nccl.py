@@ -107,9 +107,9 @@ class LastError:
 
     def take(self, line: str, logs: Logs, rank: int | None) -> bool:
         """Keep what a line says. False for a line of no use."""
+        due, self._due = self._due, line.rstrip().endswith("Last error:")
+        if not due:
+            return False
         prefix = _OWN.match(line)
         said = line[prefix.end() :].strip() if prefix else line.strip()
-        due, self._due = self._due, said == "Last error:"
-        if not due or not said:
-            return False
         return _kept("", said, logs, int(prefix[1]) if prefix else rank) is not None

@@ -63,8 +63,9 @@ def read(path: Path, logs: Logs) -> bool:
 
 def bare(line: str) -> str:
     """The line without what a launcher puts before it; torch's own `[rank3]:` stays."""
-    line = _COLOR.sub("", line)
-    if own := _OWN.search(line):
+    if "\x1b" in line:
+        line = _COLOR.sub("", line)
+    if "[rank" in line and (own := _OWN.search(line)):
         return line[own.start() :]
     label = _LABEL.match(line)
     return line[label.end() :] if label else line

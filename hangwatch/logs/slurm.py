@@ -12,12 +12,13 @@ _ENDED = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (.*\S)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _SIGNALS = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11, "Bus error": -7, "Floating point": -8}
 _ASKED = ("Terminated", "Aborted", "Interrupt", "Exited with exit code 0")  # ended from outside, or by a watchdog
+_DIGITS = frozenset(" 0123456789")
 _LABELLED = re.compile(r" *(\d+): \[rank(\d+)\]:")
 
 
 def take(line: str, logs: Logs) -> bool:
     """Keep what a whole line says, its label too. False for a line of no use."""
-    if labelled := _LABELLED.match(line):
+    if line[:1] in _DIGITS and (labelled := _LABELLED.match(line)):
         logs.labels.add((int(labelled[1]), int(labelled[2])))
         return False
     found = _ENDED.search(line) if "srun: error: " in line else None
