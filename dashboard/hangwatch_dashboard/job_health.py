@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangwatch.health import Confirmed, PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
+from hangwatch.health import Confirmed, LinkWatch, PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
 from hangwatch.model import (
     ForeignMemory,
     GroupBeat,
@@ -36,11 +36,14 @@ class LiveHealth:
         self._paces: tuple[HealthWarning, ...] = ()
         self._forecasts = Confirmed()
         self._plans: tuple[object, ...] = ()
+        self._links = LinkWatch()
+        self._facts: tuple[NodeFacts, ...] = ()
 
     @property
     def warnings(self) -> tuple[HealthWarning, ...]:
         """What only the nodes together show."""
-        return (*self._forecasts.told.values(), *self._paces)
+        link = self._links.told
+        return (*self._forecasts.told.values(), *self._paces, *((link,) if link is not None else ()))
 
     @property
     def pace(self) -> JobHealth:
@@ -51,8 +54,8 @@ class LiveHealth:
 
     def note(self, now: float, ranked: Ranked) -> bool:
         """Takes the ranks at one moment, by the nodes' own time. Returns whether there is something new to be told."""
-        told = self._compare(ranked, now)
-        return self._note_pace(now, ranked) or told
+        told = [self._compare(ranked, now), self._compare_links(ranked), self._note_pace(now, ranked)]
+        return any(told)
 
     def _compare(self, ranked: Ranked, now: float) -> bool:
         """Compares the plans of ranks on several nodes; what differs for long enough is told."""
@@ -62,6 +65,15 @@ class LiveHealth:
             self._plans = plans
             self._forecasts.note(_forecasts(nodes, ranked, now), now)
         return bool(self._forecasts.due(now))
+
+    def _compare_links(self, ranked: Ranked) -> bool:
+        """Compares the links of several nodes, when a node has looked at its own again."""
+        nodes = {id(node): node for node, _ in unhurried(ranked)}.values()
+        facts = tuple(node.facts for node in nodes if node.facts is not None and node.facts.links)
+        if list(map(id, facts)) == list(map(id, self._facts)):
+            return False
+        self._facts = facts
+        return self._links.note(facts)
 
     def _note_pace(self, now: float, ranked: Ranked) -> bool:
         if not self._history.due(now):

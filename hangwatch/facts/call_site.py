@@ -63,6 +63,7 @@ def site(call: Collective) -> Site | None:
     return found if found.lines else None
 
 
+@lru_cache(maxsize=8192)
 def site_of(op: str, frames: tuple[Frame, ...]) -> Site:
     """The site of a call of `op` that was made by `frames`."""
     return Site(family(op), path(frames), caller(frames) or NOT_KNOWN)

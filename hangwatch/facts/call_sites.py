@@ -25,10 +25,10 @@ from hangwatch.facts.call_site import (
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import family
+from hangwatch.ranks.sides import spread
 from hangwatch.stacks.frames import name_of
 
 HABIT = 2  # earlier steps, or turns of a loop, that make a habit
-ASKED = 64  # other ranks whose records are read, evenly spread: enough to know a place from which most ranks call
 
 
 class Sites:
@@ -73,8 +73,7 @@ class Sites:
 
     def any_called_from(self, made: Caller, calls: dict[int, Collective]) -> bool:
         """One of the ranks has made another call from there than the one in `calls`."""
-        ranks = list(calls)[:: max(len(calls) // ASKED, 1)]
-        return any(self.callers(rank)[made] > (recorded_caller(calls[rank]) == made) for rank in ranks)
+        return any(self.callers(rank)[made] > (recorded_caller(calls[rank]) == made) for rank in spread(calls))
 
     def inside(self, rank: int, group: str, step: int) -> tuple[Counter[Site], set[Site]] | None:
         """The sites of one group that `rank` used in one step, and those that it used before, where recorded."""
@@ -193,8 +192,7 @@ class Sites:
         """For each site, the sites of the calls made right before it; calls that ranks are in now are left out."""
         if self._came_from is None:
             self._came_from = {}
-            ranks = list(self.case.blocked)
-            for rank in ranks[:: max(len(ranks) // ASKED, 1)]:
+            for rank in spread(self.case.blocked):
                 for one, two in pairwise(self._order(rank)[:-1]):
                     self._came_from.setdefault(two, set()).add(one)
         return self._came_from
@@ -227,7 +225,7 @@ class Sites:
         now = self.now(rank)
         if now is None:
             return False
-        for other in others[:: max(len(others) // ASKED, 1)]:
+        for other in spread(others):
             there = self.now(other)
             if (there is not None and same(now, there)) or any(same(now, site) for site in self.before(other)):
                 return True

@@ -22,6 +22,7 @@ CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing f
 _FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
 _OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
 WAIT_CALLS = frozenset({"wait4", "waitid"})
+HELPER = "helper"  # the role of processes that Python starts for itself, such as the resource tracker
 _QUEUES = re.compile(r"/(multiprocess(ing)?|billiard)/queues\.py$")
 
 
@@ -154,6 +155,18 @@ def waits_for_children(view: RankView) -> bool:
         return True
     pipe = process.blocked_on is not None and process.blocked_on.path.startswith("pipe:[")
     return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))
+
+
+def idle_children(view: RankView) -> tuple[Child, ...]:
+    """The children of whose results a rank waits, where all of them wait for work: a task was lost on its way.
+
+    So it is after the death of a pool's process: the pool starts another one, which does not take over the task. Where
+    a thread of the rank runs the program's code, it may have more work for them.
+    """
+    children = tuple(Child(each) for each in view.evidence.children if each.role != HELPER)
+    if not waits_for_children(view) or thread_of_parent(view) is not None:
+        return ()
+    return children if all(child.idle and not child.works for child in children) else ()
 
 
 def _inside(view: RankView) -> tuple[Frame, ...]:

@@ -25,8 +25,13 @@ def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:
 
 
 def is_leaving(view: RankView) -> bool:
+    return view.phase in LEAVING or exits_by_stack(view)
+
+
+def exits_by_stack(view: RankView) -> bool:
+    """Its main thread is in Python's exit, of which the board need not know: a child of multiprocessing has none."""
     exiting = view.main.within & {Within.SHUTDOWN, Within.MULTIPROCESSING_EXIT}
-    return view.phase in LEAVING or (bool(exiting) and view.phase not in (Phase.START, Phase.INIT))
+    return bool(exiting) and view.phase not in (Phase.START, Phase.INIT)
 
 
 def how_it_stands(view: RankView) -> str:

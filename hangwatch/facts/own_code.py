@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
+from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView, computes
@@ -61,6 +62,8 @@ def how_stuck(view: RankView) -> str:
     """On what a rank is blocked, as far as the system or its frames say."""
     if lock := held_lock(view):
         return f"it waits for {lock_name(lock)}, {holds(lock)}"
+    if idle := idle_children(view):
+        return f"it waits for a result of {_named(idle)} for work: a task was lost, as when a process of a pool dies"
     if children := stuck_children(view):
         return f"it waits for its {_children_words(children)}"
     if child := _only_child(view):
@@ -84,6 +87,11 @@ def how_stuck(view: RankView) -> str:
     if kind is not None or view.sleeps:
         return kind or "it sleeps"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
+
+
+def _named(idle: tuple[Child, ...]) -> str:
+    """`its child process, which waits`, `its 2 child processes, all of which wait`."""
+    return "its child process, which waits" if len(idle) == 1 else f"its {len(idle)} child processes, all of which wait"
 
 
 def _only_child(view: RankView) -> ProcessFacts | None:

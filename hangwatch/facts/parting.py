@@ -16,15 +16,16 @@ from enum import StrEnum
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined, worked_on
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import ASKED, HABIT, Sites, sites_of
+from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import RankView
 
+MOST = 3  # times as many ranks that made a call as left it out: it is the program's, even if it is new
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
 
@@ -188,23 +189,31 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     if divergence.exact:
         by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
         places = tuple(_surplus(case, divergence, few[0], many[0]))
-    heard = tuple(
-        witness
-        for witness in (
-            _by_majority(case, few, many),
-            _by_habit(case, divergence, few, many),
-            _by_place(case, by_sites, few, call) if not _several_turns(case, divergence) else None,
-        )
-        if witness is not None
+    majority = _by_majority(case, few, many)
+    others = (
+        _by_habit(case, divergence, few, many),
+        _by_place(case, by_sites, few, call) if not _several_turns(case, divergence) else None,
     )
-    balance = sum(1 if witness.agrees else -1 for witness in heard)
+    told = tuple(witness for witness in (majority, *others) if witness is not None)
+    found = Parting(divergence, Left.UNKNOWN, (), told, call, ways, places)
+    agreeing = [witness for witness in told if witness.agrees]
+    if agreeing == [majority] and len(told) > 1:  # habit and place say one thing: what the many did is new
+        if len(many) < MOST * len(few):
+            return found
+        found = replace(found, witnesses=tuple(agreeing))  # nearly all do it together: it is the program's
+    return _balanced(case, found, few, many)
+
+
+def _balanced(case: Case, found: Parting, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:
+    """Which side left the path, as most witnesses say; none where they balance."""
+    balance = sum(1 if witness.agrees else -1 for witness in found.witnesses)
     if balance == 0:
-        return Parting(divergence, Left.UNKNOWN, (), heard, call, ways, places)
-    doubt = _apart_before(case, divergence)
+        return found
+    doubt = _apart_before(case, found.divergence)
     if balance > 0:
-        return Parting(divergence, Left.SKIPPED, few, heard + doubt, call, ways, places)
-    turned = tuple(replace(witness, agrees=not witness.agrees) for witness in heard)
-    return Parting(divergence, Left.EXTRA, many, turned + doubt, call, ways, places)
+        return replace(found, how=Left.SKIPPED, who=few, witnesses=found.witnesses + doubt)
+    turned = tuple(replace(witness, agrees=not witness.agrees) for witness in found.witnesses)
+    return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)
 
 
 def _apart_before(case: Case, divergence: Divergence) -> tuple[Witness, ...]:
@@ -212,9 +221,8 @@ def _apart_before(case: Case, divergence: Divergence) -> tuple[Witness, ...]:
     name = (divergence.epoch, divergence.batch)
     if None in name:
         return ()
-    steps = {
-        step.step for rank in divergence.counts for step in case.ledger.steps(rank) if (step.epoch, step.batch) == name
-    }
+    asked = [rank for ranks in by_value(divergence.counts).values() for rank in spread(ranks)]
+    steps = {step.step for rank in asked for step in case.ledger.steps(rank) if (step.epoch, step.batch) == name}
     if len(steps) < 2:
         return ()
     return (Witness(Kind.FACT, "the ranks had made different numbers of steps before it", agrees=False),)
@@ -270,7 +278,7 @@ def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tu
 def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
     """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
     found: set[int] = set()
-    for rank in ranks[:ASKED]:
+    for rank in spread(ranks):
         steps = list(_before(case.ledger.steps(rank), divergence))
         settled = [step for step in steps if step.step >= WARM_UP]
         steps = settled if len(settled) >= HABIT else steps

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case
+from hangwatch.model import Collective
+from hangwatch.proof.waits import serves
 from hangwatch.ranks.device_waits import on_device
 from hangwatch.ranks.ledger import Group
 
@@ -31,6 +33,21 @@ class Totals:
 def unequal(case: Case) -> Totals | None:
     """The first group of a device whose ranks made other numbers of sends than of receives; None where all fit."""
     return next((found for group in case.ledger.groups.values() if (found := _totals(group)) is not None), None)
+
+
+def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None:
+    """How many calls of the kind of `call` `rank` made with its peer, and how many of the other kind that peer made.
+
+    None where not all of them are on record, or where one takes messages from any rank.
+    """
+    if call.peer is None:
+        return None
+    other = "recv" if "send" in call.op else "send"
+    mine, theirs = case.ledger.to_peers(rank), case.ledger.to_peers(call.peer)
+    if mine is None or theirs is None or any(each.peer is None for each in (*mine, *theirs)):
+        return None
+    made = sum(serves(each, call.op, call.peer, call) for each in mine)
+    return made, sum(serves(each, other, rank, call) for each in theirs)
 
 
 def _totals(group: Group) -> Totals | None:

@@ -6,21 +6,30 @@ within its step says how many came before it, also on a rank that has died and o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.rank_end import Why, ending
 from hangwatch.model import Collective, StepEntry
-from hangwatch.ranks.ledger import is_numbered
+from hangwatch.ranks.ledger import Group, is_numbered
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Within
 
+OfStep = dict[tuple[str, Site], list[Collective]]  # the calls of one step, by group and site
+Made = dict[int, OfStep]
 HABITUAL_STEPS = 3  # earlier steps in a row with the call at one place
 
 
 @dataclass(frozen=True)
 class Early:
-    """`call` was number `place` of its group in `step`, and `usual` in each of the `steps` steps before."""
+    """`call` was number `place` of its group in `step`, and `usual` in each of the `steps` steps before.
+
+    Where `own` is set, that is true of a collective of DDP's own, of which the board has no record; `call` is then the
+    one that had its number in the step before.
+    """
 
     rank: int
     call: Collective
@@ -28,6 +37,7 @@ class Early:
     place: int
     usual: int
     steps: int
+    own: bool = False
 
     @property
     def missing(self) -> int:
@@ -37,25 +47,34 @@ class Early:
 @once
 def early_calls(case: Case) -> tuple[Early, ...]:
     """For each rank the first call of its last step that came earlier than by its habit, and not so on another rank."""
-    found = map(_early, case)
+    found = (_early(view) or _early_own(case, view) for view in case)
     return tuple(each for each in found if each is not None and _is_another_call_elsewhere(case, each))
 
 
 def _is_another_call_elsewhere(case: Case, early: Early) -> bool:
     """Another rank has issued that number too, and not from the same place: else all may have changed their habit."""
     group = case.ledger.group(early.rank, early.call.group)
-    number = early.call.seq
+    number = early.step.issued.get(early.call.group, 0) + early.place
     theirs = [
         case.ledger.call(rank, early.call.group, number)
         for rank in (group.members if group is not None else ())
         if rank != early.rank and group is not None and (group.issued(rank) or 0) >= number
     ]
+    if early.own:  # here the call that it left out
+        return any(call is not None and site(call) == site(early.call) for call in theirs)
     return any(call is None or site(call) != site(early.call) for call in theirs)
 
 
-def _early(view: RankView) -> Early | None:
+def _last_steps(view: RankView) -> tuple[StepEntry, ...]:
+    """The present step behind as many as make a habit; none where fewer follow each other."""
     steps = view.evidence.board_steps[-HABITUAL_STEPS - 1 :]
-    if len(steps) <= HABITUAL_STEPS or steps[-1].step - steps[0].step != HABITUAL_STEPS:
+    whole = len(steps) > HABITUAL_STEPS and steps[-1].step - steps[0].step == HABITUAL_STEPS
+    return steps if whole else ()
+
+
+def _early(view: RankView) -> Early | None:
+    steps = _last_steps(view)
+    if not steps:
         return None
     now, before = steps[-1], steps[:-1]
     made = _by_step(view, before[0].step)
@@ -69,9 +88,49 @@ def _early(view: RankView) -> Early | None:
     return None
 
 
-def _by_step(view: RankView, first: int) -> dict[int, dict[tuple[str, Site], list[Collective]]]:
+def _early_own(case: Case, view: RankView) -> Early | None:
+    """DDP's own collective under a number of its step that a call of the program's had in every step before."""
+    steps = _last_steps(view)
+    if not steps:
+        return None
+    made = _by_step(view, steps[0].step)
+    found = (_own_of_group(view, steps, made, group) for group in case.ledger.groups_of(view.rank))
+    return next((each for each in found if each is not None), None)
+
+
+def _own_of_group(view: RankView, steps: Sequence[StepEntry], made: Made, group: Group) -> Early | None:
+    known = [_numbers(made.get(entry.step, {}), entry, group.name) for entry in steps]
+    begun = [entry.issued.get(group.name, 0) for entry in steps]
+    now = max(group.issued(view.rank) or 0, begun[-1] + len(known[-1]) + _ended_in_backward(view))
+    counts = [end - start for start, end in pairwise((*begun, now))]
+    *before, own = (
+        [n for n in range(1, count + 1) if n not in calls] for count, calls in zip(counts, known, strict=True)
+    )
+    if any(each != before[0] for each in before):
+        return None
+    place, usual = next(((mine, habit) for mine, habit in zip(own, before[0], strict=False) if mine != habit), (0, 0))
+    calls = [numbers.get(place) for numbers in known[:-1]]
+    left_out = calls[-1]
+    if left_out is None or place > usual or any(call is None or site(call) != site(left_out) for call in calls):
+        return None
+    return Early(view.rank, left_out, steps[-1], place, usual, len(before), own=True)
+
+
+def _ended_in_backward(view: RankView) -> bool:
+    """It ended in a collective of its gradients, which it may have been the last to count."""
+    inside = Within.BACKWARD in view.now.within and view.now.in_collective
+    return inside and view.failed and ending(view).why in (Why.BACKEND, Why.PEER)
+
+
+def _numbers(made: OfStep, step: StepEntry, group: str) -> dict[int, Collective]:
+    """The calls of a step on the board by their number in it."""
+    calls = (call for (name, _), found in made.items() if name == group for call in found)
+    return {_place(call, step): call for call in calls}
+
+
+def _by_step(view: RankView, first: int) -> Made:
     """The collectives on the board by step, from `first` on, and by group and site; older ones are not read."""
-    found: dict[int, dict[tuple[str, Site], list[Collective]]] = {}
+    found: Made = {}
     ring = reversed(view.evidence.board_calls)
     recent = list(takewhile(lambda call: call.step is None or call.step >= first, ring))
     for call in reversed(recent):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.intervals import messages
 from hangwatch.model import Collective, StepName
 from hangwatch.proof.waits import Blocked, serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
@@ -99,8 +100,25 @@ def _all(case: Case) -> Iterator[LeftHabit | None]:
 def _of(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | None:
     """What one of the two did otherwise: in the present round, or in one before, for messages run ahead."""
     divisions = dict.fromkeys(("", _markers(case, entry.rank, peer)))
-    found = (_by(case, entry, call, peer, markers) for markers in divisions)
-    return next((each for each in found if each is not None), None)
+    found = [_by(case, entry, call, peer, markers) for markers in divisions]
+    return next((each for each in found if each is not None), None) or _by_interval(case, entry, call, peer)
+
+
+def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | None:
+    """The peer went past the place where it had made its part, while the rank that waits kept to its interval."""
+    markers, other = _markers(case, entry.rank, peer), "recv" if "send" in call.op else "send"
+    records = [[*_record(case, rank), *_unrecorded(case, rank)] for rank in (entry.rank, peer)]
+    mine = messages(records[0], call.op, peer, call, markers)
+    theirs = messages(records[1], other, entry.rank, call, markers)
+    if not markers or mine is None or theirs is None or not theirs.overdue:
+        return None
+    turn = theirs.last_at + theirs.every
+    if (mine.every, mine.usual) != (theirs.every, theirs.usual) or turn not in (
+        mine.last_at,
+        mine.last_at + mine.every,
+    ):
+        return None
+    return LeftHabit(peer, entry.rank, theirs.made, theirs.usual, theirs.turns, theirs.next, turn)
 
 
 def _by(case: Case, entry: Blocked, call: Collective, peer: int, markers: str) -> LeftHabit | None:

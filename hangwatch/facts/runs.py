@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hangwatch import words
-from hangwatch.facts.call_site import path
+from hangwatch.facts.call_site import by_the_engine, path
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.mismatches import alike, all_alike, mispaired
+from hangwatch.facts.mismatches import alike, all_alike, differing, mispaired
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.ledger import CALLS_TOLD
+from hangwatch.ranks.sides import by_value, spread
 
 REPEATED = 2  # equal calls right before the ranks part that make a run
 
@@ -39,13 +40,14 @@ def went_on(case: Case) -> WentOn | None:
     if found is None:
         return None
     ranks, name = list(found.calls), found.group.name
-    if (first := _first_apart(case, ranks, name, found.seq)) is not None and (
+    asked = [rank for side in differing(found.calls).values() for rank in spread(side)]
+    if (first := _first_apart(case, asked, name, found.seq)) is not None and (
         early := _parted(case, ranks, name, first)
     ):
         return early
     for seq in range(found.seq, max(found.seq - CALLS_TOLD, REPEATED), -1):
-        before = case.ledger.under(name, seq - 1, ranks)
-        if len(before) < len(ranks):
+        before = case.ledger.under(name, seq - 1, asked)
+        if len(before) < len(asked):
             return None
         if all_alike(before.values()):
             return _parted(case, ranks, name, seq)
@@ -89,7 +91,9 @@ def _runs_before(case: Case, rank: int, found: WentOn) -> list[int]:
 def _parted(case: Case, ranks: list[int], name: str, seq: int) -> WentOn | None:
     calls = case.ledger.under(name, seq, ranks)
     past = [call for n in range(seq - 1, 0, -1) if (call := case.ledger.call(ranks[0], name, n)) is not None]
-    again = tuple(rank for rank, call in calls.items() if _run(past, call) >= REPEATED)
+    kinds = by_value({rank: (call.op, call.peer, call.frames, by_the_engine(call)) for rank, call in calls.items()})
+    went = {rank for each in kinds.values() if _run(past, calls[each[0]]) >= REPEATED for rank in each}
+    again = tuple(rank for rank in calls if rank in went)
     left = tuple(rank for rank in calls if rank not in again)
     if len(calls) < len(ranks) or not again or not left or not all_alike(calls[rank] for rank in left):
         return None

@@ -18,6 +18,7 @@ from .confirmed import Confirmed
 from .devices import device_warnings, foreign_memory
 from .job_health import job_health, merged
 from .leftovers import leftover_processes
+from .links import LinkWatch, slow_links
 from .pace import PaceWatch, agreed
 from .pace_history import PaceHistory
 
@@ -28,6 +29,7 @@ __all__ = [
     "FORECASTS",
     "Confirmed",
     "HealthWatch",
+    "LinkWatch",
     "PaceHistory",
     "agreed",
     "device_warnings",
@@ -38,6 +40,7 @@ __all__ = [
     "leftover_processes",
     "merged",
     "plan_of",
+    "slow_links",
     "warnings",
     "with_plan",
 ]

@@ -152,33 +152,22 @@ def _made_of(rank: int, loader: LoaderFacts) -> str:
 
 
 def _waits(reading: Reading, loader: LoaderFacts) -> bool:
-    """Its steps wait for other ranks: as they have done, or before the first, as model and source say."""
+    """Every step waits for other ranks: as they all have done, or before the first, as model and source say.
+
+    Where gradients are accumulated, most steps wait for none, and unequal lengths may end in equally many that do.
+    """
     if len(reading.steps) < 2:
         return waits_in_each_step(reading) and draws_all(loader.where) and not _joins(reading)
-    return _waits_for_others(reading)
-
-
-def _waits_for_others(reading: Reading) -> bool:
-    """The last finished step had a collective in it, and is not one that torch's Join evens out."""
-    if len(reading.steps) < 2:
-        return False
-    before, after = reading.steps[-2:]
-    issued = any(count > before.issued.get(group, count) for group, count in after.issued.items())
-    return issued and not _joins(reading)
-
-
-def waits_always(reading: Reading) -> bool:
-    """Every finished step that its board remembers had a collective in it; before the first, as model and source say.
-
-    Stricter than the rule of one look: what travels to a dashboard must not change with every step.
-    """
-    loader = _training(reading)
-    if loader is None or len(reading.steps) < 2:
-        return loader is not None and _waits(reading, loader)
     pairs = zip(reading.steps, reading.steps[1:], strict=False)
     return not _joins(reading) and all(
         any(count > before.issued.get(group, count) for group, count in after.issued.items()) for before, after in pairs
     )
+
+
+def waits_always(reading: Reading) -> bool:
+    """The same of its training loader, for what travels to a dashboard."""
+    loader = _training(reading)
+    return loader is not None and _waits(reading, loader)
 
 
 def _joins(reading: Reading) -> bool:

@@ -21,6 +21,7 @@ OF_MODELS = {
     "static_graph": "static_graph differs",
 }
 ON_EACH_STEP = "DistributedDataParallel"
+UNEVEN_IS_HARMLESS = ("Join(", "no_sync(", ".accumulate(")
 
 
 def plans_differ(ranks: Ranks) -> HealthWarning | None:
@@ -116,7 +117,9 @@ def waits_in_each_step(reading: Reading) -> bool:
 
 
 def draws_all(where: Frame | None, source_of: Callable[[str], str | None] | None = None) -> bool:
-    """The loop at `where` shows no way out but the end of its loader, and no `Join` is in its file.
+    """The loop at `where` shows no way out but the end of its loader, and every turn of it seems to wait for all ranks.
+
+    `Join` stands in for ranks that have ended; `no_sync` and accelerate's `accumulate` let turns go by without a wait.
 
     Asked before the first step, when nothing else is known: where the source is not to be had, it is not said.
     """
@@ -127,7 +130,7 @@ def draws_all(where: Frame | None, source_of: Callable[[str], str | None] | None
 
 @lru_cache(maxsize=64)
 def _draws_all(source: str | None, line: int) -> bool:
-    if source is None or "Join(" in source:
+    if source is None or any(name in source for name in UNEVEN_IS_HARMLESS):
         return False
     try:
         tree = ast.parse(source)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from hangwatch import words
 from hangwatch.catalogue import cause
-from hangwatch.facts.call_sites import ASKED
 from hangwatch.facts.case import Case
 from hangwatch.facts.locks import lock_waits
 from hangwatch.model import Alternative, Certainty, LoaderFacts
 from hangwatch.proof.conditions import board_is_fresh
 from hangwatch.ranks.ledger import GroupKey
+from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 
@@ -66,7 +66,7 @@ def _apart(case: Case, ranks: list[int]) -> bool:
     def groups(rank: int) -> set[GroupKey]:
         return {group.key for group in case.ledger.groups_of(rank)}
 
-    asked = ranks[1 :: max(len(ranks) // ASKED, 1)]
+    asked = spread(ranks[1:])
     alike = [rank for rank in asked if groups(rank) == groups(ranks[0])]
     return any(case.ledger.first_apart(rank, ranks[0]) is not None for rank in alike)
 

@@ -56,6 +56,11 @@ from hangwatch.rules.step.exception_on_one_rank import (
     left_with_a_loader_error,
     swallowed,
 )
+from hangwatch.rules.step.exception_on_one_rank.caught import (
+    caught_past_a_call,
+    caught_where_it_parted,
+    caught_without_backward,
+)
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
@@ -123,6 +128,8 @@ ORDER: tuple[Rule, ...] = (
     decided_and_ended,
     outside_of_join,
     left_with_a_loader_error,
+    caught_where_it_parted,
+    caught_without_backward,
     extra_call,
     aborted_with_mispaired_threads,
     ended_at_a_new_place,
@@ -180,6 +187,7 @@ ORDER: tuple[Rule, ...] = (
     gradient_sync_mismatch,
     synchronised_alone,
     data_dependent_graph,
+    caught_past_a_call,
     rank_local_decision,
     rank_zero_only,
     skipped_collective,

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import CHILD_IDLE_CPU_S, WAIT_CALLS, Child, waits_for_children
+from hangwatch.facts.child import CHILD_IDLE_CPU_S, WAIT_CALLS, Child, idle_children, waits_for_children
 from hangwatch.facts.data_loading import Feeding, Worker
+from hangwatch.facts.leaving import exits_by_stack
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.facts.mismatches import first_mismatch
+from hangwatch.facts.store_waits import waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
@@ -78,15 +80,21 @@ def resting(snapshot: Snapshot) -> frozenset[int]:
     return frozenset(view.rank for view in asleep) if waiting and complete else frozenset()
 
 
+def exiting(snapshot: Snapshot) -> frozenset[int]:
+    """Ranks in Python's exit by their stacks, whatever their boards say: patience with training is not for them."""
+    views = (RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks)
+    return frozenset(view.rank for view in views if not view.dead and exits_by_stack(view))
+
+
 def _sleeps(view: RankView) -> bool:
     workers_rest = not any(computes(worker.facts) for worker in view.evidence.workers)
     return view.sleeps and view.steady and workers_rest and not (view.over or view.works)
 
 
 def _all_wait_for(view: RankView, living: Iterable[RankView]) -> bool:
-    """Every other rank here stands in a collective or at the start; some may be held at the same line."""
+    """Every other rank here waits for ranks, if for what they set in the store; some may be held at the same line."""
     others = [other for other in living if other is not view]
-    waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS]
+    waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS or waits_for_key(other)]
     alike = [other for other in others if other not in waiting and not other.works and other.where == view.where]
     return len(waiting) + len(alike) == len(others) and bool(waiting or not others)
 
@@ -102,6 +110,8 @@ def _held(view: RankView, awaited: bool) -> str:
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
     if not view.steady:
         return ""
+    if awaited and waits_for_key(view):
+        return "waits for a key of the job's store while no rank does anything else but wait"
     if view.evidence.children and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes
     return _blocked(process, view.now, awaited) or _behind_a_lock(view)
@@ -109,6 +119,9 @@ def _held(view: RankView, awaited: bool) -> str:
 
 def _by_children(view: RankView) -> str:
     """It waits for its children, none of which works: each is held by a fact itself, or waits for another one."""
+    if idle := idle_children(view):
+        wait = words.verb(len(idle), "waits", "wait")
+        return f"waits for {words.plural(len(idle), 'child process')}, which {wait} for work"
     children = [Child(each) for each in view.evidence.children]
     if any(child.works for child in children):
         return ""

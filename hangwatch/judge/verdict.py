@@ -105,11 +105,7 @@ def chain(case: Case, culprits: list[int], victims: tuple[int, ...]) -> tuple[Wa
     direct = [rank for rank in victims if (entry := case.blocked.get(rank)) and _awaits(entry, culprits)]
     if direct:
         return _merged(case, direct, culprits)
-    for victim in victims:
-        path = case.graph.chain(victim, culprits)
-        if path:
-            return tuple(case.wait(rank, (following,)) for rank, following in pairwise(path))
-    return ()
+    return tuple(case.wait(rank, (following,)) for rank, following in pairwise(case.graph.chain(victims, culprits)))
 
 
 def _awaits(entry: Blocked, culprits: list[int]) -> bool:

@@ -115,7 +115,7 @@ class LoaderFacts:
 
 @dataclass(frozen=True)
 class ExceptionFacts:
-    """An exception that a rank has recorded: uncaught (`fatal`), or seen on its way."""
+    """An exception that a rank has recorded in `step`: uncaught (`fatal`), or seen on its way."""
 
     type: str
     message: str
@@ -123,6 +123,7 @@ class ExceptionFacts:
     thread: str = "MainThread"
     at: float = 0.0
     fatal: bool = True
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ class Reading:
     steps: tuple[StepEntry, ...] = ()  # oldest first
     loaders: tuple[LoaderFacts, ...] = ()
     exception: ExceptionFacts | None = None
+    caught: tuple[ExceptionFacts, ...] = ()  # that left a forward or a loader: the last few, oldest first
     times: StepTimes = field(default_factory=StepTimes)
     groups_made: tuple[GroupMade, ...] = ()
     detached: bool = False

@@ -87,6 +87,22 @@ class Launched:
 
 
 @dataclass(frozen=True)
+class Link:
+    """What a node's ranks have sent to one address in some time, by the kernel's counters of their TCP connections.
+
+    `busy_s` is the time with data on their way that the receiver had room for, summed over the connections.
+    """
+
+    local: str
+    remote: str
+    connections: int
+    sent: int  # bytes that have arrived
+    busy_s: float
+    segments: int
+    sent_again: int = 0
+
+
+@dataclass(frozen=True)
 class NodeFacts:
     """One machine of the job. `clock_offset_s` is its clock minus the judge's, where several nodes are judged."""
 
@@ -106,6 +122,7 @@ class NodeFacts:
     addresses: tuple[str, ...] = ()
     pipes: tuple[Pipe, ...] = ()  # those that a process is blocked on, or that an orphan holds open
     nccl: NcclView | None = None  # the answer of NCCL's RAS service on this machine
+    links: tuple[Link, ...] = ()  # to other machines, since the look before
 
 
 @dataclass(frozen=True)

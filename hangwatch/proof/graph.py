@@ -100,15 +100,18 @@ class WaitGraph:
                         ready.append(watcher)
         return frozenset(rank for ranks in waiting.values() for rank in ranks)
 
-    def chain(self, start: int, causes: Iterable[int]) -> list[int]:
-        """The shortest way from `start` along the waits to one of `causes`, both included; empty for none."""
+    def chain(self, starts: Iterable[int], causes: Iterable[int]) -> list[int]:
+        """The shortest way along the waits from one of `starts` to one of `causes`, both included; empty for none.
+
+        Linear in the ranks and the members absent per need. A start that is a cause itself is left out.
+        """
         causes = set(causes)
-        before: dict[int, int] = {start: start}
-        queue = deque([start])
+        queue = deque(rank for rank in starts if rank not in causes)
+        before = {rank: rank for rank in queue}
         seen: set[Need] = set()
         while queue:
             rank = queue.popleft()
-            if rank in causes and rank != start:
+            if rank in causes:
                 return _path(before, rank)
             need = self.needs.get(rank)
             if need is None or need in seen:

@@ -5,16 +5,16 @@ In one group a call that was left out may look like others that were added. Over
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import pairwise
 
 from .model import Communicator, Queues
 from .readings import Kind, Reading, read
 
-if TYPE_CHECKING:
-    from .history import Departure, Histories
-
+_WENT_WELL = 2  # times that a step went well, which make it the rank's own
 _TRIED = 8  # other ranks to whose order a rank's is compared
 
 
@@ -45,29 +45,83 @@ class Parting:
         return steps[self.place : self.place + self.reading.count]
 
 
-def steps(queues: Queues, tokens: Sequence[int], rank: int) -> list[Step]:
-    """All calls of a rank in the order in which it made them."""
-    found = [
-        Step(lane.order[place], tokens[lane.calls[place]], group, lane.numbers[place], pair, lane.done(place))
-        for group in queues.communicators
-        for pair, lane in ((False, group.lanes.get(rank)), (True, group.peers.get(rank)))
-        if lane is not None
-        for place in range(len(lane))
-    ]
-    return sorted(found, key=lambda step: step.order)
+class AllGroups:
+    """The calls of each rank over all of its groups; `tokens` gives each call of the queues its number."""
 
+    def __init__(self, queues: Queues, tokens: Sequence[int]) -> None:
+        self._queues = queues
+        self._tokens = tokens
+        self._steps: dict[int, list[Step]] = {}
 
-def parting(histories: Histories, rank: int, others: Sequence[int]) -> Parting | None:
-    """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
-    mine = histories.steps(rank)
-    best: Parting | None = None
-    for other in others[:_TRIED]:
-        own, theirs = _aligned(mine, histories.steps(other))
-        one, two = [step.token for step in own], [step.token for step in theirs]
-        place = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
-        if place and (best is None or place > best.place):
-            best = Parting(read(one, two, place), own, theirs, place)
-    return best
+    def steps(self, rank: int) -> list[Step]:
+        """All calls of a rank in the order in which it made them."""
+        if rank not in self._steps:
+            self._steps[rank] = sorted(self._recorded(rank), key=lambda step: step.order)
+        return self._steps[rank]
+
+    def _recorded(self, rank: int) -> Iterable[Step]:
+        for group in self._queues.communicators:
+            for pair, lane in ((False, group.lanes.get(rank)), (True, group.peers.get(rank))):
+                if lane is None:
+                    continue
+                for place in range(len(lane)):
+                    token = self._tokens[lane.calls[place]]
+                    yield Step(lane.order[place], token, group, lane.numbers[place], pair, lane.done(place))
+
+    def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
+        """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
+        mine = self.steps(rank)
+        best: Parting | None = None
+        for other in others[:_TRIED]:
+            own, theirs = _aligned(mine, self.steps(other))
+            one, two = [step.token for step in own], [step.token for step in theirs]
+            place = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
+            if place and (best is None or place > best.place):
+                best = Parting(read(one, two, place), own, theirs, place)
+        return best
+
+    def reading(self, rank: int, others: Sequence[int], group: Communicator, number: int) -> Reading | None:
+        """How `rank` left the order of the others at that call, its calls in `group` counted; None if it was not there.
+
+        None as well where the calls of all groups are no clear reading.
+        """
+        found = self.parting(rank, others)
+        if found is None or not found.reading.whole or not found.reading.agreeing:
+            return None
+        inside = [step for step in found.changed() if step.group.name == group.name and not step.pair]
+        if not inside or inside[0].number != number:
+            return None
+        return replace(found.reading, count=len(inside))
+
+    def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
+        """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""
+        if len({step.group.name for step in self.steps(rank)}) == 1:
+            return True
+        found = self.parting(rank, others)
+        if found is None or found.reading.kind is not Kind.SKIPPED:
+            return False
+        *before, first = [step.token for step in found.theirs[: found.place + 1]]
+        return first in before and before[::-1].index(first) < found.reading.count
+
+    def strays(self, ranks: Iterable[int], until: Mapping[int, int]) -> list[int]:
+        """Those of `ranks` that made calls in an order of which no other rank made.
+
+        Only calls up to the one that `until` names by its order count, or to the first that is open: what a host
+        enqueued behind it holds up nothing.
+
+        A step from one call to another is new to a rank where it knew both before, and never one behind the other.
+        Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
+        the first stage of a pipeline calls in an order that no other stage has.
+        """
+        new = {rank: _new_steps(self._steps_until(rank, until.get(rank))) for rank in ranks}
+        counts = Counter(step for steps in new.values() for step in steps)
+        return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
+
+    def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
+        steps = self.steps(rank)
+        if last is None:
+            last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)
+        return steps[: bisect_right(steps, last, key=lambda step: step.order)]
 
 
 def _aligned(mine: list[Step], theirs: list[Step]) -> tuple[list[Step], list[Step]]:
@@ -81,25 +135,18 @@ def _aligned(mine: list[Step], theirs: list[Step]) -> tuple[list[Step], list[Ste
     return [], []
 
 
-def over_groups(histories: Histories, departure: Departure) -> Reading | None:
-    """The reading of a departure as all groups tell it, with the calls of its group counted; None where they do not."""
-    found = parting(histories, departure.ranks[0], departure.against)
-    if found is None or not found.reading.whole or not found.reading.agreeing:
-        return None
-    inside = [step for step in found.changed() if step.group.name == departure.group.name and not step.pair]
-    if not inside or inside[0].number != departure.number:
-        return None
-    return replace(found.reading, count=len(inside))
-
-
-def left_rounds(histories: Histories, departure: Departure) -> bool:
-    """Whether the rank left out a round of what it calls in all of its groups, and not only one of this group."""
-    (rank, *_) = departure.ranks
-    if len({step.group.name for step in histories.steps(rank)}) == 1:
-        return True
-    found = parting(histories, rank, departure.against)
-    if found is None or found.reading.kind is not Kind.SKIPPED:
-        return False
-    tokens = [step.token for step in found.theirs[: found.place + 1]]
-    *before, first = tokens
-    return first in before and before[::-1].index(first) < found.reading.count
+def _new_steps(calls: Sequence[Step]) -> set[tuple[int, int]]:
+    """Steps between calls that were known before, without those that went well twice: they are no departure."""
+    seen: set[int] = set()
+    known: set[tuple[int, int]] = set()
+    new: set[tuple[int, int]] = set()
+    went_well: Counter[tuple[int, int]] = Counter()
+    for before, (one, other) in zip([None, *calls], pairwise(calls), strict=False):
+        step = (one.token, other.token)
+        if before is not None:
+            seen.add(before.token)
+        if one.token in seen and other.token in seen and step not in known:
+            new.add(step)
+        known.add(step)
+        went_well[step] += other.done
+    return {step for step in new if went_well[step] < _WENT_WELL}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
-from .all_groups import parting
 from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
@@ -44,7 +43,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     edges = _edges(chain)
     inside = _inside(edges)
-    stray = _behind_most(edges) or histories.strays(concerned, _last_in_circle(chain))
+    stray = _behind_most(edges) or histories.all_groups.strays(concerned, _last_in_circle(chain))
     stray = [rank for rank in stray if rank in inside] or stray
     blamed = stray if 2 * len(stray) <= len(concerned) and stray else inside
     without, fix = _without(edges, stray)
@@ -128,7 +127,7 @@ def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
 def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> bool:
     """Whether the rank made the calls behind that one as the others did, in all its groups: it does not come later."""
     edge = next(each for each in edges if list(each.awaited) == stray)
-    found = parting(histories, stray[0], edge.waiting)
+    found = histories.all_groups.parting(stray[0], edge.waiting)
     if found is None or found.reading.kind is not How.SKIPPED or found.reading.agreeing < _BEHIND:
         return False
     return any(step.group is edge.one.group and step.number == edge.one.number for step in found.changed())

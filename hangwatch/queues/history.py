@@ -9,20 +9,17 @@ another call.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from hangwatch.stacks.frames import origin
 
-from .all_groups import Step, left_rounds, over_groups, steps
+from .all_groups import AllGroups
 from .matching import shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import FARTHEST, Kind, Reading, read, swapped
-
-_WENT_WELL = 2  # times that a step went well, which make it the rank's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +53,8 @@ class Histories:
         self.queues = queues
         tokens: dict[object, int] = {}
         self._token = array("l", (tokens.setdefault(_identity(call), len(tokens)) for call in queues.calls))
-        self._steps: dict[int, list[Step]] = {}
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
+        self.all_groups = AllGroups(queues, self._token)
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""
@@ -65,39 +62,36 @@ class Histories:
 
     def departure(self, group: Communicator, until: int | None = None) -> Departure | None:
         """The earliest departure in a communicator, up to the number `until`; None where all histories agree."""
-        lanes = [lane for lane in group.lanes.values() if len(lane)]
-        if len(lanes) < 2:
-            return None
-        start = max(lane.numbers[0] for lane in lanes)
-        rows = {lane.rank: self._row(lane, start) for lane in lanes}
-        rows = {rank: row for rank, row in rows.items() if row}
+        rows = self._rows(group)
         if len(rows) < 2:
             return None
         usual, alike = _majority(rows)
-        found = [
-            departure
-            for rank, row in rows.items()
-            if (departure := self._compared(group, rank, row, rows[usual], usual)) is not None
-        ]
-        found = [each for each in found if until is None or each.number <= until]
+        compared = (self._compared(group, rank, row, rows[usual], usual) for rank, row in rows.items())
+        found = [each for each in compared if each is not None and (until is None or each.number <= until)]
         if not found:
             return None
         first = min(found, key=lambda each: each.number)
         size = len(rows) if group.guessed else len(group.members)  # a rank without a record may be of either side
-        settled = self._settled(first, found, 2 * alike > size, rows, usual)
-        told = over_groups(self, settled)
+        return self._over_all_groups(self._settled(first, found, 2 * alike > size, rows, usual))
+
+    def _rows(self, group: Communicator) -> dict[int, array[int]]:
+        """The calls of each rank, from the first number on that all of them still record."""
+        lanes = [lane for lane in group.lanes.values() if len(lane)]
+        start = max((lane.numbers[0] for lane in lanes), default=0)
+        rows = {lane.rank: self.tokens(lane, lane.places(start).start) for lane in lanes}
+        return {rank: row for rank, row in rows.items() if row}
+
+    def _over_all_groups(self, found: Departure) -> Departure:
+        """The departure as the calls of all groups tell it, where they tell more than those of its own."""
+        rank, against = found.ranks[0], found.against
+        told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None:
-            settled = replace(settled, kind=told.kind, count=told.count, agreeing=told.agreeing)
-        if settled.ended:
-            settled = replace(settled, ended=settled.kind is Kind.SKIPPED and left_rounds(self, settled))
-        return settled if settled.kind is not Kind.EXTRA or settled.habit else self._unless_all_made_it(settled)
-
-    def _unless_all_made_it(self, added: Departure) -> Departure:
-        """Of a call that the others made before as well, the many may have left it out: no majority tells."""
-        return added if not added.repeated else replace(added, majority=False)
-
-    def _row(self, lane: Lane, start: int) -> array[int]:
-        return self.tokens(lane, lane.places(start).start)
+            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing)
+        if found.ended:
+            found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
+        if found.kind is Kind.EXTRA and found.repeated and not found.habit:
+            return replace(found, majority=False)  # the many made it before as well, and may have left it out
+        return found
 
     def _settled(
         self, first: Departure, found: list[Departure], majority: bool, rows: dict[int, array[int]], usual: int
@@ -167,32 +161,6 @@ class Histories:
             aliases[own] = other
         return row, None
 
-    def strays(self, ranks: Iterable[int], until: Mapping[int, int]) -> list[int]:
-        """Those of `ranks` that, over all their groups, made calls in an order of which no other rank made.
-
-        Only calls up to the one that `until` names by its order count, or to the first that is open: what a host
-        enqueued behind it holds up nothing.
-
-        A step from one call to another is new to a rank where it knew both before, and never one behind the other.
-        Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
-        the first stage of a pipeline calls in an order that no other stage has.
-        """
-        new = {rank: _new_steps(self._steps_until(rank, until.get(rank))) for rank in ranks}
-        counts = Counter(step for steps in new.values() for step in steps)
-        return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
-
-    def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
-        steps = self.steps(rank)
-        if last is None:
-            last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)
-        return steps[: bisect_right(steps, last, key=lambda step: step.order)]
-
-    def steps(self, rank: int) -> list[Step]:
-        """All calls of a rank, over all of its groups, in the order in which it made them."""
-        if rank not in self._steps:
-            self._steps[rank] = steps(self.queues, self._token, rank)
-        return self._steps[rank]
-
     def used(self, group: Communicator, rank: int, call: Call) -> bool:
         """Whether `rank` has ever made that call in this communicator, as far as its record goes back."""
         lane = group.lanes.get(rank)
@@ -248,23 +216,6 @@ def _strays(row: array[int], usual: array[int], place: int) -> int:
         return 0
     before = Counter(pairwise(row[:place]))
     return 0 if before[row[place - 1], row[place]] else before[row[place - 1], usual[place]]
-
-
-def _new_steps(calls: Sequence[Step]) -> set[tuple[int, int]]:
-    """Steps between calls that were known before, without those that went well twice: they are no departure."""
-    seen: set[int] = set()
-    known: set[tuple[int, int]] = set()
-    new: set[tuple[int, int]] = set()
-    went_well: Counter[tuple[int, int]] = Counter()
-    for before, (one, other) in zip([None, *calls], pairwise(calls), strict=False):
-        step = (one.token, other.token)
-        if before is not None:
-            seen.add(before.token)
-        if one.token in seen and other.token in seen and step not in known:
-            new.add(step)
-        known.add(step)
-        went_well[step] += other.done
-    return {step for step in new if went_well[step] < _WENT_WELL}
 
 
 def _alike(one: Departure, other: Departure) -> bool:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry, StepName
@@ -350,6 +350,7 @@ def _backwards(calls: tuple[Collective, ...], name: str, seq: int) -> Collective
     return None
 
 
+@lru_cache(maxsize=512)
 def family(op: str) -> str:
     """What kind of collective an operation's name means, whichever of torch's spellings it has; "" where unknown."""
     bare = op.rpartition(":")[2].lower().replace("_", "").replace(" ", "")

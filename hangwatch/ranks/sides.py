@@ -1,11 +1,13 @@
-"""Ranks grouped by what is alike on them."""
+"""Ranks grouped by what is alike on them, and a few out of many."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 Value = TypeVar("Value")
+
+ASKED = 64  # ranks whose records are read where those of all would take long: enough to know what most of them do
 
 
 def by_value(values: Mapping[int, Value]) -> dict[Value, list[int]]:
@@ -14,3 +16,9 @@ def by_value(values: Mapping[int, Value]) -> dict[Value, list[int]]:
     for rank, value in values.items():
         found.setdefault(value, []).append(rank)
     return found
+
+
+def spread(ranks: Iterable[int], most: int = ASKED) -> list[int]:
+    """At most `most` of the ranks, evenly spread; all of them in a small job."""
+    known = list(ranks)
+    return known[:: max(-(-len(known) // most), 1)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
+from hangwatch.facts.peer_totals import exchanged
 from hangwatch.model import Certainty
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
@@ -30,9 +33,22 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         culprits=tuple(case.ranks[entry.rank].culprit() for entry in guilty),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
-        evidence=(*edges[: words.SHOWN], *_astray(case, late or strays)),
+        evidence=(*edges[: words.SHOWN], *_unserved(case, entries), *_astray(case, late or strays)),
         waits=waits,
     )
+
+
+def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:
+    """Between which two ranks a send or receive is lacking, where all of theirs are on record."""
+    for entry in entries:
+        call = entry.call if entry.to_a_peer else None
+        counts = exchanged(case, call, entry.rank) if call is not None else None
+        if call is not None and counts is not None and counts[0] != counts[1]:
+            mine, theirs = ("send", "receive") if "send" in call.op else ("receive", "send")
+            yield (
+                f"rank {entry.rank} made {words.plural(counts[0], mine)} with rank {call.peer}, which made"
+                f" {words.plural(counts[1], theirs)} with it"
+            )
 
 
 def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:

@@ -146,9 +146,17 @@ class _Reader:
         if called(node) in _CLOCKS | _FILES or (called(node) == "len" and node.args):
             return False
         data = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if not data and self._asks_an_object(node):
+            return False
         if isinstance(node.func, ast.Attribute) and (called(node) in _PLAIN or self._computed(node.func.value)):
             data.append(node.func.value)
         return bool(data) and all(self._alike(part, depth) for part in data)
+
+    def _asks_an_object(self, call: ast.Call) -> bool:
+        """A method without arguments of an object that this function has made: its state decides, such as a clock."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        made = self._made(owner.id) if isinstance(owner, ast.Name) else None
+        return isinstance(made, ast.Call) and called(made)[:1].isupper()
 
     def _computed(self, node: ast.expr) -> bool:
         """A value that this function has computed, and no object that it was given or keeps."""

@@ -45,7 +45,8 @@ def fired(machine: Machine, faults: Sequence[Fault]) -> tuple[Fault, ...]:
 def can_go_on(machine: Machine) -> bool:
     """Runs the job on, without limits and with every slow act finishing, until a rank makes progress or none can.
 
-    A thread beside the main one that comes to its end is no progress, unless it completes a call.
+    A thread beside the main one that comes to its end is no progress, unless it completes a call. What still arrives
+    for a rank that has ended, or that is stopped, is none either: it lets no program go on.
     """
     before = [_progress(rank) for rank in machine.ranks]
     machine.run()
@@ -59,7 +60,8 @@ def can_go_on(machine: Machine) -> bool:
 
 
 def _progress(rank: Rank) -> tuple[int, bool]:
-    return rank.moves, rank.living
+    runs = rank.living and rank.state != "T"
+    return rank.moves if runs else 0, runs
 
 
 def finished(machine: Machine) -> bool:

@@ -26,7 +26,7 @@ PUBLIC: tuple[tuple[Any, str], ...] = (
     *((dist, name) for name in ("init_process_group", "new_group", "all_reduce", "barrier", "destroy_process_group")),
     *((dist.ProcessGroup, name) for name in ("allreduce", "broadcast", "barrier", "send")),
     *((DataLoader, name) for name in ("__iter__", "__len__")),
-    *((torch.nn.parallel.DistributedDataParallel, name) for name in ("forward", "_pre_forward", "_post_forward")),
+    *((torch.nn.parallel.DistributedDataParallel, name) for name in ("forward", "_pre_forward", "_inside_ddp_forward")),
     (torch.nn.Module, "__call__"), (torch.optim.Optimizer, "step"), (dist.distributed_c10d.Work, "wait"),
 )  # fmt: skip
 

@@ -52,7 +52,7 @@ NOT_RUN = {  # by what the line begins with
     r"\.venv/bin/pytest|\.venv/bin/python -m pytest|\.ci/run": "this is pytest",
     r"\.venv/bin/pre-commit install": "changes the checkout",
     "hangwatch run .*(--nnodes|--dashboard|3:4)": "needs several machines",
-    "hangwatch doctor -- ": "needs several machines; tests/integration/doctor runs it on one",
+    "hangwatch doctor (-- |--hosts )": "needs several machines; tests/integration/doctor runs it on one",
     "hangwatch doctor loader ": "needs a script of the reader's; tests/integration/doctor runs it",
     "hangwatch dashboard --host|export HANGWATCH_": "opens a port to others; tests/integration/dashboard starts it so",
     "hangwatch dashboard --database|pg_dump": "needs a PostgreSQL server; tests/integration/dashboard has one",

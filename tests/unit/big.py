@@ -22,7 +22,29 @@ def training(steps: int, per_step: int = 3) -> list[Action]:
 
 def uneven(ranks: int) -> Snapshot:
     """The last rank has a batch less; everybody is in one group, in a node's group and in a group across nodes."""
-    small = World([training(STEPS), training(STEPS), training(STEPS - 1)]).run().snapshot()
+    return _with_an_odd_one(ranks, training(STEPS), training(STEPS - 1))
+
+
+def skipped(ranks: int) -> Snapshot:
+    """The last rank leaves out a call that the others make in their last but one step."""
+    usual = training(STEPS)
+    return _with_an_odd_one(ranks, _with_a_call(usual, Call("all_gather", line=40)), usual)
+
+
+def branches(ranks: int) -> Snapshot:
+    """The last rank makes another call than the others in their last but one step."""
+    usual = training(STEPS)
+    gather, broadcast = Call("all_gather", line=40), Call("broadcast", line=42)
+    return _with_an_odd_one(ranks, _with_a_call(usual, gather), _with_a_call(usual, broadcast))
+
+
+def _with_a_call(program: list[Action], call: Call) -> list[Action]:
+    end = max(at for at, action in enumerate(program) if isinstance(action, Draw))
+    return [*program[:end], call, *program[end:]]
+
+
+def _with_an_odd_one(ranks: int, usual: list[Action], odd: list[Action]) -> Snapshot:
+    small = World([usual, usual, odd]).run().snapshot()
     first, _, last = small.ranks
     everyone = tuple(range(ranks))
     members = [_moved(last if rank == ranks - 1 else first, rank, everyone) for rank in everyone]

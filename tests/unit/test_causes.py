@@ -63,6 +63,11 @@ NO_SCRIPT = {  # why nothing here can make them happen; the test of the evidence
         ("unit/health/test_leftovers.py", "test_a_rank_of_another_run_whose_launcher_is_gone"),
         ("unit/health/test_leftovers.py", "test_what_may_be_there_on_purpose_is_not_told"),
     ),
+    "slow-link": NoScript(
+        "links between machines (tests/integration/dashboard/test_hosts.py has namespaces)",
+        ("unit/health/test_links.py", "test_a_link_that_is_much_slower_than_the_others"),
+        ("unit/health/test_links.py", "test_links_between_racks_may_be_slower"),
+    ),
     "nccl-environment": NoScript(
         "a warning on settings, which does not hang",
         (HEALTH, "test_settings"),

@@ -6,7 +6,7 @@ The format is explained in `hangwatch_agent.board.writer.BoardWriter`.
 from __future__ import annotations
 
 MAGIC = int.from_bytes(b"HANGWTCH", "little")
-VERSION = 2  # 2: a call site is the whole call path, as numbers of the table's lines, one line for each frame
+VERSION = 3  # 2: a call site is the whole call path, as numbers of the table's lines; 3: blob "caught"
 
 # Indices of the words at the front.
 (W_MAGIC, W_VERSION, W_SIZE, W_PID, W_START_TICKS, W_DETACHED, W_PHASE, W_PHASE_AT) = range(8)
@@ -24,6 +24,7 @@ BLOBS = {  # name: bytes in each half
     "groups_made": 24 << 10,
     "problems": 4 << 10,
     "lasting_threads": 4 << 10,
+    "caught": 32 << 10,
 }
 BLOB_WORDS = 5
 

@@ -173,6 +173,7 @@ class BoardReader:
         ledger = self._ledger(words, max(steps, 2))
         problems: tuple[str, ...] = self._blob(words, "problems", trouble, _problems, ())
         exception: ExceptionFacts | None = self._blob(words, "exception", trouble, self._exception, None)
+        caught: tuple[ExceptionFacts, ...] = self._blob(words, "caught", trouble, self._exceptions, ())
         lasting: tuple[int, ...] | None = self._blob(words, "lasting_threads", trouble, to.thread_ids, None)
         made: tuple[GroupMade, ...] = self._blob(words, "groups_made", trouble, _groups_made, ())
         return Reading(
@@ -188,6 +189,7 @@ class BoardReader:
             steps=ledger[-steps:] if steps > 0 else (),
             loaders=self._loaders(words, trouble),
             exception=exception,
+            caught=caught,
             times=to.times(words),
             groups_made=made,
             detached=words[b.W_DETACHED] != 0,
@@ -227,6 +229,9 @@ class BoardReader:
         facts = to.record(ExceptionFacts, data)
         # Its message is what a library wrote: a URL with its signature, a login that was refused.
         return replace(facts, at=facts.at + self._shift, message=redact_text(facts.message))
+
+    def _exceptions(self, data: Any) -> tuple[ExceptionFacts, ...]:
+        return tuple(found for each in data if (found := self._exception(each)) is not None)
 
     @property
     def _shift(self) -> float:

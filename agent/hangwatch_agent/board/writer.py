@@ -81,7 +81,8 @@ class BoardWriter:
     table          128 kB of JSON lines, only ever appended to; words name a line by its number (op, shapes, site). A
                    site is a list of numbers of lines, each with one frame ([file, line, function]), innermost first
     blobs          what has no fixed size, as JSON: identity, groups, loaders, exception, groups made, problems,
-                   lasting threads; each has two halves with length and crc32, and a word that says which one is valid
+                   lasting threads, caught errors; each has two halves with length and crc32, and a word that says which
+                   one is valid
     =============  =================================================================================================
 
     What makes it readable while it is written, and after SIGKILL at any instruction: a word is stored by one

@@ -115,12 +115,16 @@ class Link:
         self, facts: NodeFacts | None, warnings: Sequence[HealthWarning] = (), divergences: Sequence[Divergence] = ()
     ) -> None:
         """Takes what goes along with the batches from now on: the node's GPUs and memory, warnings, divergences."""
-        self._news = (facts or self._news[0], tuple(warnings), tuple(divergences))
+        known = self._news[0]
+        if facts is not None and known is not None:
+            facts = replace(facts, links=known.links)  # no capture looks at them
+        self._news = (facts or known, tuple(warnings), tuple(divergences))
 
-    def devices(self, facts: NodeFacts) -> None:
-        """Takes the node's GPUs as they are now, beside what has been captured of its memory."""
+    def of_node(self, facts: NodeFacts) -> None:
+        """Takes the node's GPUs and links as they are now, beside what has been captured of its memory."""
         known, warnings, divergences = self._news
-        self._news = (replace(known, gpus=facts.gpus) if known is not None else facts, warnings, divergences)
+        facts = replace(known, gpus=facts.gpus, links=facts.links) if known is not None else facts
+        self._news = (facts, warnings, divergences)
 
     def incident(self, incident: Incident) -> None:
         """Takes an incident, new or changed."""

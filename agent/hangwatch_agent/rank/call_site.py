@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -119,12 +120,23 @@ def described_path(frame: FrameType | None) -> list[Place]:
     return found
 
 
-def frames_of(traceback: Any, most: int = 60) -> list[Place]:
-    """The frames of a traceback, innermost first, hangwatch's own left out."""
-    found = []
+def frames_of(traceback: Any, most: int = 60, *, callers: bool = False) -> list[Place]:
+    """The frames of a traceback, innermost first, hangwatch's own left out.
+
+    With `callers`, of an error on its way, those that it has not come to yet follow.
+    """
+    found = list(_callers(traceback.tb_frame.f_back))[::-1] if callers and traceback is not None else []
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if not code.co_filename.startswith(_OURS):
             found.append((code.co_filename, traceback.tb_lineno or 0, code.co_name))
         traceback = traceback.tb_next
     return found[::-1][:most]
+
+
+def _callers(frame: FrameType | None) -> Iterator[Place]:
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OURS):
+            yield code.co_filename, frame.f_lineno or 0, code.co_name
+        frame = frame.f_back

@@ -6,15 +6,15 @@ incident that ended by itself doubles what follows.
 
 All that is for guesses. Where a fact keeps a rank from going on by itself (`hangwatch.judge.patience`),
 patience is a minute at most, in every stage. Where the ranks only sleep and wait for each other, no stage is a reason
-for more than `stall_after`.
+for more than `stall_after`. Of a rank whose stack is in Python's exit the training is over, whatever its board says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hangwatch.judge.patience import FACTS_S, held, in_first_step, resting, shortened
+from hangwatch.judge.patience import FACTS_S, exiting, held, in_first_step, resting, shortened
 from hangwatch.model import Frame, Phase, ProcessEvidence, RankEvidence, Reading, Snapshot
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.phases import EXITING, STARTING
@@ -66,20 +66,29 @@ class Holds:
 
     def noted(self, snapshot: Snapshot, rank_states: Iterable[RankState], growth: float = 1.0) -> Snapshot:
         """The snapshot with the facts of each rank and the patience that follows from them, which are remembered."""
-        facts, asleep = held(snapshot), resting(snapshot)
+        facts = held(snapshot)
+        most = self._most(snapshot, facts)
         by_pid = {each.pid: each for each in rank_states}
         known = self._known
         self._known = {}
         ranks = []
         for rank in snapshot.ranks:
             rank_state, fact = by_pid.get(rank.pid or -1), facts.get(rank.rank, "")
-            if rank_state is not None and (fact or rank.rank in asleep):
-                most_s = min(self._settings.stall_after, FACTS_S) if fact else self._settings.stall_after
-                hold = self._hold(rank, rank_state, known.get(rank_state.pid), most_s, growth)
+            if rank_state is not None and rank.rank in most:
+                hold = self._hold(rank, rank_state, known.get(rank_state.pid), most[rank.rank], growth)
                 self._known[rank_state.pid] = hold
                 rank = replace(rank, held=fact, patience_s=hold.patience_s)
             ranks.append(rank)
         return replace(snapshot, ranks=tuple(ranks))
+
+    def _most(self, snapshot: Snapshot, facts: Mapping[int, str]) -> dict[int, float]:
+        """The most patience with each rank of which the snapshot shows more than its board does."""
+        settings = self._settings
+        return {
+            **dict.fromkeys(resting(snapshot), settings.stall_after),
+            **dict.fromkeys(facts, min(settings.stall_after, FACTS_S)),
+            **dict.fromkeys(exiting(snapshot), settings.linger_after),
+        }
 
     def _hold(
         self, rank: RankEvidence, rank_state: RankState, known: _Hold | None, most_s: float, growth: float

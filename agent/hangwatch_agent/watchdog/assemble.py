@@ -31,9 +31,9 @@ from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.shared.job_identity import job_identity
 from hangwatch_agent.shared.redact import redact_command
 from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange, Link
-from hangwatch_agent.watchdog.device_look import DeviceLook
 from hangwatch_agent.watchdog.incidents import Incidents
 from hangwatch_agent.watchdog.loop import Watchdog
+from hangwatch_agent.watchdog.node_look import NodeLook
 from hangwatch_agent.watchdog.peer_exchange import PeerExchange
 from hangwatch_agent.watchdog.response import Response
 
@@ -60,7 +60,7 @@ def watchdog(folder: Path, settings: Settings, job: Job, *, root: int | None) ->
         peers = Peers(settings.report_dir, node, say=incidents.say)
         made.peer_exchange = PeerExchange(peers, response, plans=SharedPlans(PlanFiles(settings.report_dir, node)))
     watch = HealthWatch()
-    look = DeviceLook(evidence.gpus, NVIDIA.exists, link.devices if link is not None else lambda facts: None)
+    look = NodeLook(evidence.gpus, NVIDIA.exists, tell=link.of_node if link is not None else None)
     made.health = lambda readings: (*watch(readings), *look(readings))
     made.pace = watch.pace
     if settings.native_stacks:

@@ -7,6 +7,7 @@ export interface ExceptionFacts {
   thread: string;
   at: number;
   fatal: boolean;
+  step: number | null;
 }
 
 export interface GroupMade {
@@ -97,6 +98,7 @@ export interface Reading {
   steps: StepEntry[];
   loaders: LoaderFacts[];
   exception: ExceptionFacts | null;
+  caught: ExceptionFacts[];
   times: StepTimes;
   groups_made: GroupMade[];
   detached: boolean;
@@ -252,6 +254,16 @@ export interface Launched {
   board: boolean;
 }
 
+export interface Link {
+  local: string;
+  remote: string;
+  connections: number;
+  sent: number;
+  busy_s: number;
+  segments: number;
+  sent_again: number;
+}
+
 export interface NodeFacts {
   host: string;
   ranks: number[];
@@ -269,6 +281,7 @@ export interface NodeFacts {
   addresses: string[];
   pipes: Pipe[];
   nccl: NcclView | null;
+  links: Link[];
 }
 
 export interface RankEvidence {

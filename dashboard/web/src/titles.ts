@@ -63,5 +63,6 @@ export const TITLES: Readonly<Record<string, string>> = {
   "timeout-ahead": "A timeout will end a wait that is right",
   "straggler": "One rank is slow",
   "data-bound": "The ranks wait for data",
+  "slow-link": "One link is slow",
   "nccl-environment": "Settings of NCCL need a look",
 };

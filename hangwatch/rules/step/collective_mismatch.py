@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import site
-from hangwatch.facts.call_sites import ASKED, caller_of, sites_of
+from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.common_order import OutOfOrder, order_kept, out_of_order
 from hangwatch.facts.last_calls import brought_down, end_sentences
@@ -19,6 +19,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
+from hangwatch.ranks.sides import by_value, spread
 from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.stacks.frames import user_frame
 
@@ -91,10 +92,16 @@ def _ended(case: Case, calls: dict[int, Collective]) -> list[int]:
 
 def _each_its_own(case: Case, calls: dict[int, Collective]) -> bool:
     """No rank has ever made the call of another one, as in the branches of one condition: nothing was left out."""
-    made = {rank: {site(call) for call in case.ledger.calls(rank).values()} for rank in calls}
-    places = {rank: site(call) for rank, call in calls.items()}
-    apart = [(rank, there) for rank in made for there in places.values() if there != places[rank]]
-    return None not in places.values() and bool(apart) and all(there not in made[rank] for rank, there in apart)
+    sides = by_value({rank: site(call) for rank, call in calls.items()})
+    return (
+        len(sides) > 1
+        and None not in sides
+        and all(
+            (sides.keys() - {own}).isdisjoint(map(site, case.ledger.calls(rank).values()))
+            for own, ranks in sides.items()
+            for rank in spread(ranks)
+        )
+    )
 
 
 def _one_call(case: Case, calls: dict[int, Collective]) -> bool:
@@ -104,7 +111,8 @@ def _one_call(case: Case, calls: dict[int, Collective]) -> bool:
     """
     lines = {words.place(place_of(case, rank, calls)) for rank in calls}
     kinds = {family(call.op) for call in calls.values()}
-    before = {family(call.op) for rank in calls for call in case.ledger.calls(rank).values() if _at(call) in lines}
+    past = (call for rank in spread(calls) for call in case.ledger.calls(rank).values())
+    before = {family(call.op) for call in past if _at(call) in lines}
     return len(lines) == 1 and "" not in lines and len(before | kinds) == 1
 
 
@@ -158,7 +166,7 @@ def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective]
     usual = {line for rank, line in lines.items() if rank not in outvoted}
     if any(lines[rank] not in usual and sites.used(rank, calls[rank]) for rank in outvoted):
         return False
-    asked = [*outvoted[:ASKED], *[rank for rank in calls if rank not in outvoted][:ASKED]]
+    asked = [*spread(outvoted), *spread(rank for rank in calls if rank not in outvoted)]
     for earlier in range(max(seq - CALLS_TOLD, 1), seq):
         made = case.ledger.under(group.name, earlier, asked)
         if len({site(call) for call in made.values()}) > 1 or len(differing(made)) > 1:

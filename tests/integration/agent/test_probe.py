@@ -78,7 +78,7 @@ def everything() -> dict[str, Any]:
         Work: ["wait"],
         distributed_c10d: ["init_process_group", "_new_group_with_tag", "split_group", "destroy_process_group"],
         dist: ["init_process_group", "new_group", "split_group", "destroy_process_group"],
-        DistributedDataParallel: ["_pre_forward", "_post_forward", "forward"],
+        DistributedDataParallel: ["_pre_forward", "_inside_ddp_forward", "forward"],
         DataLoader: ["__iter__"],
         _BaseDataLoaderIter: ["__next__", "_next_index"],
         sys: ["excepthook"],

@@ -107,6 +107,10 @@ class Lab:
     def _port(host: str, kind: str) -> str:
         return f"{kind[:5]}-{host[-6:]}"
 
+    def shape(self, host: str, rate: str) -> None:
+        """Lets what a host sends over `train` through a token bucket, as tc-tbf(8) takes it."""
+        self._in(host, f"tc qdisc add dev train root tbf {rate}")
+
     def pull(self, host: str, kind: str = "train") -> None:
         """Pulls a cable out of the switch. The hosts keep their own end up."""
         self._in("switch", f"ip link set {self._port(host, kind)} nomaster")

@@ -230,3 +230,32 @@ def test_a_rank_that_dies_is_blamed_once_by_hosts_that_share_a_directory(closing
     )
     assert [rank.rank for rank in found.ranks] == [0, 1, 2, 3]
     assert sum("judged by node-" in lab.said(host) for host in lab.hosts) == 1
+
+
+SENDS = """
+import sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+data, until = torch.ones(1 << 20), time.monotonic() + float(sys.argv[1])
+go_on = torch.ones(1)
+while go_on.item():
+    dist.all_reduce(data)
+    go_on.fill_(time.monotonic() < until)
+    dist.all_reduce(go_on, op=dist.ReduceOp.MIN)
+dist.destroy_process_group()
+"""
+
+
+def test_a_slow_link_is_told_while_the_job_runs(closing: ExitStack, tmp_path: Path) -> None:
+    needs.program("tc")
+    lab = lab_of(closing, tmp_path, 3)
+    lab.shape("node-b", "rate 40mbit burst 32kbit latency 200ms")
+    script = tmp_path / "sends.py"
+    script.write_text(SENDS)
+    for host in lab.hosts:
+        lab.train(host, str(script), "140", per_node=1)
+    (found,) = lab.until(lambda: [each for each in lab.job["warning_list"] if each["kind"] == "slow-link"], 150)
+    assert found["summary"].startswith("The link from node-b to node-")
+    assert "the other links" in found["summary"]
+    assert found["ranks"] == next(node["ranks"] for node in lab.job["node_list"] if node["host"] == "node-b")
+    lab.until(lambda: lab.job["state"] == "finished", 100)
+    assert lab.get("/incidents")["incidents"] == []

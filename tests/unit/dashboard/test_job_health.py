@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, GpuFacts, GroupMade, LoaderFacts, NodeFacts, RankPlan, StepTimes
+from hangwatch.model import Frame, GpuFacts, GroupMade, Link, LoaderFacts, NodeFacts, RankPlan, StepTimes
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.live_node import LiveNode
@@ -190,4 +190,32 @@ def test_a_group_that_a_rank_is_just_making_is_no_difference() -> None:
         hello = replace(batch.hello, plans=(RankPlan(rank, groups_made=(GroupMade(0, asked, "0", bool(asked)),)),))
         job.apply(LiveNode(node.name, node.boot, batch, hello, NOW, ClockEstimate()))
     later_on(job)
+    assert job.warnings == []
+
+
+# ---------------------------------------------------------------- links between nodes
+
+
+def looked(job: LiveJob, second: float, rate: int, *, restless: int = 0) -> None:
+    """Each of three nodes tells what it has sent to the next one in ten seconds; node-1 at `rate` bytes a second."""
+    for rank in range(3):
+        node, sent = FakeNode(f"node-{rank}", (rank,), world_size=3), 500 << 20 if rank != 1 else rate
+        link = Link(f"10.0.0.{rank}", f"10.0.0.{(rank + 1) % 3}", 1, sent * 10 + restless, 10.0, 1 << 20)
+        facts, batch = NodeFacts(node.name, (rank,), links=(link,)), node.batch(NOW + second)
+        assert batch.hello is not None
+        job.apply(LiveNode(node.name, node.boot, batch, batch.hello, NOW + second, ClockEstimate(), facts))
+    job.note(NOW + second)
+
+
+def test_a_slow_link_is_told_when_two_looks_show_it_and_no_longer_when_it_is_well() -> None:
+    job = LiveJob("resnet-1", "job", NOW)
+    looked(job, 0, 20 << 20)
+    assert job.warnings == []
+    before = job.facts_revision
+    looked(job, 30, 20 << 20, restless=1)
+    (found,) = job.warnings
+    assert (found.kind, found.ranks) == ("slow-link", (1,))
+    assert found.summary == "The link from node-1 to node-2 carries 20 MiB/s, the other links 500 MiB/s"
+    assert job.facts_revision > before
+    looked(job, 60, 500 << 20)
     assert job.warnings == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch.facts.own_code import how_stuck
 from hangwatch.judge import diagnose
-from hangwatch.model import ProcessEvidence, Status
+from hangwatch.model import ProcessEvidence, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from tests.unit.job import LIB, frames, process, rank
 from tests.unit.rules.step.worlds import stuck
@@ -21,4 +21,18 @@ def test_a_rank_that_waits_for_a_child_names_it_though_it_has_no_stack_to_show()
     late = rank(0, run, issued=10, completed=10, evidence={"children": (ProcessEvidence("child", facts),)})
     assert how_stuck(RankView(0, late, sampled_twice=True)) == (
         "it waits for its child process 900 (`score --model m.pt`), which is in accept4"
+    )
+
+
+def test_a_pool_whose_processes_wait_for_work_has_lost_the_task() -> None:
+    queue = frames(
+        (f"{LIB}/multiprocessing/queues.py", 364, "get"), (f"{LIB}/multiprocessing/process.py", 314, "_bootstrap")
+    )
+    stacks = (ThreadStack(900, "MainThread", queue, main=True),)
+    idle = ProcessEvidence("child", process(900, system_call="futex"), stacks, stacks)
+    run = frames((f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/multiprocessing/pool.py", 367, "map"))
+    late = rank(0, run, issued=10, completed=10, evidence={"children": (idle, idle)}, facts={"private_wait": True})
+    assert how_stuck(RankView(0, late, sampled_twice=True)) == (
+        "it waits for a result of its 2 child processes, all of which wait for work: a task was lost, as when a process"
+        " of a pool dies"
     )

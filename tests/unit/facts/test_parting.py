@@ -50,6 +50,22 @@ def test_two_steps_are_too_few_for_a_habit_without_the_first_ones() -> None:
     assert found is None or found.how is not Left.EXTRA
 
 
+def test_what_nearly_all_ranks_do_for_the_first_time_the_one_that_did_not_has_skipped() -> None:
+    usual = training(9)
+    gathers = [*usual[:-3], Call("all_gather", line=40), *usual[-3:]]
+    found = parting(Case(World([gathers, gathers, gathers, usual]).run().snapshot(still_s=20.0)))
+    assert found is not None
+    assert (found.how, found.who, found.call) == (Left.SKIPPED, (3,), "all_gather (train.py:40)")
+
+
+def test_where_two_make_a_new_call_and_one_does_not_no_side_is_blamed() -> None:
+    usual = training(9)
+    gathers = [*usual[:-3], Call("all_gather", line=40), *usual[-3:]]
+    found = parting(Case(World([gathers, gathers, usual]).run().snapshot(still_s=20.0)))
+    assert found is not None
+    assert not found.who
+
+
 @pytest.mark.parametrize(
     ("evaluates", "guard", "how", "who"),
     [(True, "none", Left.UNKNOWN, ()), (True, "rank", Left.EXTRA, (0,)), (False, "none", Left.EXTRA, (0,))],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hangwatch.facts.case import Case
 from hangwatch.facts.places_in_step import early_calls
 from hangwatch.judge import diagnose
-from hangwatch.model import Collective, Frame, Phase, Progress, RankEvidence, Snapshot, StepEntry
-from tests.unit.job import SCRIPT, blamed, gone, snapshot, told
+from hangwatch.model import Collective, ExceptionFacts, Frame, Phase, Progress, RankEvidence, Snapshot, StepEntry
+from tests.unit.job import C10D, IN_BACKWARD, SCRIPT, blamed, frames, gone, rank, snapshot, told
 
 PER_STEP = 3  # two collectives of DDP, of which a board has no record, and the loss as third
 STEPS = 5
@@ -59,3 +61,44 @@ def test_a_place_that_varies_is_no_habit() -> None:
 
 def test_a_call_at_its_usual_place_is_none() -> None:
     assert early_calls(Case(job(board(0, last=3, issued=18), others_issued=18))) == ()
+
+
+NORM = frames((C10D, 3, "all_reduce"), ("/app/layers.py", 10, "forward"), (SCRIPT, 60, "main"))
+
+
+def normalising(number: int, *, last: int, issued: int, **parts: Any) -> RankEvidence:
+    """A rank with two calls of a layer in each step, then the gradients; `last` of the calls in the present step."""
+    steps = tuple(StepEntry(step, 0, step, 0, 1.0, {"0": PER_STEP * step}) for step in range(STEPS + 1))
+    calls = tuple(
+        Collective("0", PER_STEP * step + place, "all_reduce", ((8,),), step=step, frames=NORM)
+        for step in range(STEPS + 1)
+        for place in ((1, 2) if step < STEPS else range(1, last + 1))
+    )
+    return rank(number, steps=steps, calls=calls, issued=issued, progress=Progress(0, STEPS, STEPS), **parts)
+
+
+def test_the_gradients_come_earlier_than_ever_where_a_layer_left_out_its_calls() -> None:
+    others = (normalising(number, last=1, issued=16, stack=NORM) for number in (1, 2))
+    case = Case(snapshot(normalising(0, last=0, issued=16, stack=IN_BACKWARD), *others, world_size=3))
+    (early,) = early_calls(case)
+    assert (early.rank, early.own, early.place, early.usual, early.step.step) == (0, True, 1, 3, STEPS)
+
+
+def test_the_gradients_in_which_a_rank_ended_count_although_it_could_not_count_them() -> None:
+    lost = ExceptionFacts("RuntimeError", "Connection closed by peer [10.0.0.2]:1", IN_BACKWARD)
+    ended = normalising(0, last=0, issued=14, stack=IN_BACKWARD, phase=Phase.FAILED, exception=lost)
+    others = (normalising(number, last=1, issued=16, stack=NORM) for number in (1, 2))
+    judgement = diagnose(snapshot(ended, *others, world_size=3))
+    assert told(judgement)[:2] == ("skipped-collective", "likely")
+    assert blamed(judgement)[0][0] == 0
+    assert "Rank 0 left out all_reduce (layers.py:10) in epoch 0, batch 5 (step 5)" in judgement.verdict.summary
+
+
+def test_the_gradients_behind_the_usual_calls_come_at_their_usual_place() -> None:
+    ranks = (normalising(number, last=2, issued=18, stack=IN_BACKWARD) for number in range(3))
+    assert early_calls(Case(snapshot(*ranks, world_size=3))) == ()
+
+
+def test_all_ranks_that_left_out_the_layer_s_calls_left_them_out_together() -> None:
+    ranks = (normalising(number, last=0, issued=16, stack=IN_BACKWARD) for number in range(3))
+    assert early_calls(Case(snapshot(*ranks, world_size=3))) == ()

@@ -97,6 +97,13 @@ def test_a_loader_that_was_resumed_further_on_than_others_will_hang() -> None:
     assert "The loader of rank 1 has 70 batches left, that of rank 0 100" in found.summary
 
 
+def test_steps_that_wait_for_no_rank_may_make_up_for_unequal_lengths() -> None:
+    """Gradients accumulated over four batches: of 15 and 16 batches each rank makes four steps that wait."""
+    ledger = tuple(StepEntry(step, 0, step, 0, 40.0 + step, {"0": (step + 1) // 4}) for step in range(9))
+    ranks = [replace(reading(rank, loader(15 + rank)), steps=ledger) for rank in range(2)]
+    assert warnings(ranks) == ()
+
+
 def test_the_step_counts_from_the_start_of_the_job() -> None:
     # GIVEN ranks in epoch 1 after 50 steps, whose loaders differ from this epoch on
     late = {"epoch": 1, "drawn_per_epoch": (50,), "exhausted_per_epoch": (True,)}

@@ -99,6 +99,7 @@ SHORTENED = [
     WHOLE.replace("enumerate(tqdm(loader))", "islice(loader, 100)"),
     WHOLE.replace("enumerate(tqdm(loader))", "zip(range(100), loader)"),
     WHOLE.replace("for epoch in range(3):", "with Join([model]):"),
+    WHOLE.replace("train(x, y)", "with model.no_sync():\n            train(x, y)"),
     "def step():\n\n    return next(batches)\n",
     "for batch in (",
 ]

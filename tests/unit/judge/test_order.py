@@ -20,7 +20,7 @@ IDS = [
     "exit-atexit-handler", "exit-destructor", "exit-orphan-holds-pipe", "exit-destroy-asymmetric",
     "exit-launcher-order", "output-pipe-full", "undetermined", "uneven-forecast", "sampler-full-copy",
     "set-epoch-missing", "sampler-world-mismatch", "gpu-leftover-process", "gpu-memory-imbalance", "straggler",
-    "data-bound", "nccl-environment", "plans-differ",
+    "data-bound", "nccl-environment", "plans-differ", "slow-link",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hangwatch.judge.patience import held, resting, shortened
-from hangwatch.model import Collective, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence
+from hangwatch.model import Collective, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence, ThreadStack
 from tests.unit.job import (
     C10D,
     FETCHING,
@@ -250,3 +250,57 @@ def test_calls_that_differ_under_one_number_are_a_fact_where_all_ranks_wait() ->
 
 def test_calls_that_differ_are_no_fact_while_a_rank_moves() -> None:
     assert held(snapshot(in_broadcast(0, 1), in_broadcast(1, 0, evidence={"moved": True}))) == {}
+
+
+# ------------------------------------------------------------------------------------------ a pool, and the store
+
+_POOL = (
+    (f"{LIB}/multiprocessing/queues.py", 364, "get"),
+    (f"{LIB}/multiprocessing/pool.py", 114, "worker"),
+    (f"{LIB}/multiprocessing/process.py", 314, "_bootstrap"),
+)
+IN_MAP = frames((f"{LIB}/threading.py", 327, "wait"), (f"{LIB}/multiprocessing/pool.py", 367, "map"))
+
+
+def pooled(pid: int, *inner: tuple[str, int, str], **facts: Any) -> ProcessEvidence:
+    stacks = (ThreadStack(pid, "MainThread", frames(*inner, *_POOL), main=True),)
+    return ProcessEvidence("child", process(pid, **facts), stacks, stacks, rank=0)
+
+
+def in_map(*children: ProcessEvidence, **evidence: Any) -> RankEvidence:
+    return stands(IN_MAP, {"children": children, **evidence}, private_wait=True)
+
+
+def test_a_pool_that_waits_for_work_gives_no_result() -> None:
+    tracker = ProcessEvidence("helper", process(69, system_call="read", blocked_on=PIPE), rank=0)
+    idle = (pooled(70, system_call="read", blocked_on=PIPE), pooled(71, system_call="futex"))
+    assert fact(in_map(tracker, *idle)) == "waits for 2 child processes, which wait for work"
+
+
+def test_a_pool_with_work_is_given_its_time() -> None:
+    busy = pooled(71, (SCRIPT, 5, "tokenize"), system_call="futex")
+    assert fact(in_map(pooled(70, system_call="futex"), busy)) == ""
+    assert fact(in_map(pooled(70, cpu_delta_s=0.5), pooled(71, system_call="futex"))) == ""
+
+
+def test_a_thread_of_the_program_may_have_more_work_for_its_pool() -> None:
+    feeds = ThreadStack(11, "feeder", frames((SCRIPT, 20, "documents")))
+    one = in_map(pooled(70, system_call="futex"), pooled(71, system_call="futex"))
+    assert fact(replace(one, stacks=(*one.stacks, feeds))) == ""
+
+
+AT_STORE = frames((SCRIPT, 8, "meet"))
+STORE = {
+    "system_call": "poll",
+    "blocked_on": OpenFile(6, "socket 127.0.0.1:40846 -> 127.0.0.1:29500"),
+    "environment": {"MASTER_PORT": "29500"},
+}
+
+
+def test_a_key_that_no_rank_can_set_now_is_waited_for_in_vain() -> None:
+    says = "waits for a key of the job's store while no rank does anything else but wait"
+    one, other = (rank(number, AT_STORE, issued=10, completed=10, facts=STORE) for number in (0, 1))
+    assert fact(one) == says
+    assert held(snapshot(one, other)) == {0: says, 1: says}
+    assert fact(one, rank(1, IN_CODE, facts={"cpu_delta_s": 0.9})) == ""
+    assert fact(one, rank(1, IN_CODE, facts={"system_call": "clock_nanosleep", "sleeps_s": 4.0})) == ""

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+import pytest
 
 from hangwatch.judge import diagnose
-from tests.unit.big import uneven
+from hangwatch.model import Snapshot
+from tests.unit.big import branches, skipped, uneven
 
 
-def _seconds(ranks: int) -> float:
-    snapshot = uneven(ranks)
+def _seconds(hang: Callable[[int], Snapshot], ranks: int, cause: str) -> float:
+    snapshot = hang(ranks)
     began = time.process_time()
     verdict = diagnose(snapshot).verdict
     took = time.process_time() - began
-    assert verdict.cause == "uneven-steps"
+    assert verdict.cause == cause
     assert [culprit.rank for culprit in verdict.culprits] == [ranks - 1]
     return took
 
 
-def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks() -> None:
+@pytest.mark.parametrize(
+    ("hang", "cause"),
+    [(uneven, "uneven-steps"), (skipped, "skipped-collective"), (branches, "collective-mismatch")],
+)
+def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks(
+    hang: Callable[[int], Snapshot], cause: str
+) -> None:
     # GIVEN the same hang on 256 and on 1,024 ranks
-    small, large = min(_seconds(256) for _ in range(3)), min(_seconds(1024) for _ in range(3))
+    small, large = (min(_seconds(hang, ranks, cause) for _ in range(3)) for ranks in (256, 1024))
 
     # THEN four times the ranks take not much more than four times as long; the benchmark holds the promised figures
     assert large < 5  # measured 0.1 s, and 0.6 s under coverage

@@ -28,8 +28,10 @@ def test_a_wrong_partner_is_never_released() -> None:
 
 def test_the_shortest_chain_leads_from_the_victim_to_the_cause() -> None:
     graph = WaitGraph({0: Need((1, 2)), 1: Need((3,)), 2: Need((4,)), 4: Need((3,))}, {3})
-    assert graph.chain(0, [3]) == [0, 1, 3]
-    assert graph.chain(0, [9]) == []
+    assert graph.chain([0], [3]) == [0, 1, 3]
+    assert graph.chain([0], [9]) == []
+    assert graph.chain([0, 1], [3]) == [1, 3]
+    assert graph.chain([3], [3]) == []
 
 
 def test_ranks_in_one_collective_share_one_need() -> None:

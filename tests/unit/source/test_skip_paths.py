@@ -225,6 +225,12 @@ def test_that_a_module_is_the_program_is_no_way_past_what_it_runs() -> None:
     )
 
 
+def test_an_object_s_own_state_decides_where_it_is_asked_without_arguments() -> None:
+    text = "def main():\n    tick = Throttle(1.0)\n    if tick.ready():\n        log()\n"
+    frames = (Frame(FILE, 4, "main"),)
+    assert [way.asks for way in ways_past_call(frames, lambda file: text)] == ["value"]
+
+
 @pytest.mark.parametrize(
     ("made", "asks"),
     [

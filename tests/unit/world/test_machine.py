@@ -129,6 +129,20 @@ def test_a_stopped_process_never_goes_on() -> None:
     assert not can_go_on(machine)
 
 
+def test_what_arrives_over_a_slow_link_lets_the_partner_of_a_stopped_process_go_on() -> None:
+    programs: list[list[Act]] = [[send(1, "s"), Wait("s", SOURCE.site("send"))], [recv(0, "r"), Stop()]]
+    assert can_go_on(job(*programs, slow_links=True))
+
+
+def test_what_arrives_for_a_process_that_has_ended_is_no_progress() -> None:
+    large = replace(REDUCE, size=BIG)
+    machine = job([large, ITEM], [large, Stop()], backend="nccl", slow_links=True)
+    assert can_go_on(machine)
+    machine = job([large, ITEM], [large, Stop()], backend="nccl", slow_links=True)
+    machine.kill(machine.ranks[0], -6)
+    assert not can_go_on(machine)
+
+
 def test_a_monitored_barrier_raises_by_itself() -> None:
     machine = job([Monitored(SOURCE.site("monitored"))], [STUCK])
     assert states(machine) == [WAITS, WAITS]

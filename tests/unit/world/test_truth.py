@@ -69,6 +69,8 @@ ONCE_WRONG: tuple[Wrong, ...] = (
     Wrong(65378, "innocent", "skipped-collective"),  # helper thread, ended before it came to the call
     Wrong(79801, "innocent", "skipped-collective"),  # the same, without the calls of backward
     Wrong(88701, "innocent", "skipped-collective"),  # skipped by most, a turn ahead of the others
+    Wrong(25769, "false proof", "rank-frozen"),  # stopped; the truth counted what arrived for ranks that had ended
+    Wrong(51571, "false proof", "rank-frozen"),  # stopped
 )
 
 

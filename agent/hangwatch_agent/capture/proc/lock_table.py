@@ -18,6 +18,17 @@ _LOCK_LINE = re.compile(
 _INODE = re.compile(r"^ino:\s+(\d+)", re.MULTILINE)
 
 
+def holder(taken: Sequence[int], found: os.stat_result, waiter: int, proc: Path) -> int | None:
+    """The living process that holds a kernel lock which `taken` took; None where none is seen.
+
+    A flock belongs to the open file and not to the process that took it: one that has closed its descriptor holds
+    nothing, though /proc/locks goes on naming it while a child of it has the file open. Where fdinfo shows the lock on
+    no process (those of other users cannot be read), the process that took it counts.
+    """
+    own = [pid for pid in taken if pid != waiter and holds(pid, found, proc)]
+    return next(iter(own), None) or next(inheritors(found, waiter, proc), None) or living(taken, waiter, proc)
+
+
 def living(pids: Sequence[int], waiter: int, proc: Path) -> int | None:
     """The first of `pids` that lives and is not the one that waits."""
     return next((pid for pid in pids if pid != waiter and _lives(pid, proc)), None)

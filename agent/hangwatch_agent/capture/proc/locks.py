@@ -1,11 +1,11 @@
 """Lock files that a process waits for, which process holds them, and whether it still lives.
 
 Kernel locks (flock, fcntl): the blocking call names the descriptor, /proc/locks the process that took the lock. A
-child inherits a flock with its descriptors, and holds it after its parent's end: fdinfo shows that. Locks that are
-polled (torch's file baton, the filelock package): the path stands in a local variable of torch's or filelock's own
-frame, and the owner is the process that has the file open. Those two variables are all that is kept of what py-spy
-gives (`stacks.KEPT_LOCALS`). Locks that anything else polls (a database): the process naps with a file open that
-another one has locked for writing.
+child inherits a flock with its descriptors, and holds it after its parent has closed them or has ended: fdinfo shows
+that. Locks that are polled (torch's file baton, the filelock package): the path stands in a local variable of torch's
+or filelock's own frame, and the owner is the process that has the file open. Those two variables are all that is kept
+of what py-spy gives (`stacks.KEPT_LOCALS`). Locks that anything else polls (a database): the process naps with a file
+open that another one has locked for writing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hangwatch.model import LockFile, ProcessFacts, ThreadStack
 from hangwatch_agent.capture.proc.descriptors import filesystem_of
 from hangwatch_agent.capture.proc.lock_table import (
     held_locks,
+    holder,
     holders,
     holds,
-    inheritors,
     living,
     open_files,
     owners_of,
@@ -114,7 +114,7 @@ def _locked_by_others(waiter: int, proc: Path, clock: Callable[[], float]) -> It
     files = open_files(waiter, {int(lock["inode"]) for lock in locks}, proc) if locks else {}
     for path, found in files.items():
         pids = owners_of(found, locks)
-        owner = living(pids, waiter, proc) or next(inheritors(found, waiter, proc), None)
+        owner = holder(pids, found, waiter, proc)
         own = waiter in pids or holds(waiter, found, proc)
         if owner is not None and not own:
             age = max(clock() - found.st_mtime, 0.0)
@@ -131,9 +131,7 @@ def _lock_file(path: str, waiter: int, blocked: bool, proc: Path, clock: Callabl
         return LockFile(path, None, blocked, 0.0, filesystem=filesystem)
     taken = owners_of(found, held_locks(proc))
     owners = taken or holders(found, waiter, proc)
-    alive = living(owners, waiter, proc)
-    if alive is None and taken:
-        alive = next(inheritors(found, waiter, proc), None)
+    alive = holder(taken, found, waiter, proc) if taken else living(owners, waiter, proc)
     unknown = blocked or any(pid <= 0 for pid in owners)  # an open-file-description lock belongs to no process
     age = max(clock() - found.st_mtime, 0.0)
     return LockFile(path, alive, alive is not None or unknown, age, filesystem=filesystem)

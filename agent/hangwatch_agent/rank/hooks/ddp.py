@@ -1,11 +1,13 @@
 """Forwards: of DistributedDataParallel by class, of other models that were handed to `attach` by torch's module hooks.
 
-DDP's `_pre_forward` and `_post_forward` are wrapped and not its `forward`: so no frame of ours stands in the traceback
-of an error in the user's model, and torch.compile still compiles what is inside.
+DDP's `_pre_forward` is wrapped and not its `forward`, and the end of the context in which DDP calls the user's model:
+so no frame of ours stands in the traceback of an error in that model, which is seen as it leaves, and torch.compile
+still compiles what is inside.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +23,10 @@ from hangwatch_agent.rank.steps import BY_FORWARD
 
 DDP_MODULE = "torch.nn.parallel.distributed"
 UNREDUCED = "Expected to have finished reduction"  # of the last iteration; a program may catch it and go on
+
+
+def _nothing(*_: Any) -> None:
+    return None
 
 
 class ForwardHook:
@@ -50,11 +56,11 @@ class ForwardHook:
         self._installed = True
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
         ddp = module.DistributedDataParallel
-        if not (hasattr(ddp, "_pre_forward") and hasattr(ddp, "_post_forward")):
+        if not (hasattr(ddp, "_pre_forward") and hasattr(ddp, "_inside_ddp_forward")):
             self._context.board.problem("this torch has another DistributedDataParallel: its forwards are not seen")
             return
         self._patches.put(ddp, "_pre_forward", self._before(ddp._pre_forward))
-        self._patches.put(ddp, "_post_forward", self._after(ddp._post_forward))
+        self._patches.put(ddp, "_inside_ddp_forward", self._around(ddp._inside_ddp_forward))
 
     def remove(self) -> None:
         self._patches.remove()
@@ -98,17 +104,20 @@ class ForwardHook:
 
         return _pre_forward
 
-    def _after(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        leave, compiling = self._leaving(), is_traced()
+    def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """torch's own context, whose end is ours as well: one call of Python more, where a wrapper takes four."""
+        manager = contextlib._GeneratorContextManager
+        ours = type("_Inside", (manager,), {"__exit__": self._leaving(manager.__exit__)})
+        compiling = is_traced()
 
-        @replacing(original, "_post_forward")
-        def _post_forward(module: Any, output: Any) -> Any:
-            output = original(module, output)
-            if not compiling():
-                leave(module)
-            return output
+        @replacing(original, "_inside_ddp_forward")
+        def _inside_ddp_forward(module: Any) -> Any:
+            inside = original(module)
+            if not compiling() and type(inside) is manager:
+                inside.__class__ = ours
+            return inside
 
-        return _post_forward
+        return _inside_ddp_forward
 
     def _met(self, error: RuntimeError) -> None:
         try:
@@ -116,6 +125,11 @@ class ForwardHook:
                 self._context.met(error)
         except Exception as failure:
             self._context.guard.swallow(failure)
+
+    def _left_by(self, error: BaseException) -> None:
+        """An error of the user's model leaves its forward: the program may catch it, and leave out its backward."""
+        if isinstance(error, Exception):
+            self._context.met(error)
 
     def _entering(self, *, with_plan: bool = False) -> Callable[[Any], None]:
         """What is done as a forward begins; `with_plan` describes the model at its first one.
@@ -143,22 +157,28 @@ class ForwardHook:
 
         return enter
 
-    def _leaving(self) -> Callable[[Any], None]:
-        """What is done when a forward has returned."""
+    def _leaving(self, ended: Callable[..., Any] = _nothing) -> Callable[..., Any]:
+        """What is done when a forward has returned or raised: the `__exit__` of a context that `ended` ends, or a hook.
+
+        Its body is one for both: each call costs as much as five lines of it.
+        """
         board, steps, guard = self._board, self._steps, self._context.guard
         time_ns, phase, phase_at, backward = time.monotonic_ns, b.W_PHASE, b.W_PHASE_AT, b.BACKWARD
 
-        def leave(module: Any) -> None:
+        def leave(inside: Any, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> Any:
             try:
                 words = board.words
                 words[phase_at] = now = time_ns()
-                if self._grad:
+                if error is not None:
+                    self._left_by(error)
+                elif self._grad:
                     words[phase] = backward
                     if self._timed_step != steps.count and steps.began_at:
                         self._timed_step = steps.count
                         steps.before_sync_ns += now - steps.began_at
-            except Exception as error:
-                guard.swallow(error)
+            except Exception as failure:
+                guard.swallow(failure)
+            return ended(inside, kind, error, traceback)
 
         return leave
 

@@ -11,12 +11,13 @@ from types import FrameType
 from typing import Any
 
 from hangwatch_agent.board import layout as b
-from hangwatch_agent.rank.call_site import frames_of
+from hangwatch_agent.rank.call_site import Place, frames_of
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.patch import Patches
 from hangwatch_agent.shared import steady_clock
 
 LONGEST_MESSAGE = 2000
+MOST_CAUGHT, MOST_FRAMES = 4, 32  # errors that the program may have handled, and the frames of each
 MOST_THREADS = 256
 # Where multiprocessing and torch's spawn catch the error that ends a child: function, folder and file.
 _CHILDS_LAST = {("_bootstrap", "multiprocessing", "process.py"), ("_wrap", "multiprocessing", "spawn.py")}
@@ -40,6 +41,7 @@ class LifecycleHook:
         self._installed = self._listening = False
         self._at_end: Any = None
         self.recorded = False  # whether an exception stands on the board
+        self._caught: list[dict[str, Any]] = []
 
     def install(self) -> None:
         self._listen()
@@ -123,22 +125,17 @@ class LifecycleHook:
     def record(self, error: BaseException, thread: str, *, fatal: bool) -> None:
         """Put an exception on the board. Of one that was raised from another, the frames are those of the last."""
         self.recorded = True
-        frames = [{"file": file, "line": line, "function": name} for file, line, name in frames_of(error.__traceback__)]
-        self._context.board.write(
-            "exception",
-            {
-                "type": type(error).__name__,
-                "message": _message(error),
-                "frames": frames[:40],
-                "thread": thread,
-                "at": steady_clock.time(),
-                "fatal": fatal,
-            },
-        )
+        frames = frames_of(error.__traceback__)[:40]
+        self._context.board.write("exception", _facts(error, frames, thread, self._context.steps.step, fatal=fatal))
 
     def _met(self, error: BaseException) -> None:
         if self._installed and self._context.board.real:
-            self.record(error, threading.current_thread().name, fatal=False)
+            thread = threading.current_thread().name
+            self.record(error, thread, fatal=False)
+            frames = frames_of(error.__traceback__, callers=True)[:MOST_FRAMES]
+            facts = _facts(error, frames, thread, self._context.steps.step, fatal=False)
+            self._caught = [*self._caught, facts | {"message": facts["message"][:400]}][-MOST_CAUGHT:]
+            self._context.board.write("caught", self._caught)
 
     def look_for_handled(self) -> None:
         """An exception that the main thread handles while it waits (under except, finally, __exit__). For captures."""
@@ -205,6 +202,18 @@ def _spliced(traceback: Any) -> Any:
 
 def _ours(traceback: Any) -> bool:
     return str(traceback.tb_frame.f_globals.get("__name__", "")).startswith("hangwatch_agent.")
+
+
+def _facts(error: BaseException, frames: list[Place], thread: str, step: int, *, fatal: bool) -> dict[str, Any]:
+    return {
+        "type": type(error).__name__,
+        "message": _message(error),
+        "frames": [{"file": file, "line": line, "function": name} for file, line, name in frames],
+        "thread": thread,
+        "at": steady_clock.time(),
+        "fatal": fatal,
+        "step": None if step == b.NONE else step,
+    }
 
 
 def _message(error: BaseException) -> str:

@@ -11,7 +11,7 @@ export interface Variant {
   peer: number | null;
   where: Frame | null;
   ranks: number[];
-  open: number[]; // of these, who has not completed it
+  open: number[]; // those of the ranks that have not completed it
 }
 
 export interface Call {

@@ -12,7 +12,7 @@ type PartName = (typeof PARTS)[number];
 
 const SAYS: Record<PartName, string> = { data: "waiting for data", forward: "until the end of the forward", wait: "the rest: backward, communication and waiting in it, optimizer" };
 const PAINT: Record<PartName, string> = { data: "part-data", forward: "part-compute", wait: "part-sync" };
-const FINDINGS = ["straggler", "data-bound", "gpu-memory-imbalance", "gpu-leftover-process", "nccl-environment", "timeout-ahead"];
+const FINDINGS = ["straggler", "data-bound", "gpu-memory-imbalance", "gpu-leftover-process", "slow-link", "nccl-environment", "timeout-ahead"];
 
 export function HealthView({ scene }: { scene: Scene }) {
   useEffect(() => scene.needHealth(), [scene]);

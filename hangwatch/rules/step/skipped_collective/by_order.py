@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import ASKED, Sites, sites_of
+from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
+from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
 
 
@@ -71,7 +72,7 @@ def skipped_by_order(case: Case) -> Finding | None:
     """One rank alone came to its call from another one than ever: it has left out the one between."""
     sites = sites_of(case)
     awaited = {rank for entry in case.blocked.values() if entry.need is not None for rank in entry.need.absent}
-    asked = sorted(awaited & case.blocked.keys())[:ASKED]
+    asked = spread(sorted(awaited & case.blocked.keys()))
     found = {rank: jump for rank in asked if (jump := sites.jumped(rank)) is not None}
     if len(found) != 1:
         return None

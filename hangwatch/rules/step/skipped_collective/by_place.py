@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.places_in_step import Early, early_calls
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -25,6 +26,8 @@ def earlier_than_ever(case: Case) -> Finding | None:
 
 def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
     first, ranks = found[0], tuple(each.rank for each in found)
+    if first.own:
+        return _left_out_before_gradients(case, first, ranks)
     step = first.step.name
     where = user_frame(first.call.frames)
     call = f"{first.call.op}{words.at(where)}"
@@ -39,6 +42,30 @@ def _left_out(case: Case, found: tuple[Early, ...]) -> Finding:
         culprits=case.culprits(ranks, where),
         step=step,
         evidence=(f"{call} of rank {first.rank} was {place}, and {habit}",),
+        status=case.failed,
+        awaited=ranks,
+    )
+
+
+def _left_out_before_gradients(case: Case, first: Early, ranks: tuple[int, ...]) -> Finding:
+    """DDP's own collective came earlier than ever: what was missing before it is known by its place."""
+    step = first.step.name
+    call = f"{first.call.op}{words.at(user_frame(first.call.frames))}"
+    ways = ways_to(case, first.call)
+    place = f"number {first.place} of that step in group {first.call.group}"
+    its = words.verb(len(ranks), "its", "their")
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} left out {call} in {words.step(step)}{skip_path(ways)}; since then {its}"
+        " calls are mispaired.",
+        culprits=case.culprits(ranks, the_only(ways)),
+        step=step,
+        evidence=(
+            f"{place} was {call} in each of the {first.steps} steps before",
+            f"on rank {first.rank} it is now one that torch makes by itself",
+            *evidence_of(ways),
+        ),
         status=case.failed,
         awaited=ranks,
     )

@@ -32,7 +32,7 @@ def passed_a_monitored_barrier(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} skipped monitored_barrier{at} in {step} and went on to"
         f" {words.step(case.furthest_step(ranks))}; rank {waiter.rank} waited there for {limit}, and gave up.",
-        culprits=tuple(case.ranks[rank].culprit() for rank in ranks),
+        culprits=case.culprits(ranks),
         victims=tuple(rank for rank in case.ranks if rank not in ranks),
         step=waiter.step,
         evidence=(f"{names} made that call in earlier steps, and not in {step}", *end_sentences(case)),

@@ -13,18 +13,20 @@ from hangwatch.rules.finding import Finding
 
 def waits_for_a_key(case: Case) -> Finding | None:
     """Every awaited rank is in `get` or `wait` of the store, so none of them is to blame for what it waits for."""
-    views = awaited_views(case)
+    views = awaited_views(case) if case.blocked else [view for view in case if not (view.dead or view.over)]
     if not views or len(views) < len(case.awaited()) or not all(waits_for_key(view) for view in views):
         return None
     ranks = tuple(view.rank for view in views)
     others = case.victims(ranks)
+    waiting = (
+        f"; {case.wait_words(others)} for {words.verb(len(ranks), 'it', 'them')}{words.at(case.usual_place(others))}"
+    )
     each = words.verb(len(ranks), "waits", "wait")
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {each} for a key of the job's store{words.at(views[0].where)}, which no rank"
-        f" has set yet; {case.wait_words(others)} for {words.verb(len(ranks), 'it', 'them')}"
-        f"{words.at(case.usual_place(others))}.",
+        f" has set yet{waiting if others else ''}.",
         fix="set the key on every way through the program, and wait for it with a timeout of its own",
         victims=tuple(case.ranks),
         step=views[0].step,

@@ -44,6 +44,20 @@ FILELOCK = """
     """
 
 
+CLOSED = """
+    import fcntl, subprocess, sys, time
+    file = open(sys.argv[1], "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    child = subprocess.Popen(["sleep", "100"], pass_fds=[file.fileno()])
+    file.close()
+    print("ready", flush=True)
+    try:
+        time.sleep(100)
+    finally:
+        child.kill()
+    """
+
+
 DATABASE = """
     import sqlite3, sys, time
     book = sqlite3.connect(sys.argv[1], timeout=100, isolation_level=None)
@@ -100,6 +114,15 @@ def test_a_lock_is_held_by_the_child_that_inherited_it(script: Script, tmp_path:
         assert (lock.owner_pid, lock.owner_alive) == (child, True)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_a_process_that_has_closed_the_locked_file_holds_nothing(script: Script, tmp_path: Path) -> None:
+    """/proc/locks names the process that took the lock for as long as any process has that open file."""
+    path = tmp_path / "train.lock"
+    owner = script(CLOSED, str(path))
+    (child,) = eventually(lambda: Table.read().children(owner.pid))
+    waits = script(FLOCK.format(call="flock"), str(path), "waits")
+    assert locks_of(waits.pid)[0].owner_pid == child
 
 
 def test_what_the_holder_is_to_the_job(script: Script, tmp_path: Path) -> None:

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.model import Collective, Job, LoaderFacts, NodeBatch, NodeCapture, NodeIncident, Phase, Snapshot
+from hangwatch import model
+from hangwatch.model import (
+    Collective,
+    Job,
+    LoaderFacts,
+    NodeBatch,
+    NodeCapture,
+    NodeFacts,
+    NodeIncident,
+    Phase,
+    Snapshot,
+)
 from hangwatch.settings import Settings
 from hangwatch.wire import codec
 from hangwatch_agent.dashboard_client import link as link_module
@@ -76,6 +87,20 @@ def test_the_hello_comes_again_when_ranks_have_changed(stub: Stub, tmp_path: Pat
     link.offer(RANKS, 21.0)
     stub.wait(lambda: len(stub.got) == 2)
     assert [len(sent.document["hello"]["ranks"]) for sent in stub.got] == [1, 2]
+    link.close()
+
+
+def test_links_are_kept_beside_what_a_capture_says_of_the_node(stub: Stub, tmp_path: Path) -> None:
+    link = link_to(stub, tmp_path)
+    carried = model.Link("10.0.0.1", "10.0.0.2", 1, 1 << 30, 2.0, 1 << 20)
+    link.news(NodeFacts("node-a", (0, 1), shm_total=32 << 20))
+    link.of_node(NodeFacts("node-a", (0, 1), links=(carried,)))
+    link.news(NodeFacts("node-a", (0, 1), shm_total=64 << 20))
+    link.offer(RANKS, 20.0)
+    stub.wait(lambda: len(stub.got) == 1)
+    facts = codec.decode(NodeBatch, stub.got[0].document).facts
+    assert facts is not None
+    assert (facts.links, facts.shm_total) == ((carried,), 64 << 20)
     link.close()
 
 

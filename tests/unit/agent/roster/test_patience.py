@@ -124,3 +124,15 @@ def test_false_alarms_make_it_more_patient_with_facts_too() -> None:
     holds, rank_states = Holds(USUAL), first_epoch()
     holds.noted(held_evidence(), rank_states, growth=2.0)
     assert holds.applied(rank_states)[1].held_patience_s == 120.0
+
+
+def test_a_stack_in_python_s_exit_is_given_the_patience_of_the_exit() -> None:
+    """A child of multiprocessing runs no atexit callbacks: its board goes on saying that it destroyed its group."""
+    holds, rank_states = Holds(USUAL), first_epoch(phase=Phase.DESTROYED)
+    one, other = (
+        job.rank(number, stack, phase=Phase.DESTROYED, pid=1000 + number, still_s=4.0)
+        for number, stack in enumerate((job.IN_CODE, job.IN_FEEDER_JOIN))
+    )
+    seen = holds.noted(job.snapshot(one, other), rank_states)
+    assert next(rank for rank in seen.ranks if rank.rank == 1).patience_s == USUAL.linger_after
+    assert [patience_with(each, USUAL) for each in holds.applied(rank_states)] == [600.0, USUAL.linger_after]

@@ -64,6 +64,44 @@ def test_the_rank_that_left_out_a_send_is_the_culprit_and_not_the_one_that_waits
     assert set(judgement.verdict.victims) == {0, 1}
 
 
+WEIGHTS: Program = [Call("broadcast", line=91)] * 4
+
+
+def _actors(*last: Peer) -> Judgement:
+    """Two actors send to the learner, which broadcasts its parameters one by one; `last` is what actor 2 sends."""
+    turn: Program = [Peer("send", 0), *WEIGHTS]
+    learner: Program = [Peer("recv", 1), Peer("recv", 2), *WEIGHTS]
+    return diagnose(world(learner * 5, turn * 5, [*turn * 4, *last, *WEIGHTS]))
+
+
+def test_a_turn_with_several_collectives_of_one_line_shows_who_left_out_a_send() -> None:
+    judgement = _actors()
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]
+    assert "left out 1 send to rank 0" in judgement.verdict.summary
+    assert (
+        "rank 2 made 1 send to rank 0 in each of the 4 rounds before, and 0 in the next" in judgement.verdict.evidence
+    )
+
+
+def test_one_of_several_sends_of_a_turn_is_left_out_before_its_collectives() -> None:
+    turn: Program = [Peer("send", 0, line=41), Peer("send", 0, line=42), *WEIGHTS]
+    stage: Program = [Peer("recv", 1), Peer("recv", 1), *WEIGHTS]
+    judgement = diagnose(world(stage * 5, [*turn * 4, turn[0], *WEIGHTS]))
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [1]
+    assert (
+        "rank 1 made 2 sends to rank 0 in each of the 4 rounds before, and 1 in the next" in judgement.verdict.evidence
+    )
+
+
+def test_a_sender_that_has_ended_its_loop_is_not_known_to_have_left_out_a_send() -> None:
+    """GIVEN as many turns as ever WHEN it is past its loop THEN the receiver may have expected one too many."""
+    turn: Program = [Peer("send", 0), *WEIGHTS]
+    learner: Program = [Peer("recv", 1), *WEIGHTS]
+    judgement = diagnose(world([*learner * 4, Peer("recv", 1)], [*turn * 4, Call("barrier", line=99)]))
+    assert {culprit.rank for culprit in judgement.verdict.culprits} != {1}
+
+
 def test_one_of_several_sends_is_left_out() -> None:
     judgement = diagnose(_collecting(Peer("send", 0, line=41)))
     assert [culprit.rank for culprit in judgement.verdict.culprits] == [2]

@@ -51,3 +51,17 @@ def test_another_server_is_no_store() -> None:
     judgement = judge(waiting(0), asking(1, AGREE, blocked_on=other), waiting(2))
     assert told(judgement)[0] == "user-code-blocked"
     assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_all_ranks_may_wait_for_one_that_was_never_set() -> None:
+    judgement = judge(*(asking(number, GET) for number in range(3)))
+    assert told(judgement)[:2] == ("undetermined", "undetermined")
+    assert judgement.verdict.summary == (
+        "All ranks wait for a key of the job's store (train.py:12), which no rank has set yet."
+    )
+
+
+def test_a_rank_that_still_does_something_may_set_it() -> None:
+    computes = rank(0, progress=Progress(step=5), issued=4, completed=4, world_size=3, facts={"cpu_delta_s": 0.9})
+    judgement = judge(computes, asking(1, GET), asking(2, GET))
+    assert "which no rank has set yet" not in judgement.verdict.summary

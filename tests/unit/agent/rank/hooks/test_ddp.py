@@ -20,6 +20,7 @@ from hangwatch.model import Phase
 from hangwatch_agent.rank import guard
 from hangwatch_agent.rank.hooks import ddp as ddp_hook
 from hangwatch_agent.rank.hooks.ddp import ForwardHook
+from hangwatch_agent.rank.hooks.lifecycle import LifecycleHook
 from hangwatch_agent.rank.hooks.optimizer import OptimizerHook
 from tests.unit.agent.rank.hooks.conftest import Watched
 
@@ -33,7 +34,7 @@ def hook(watched: Watched) -> Iterator[ForwardHook]:
 
 
 def test_the_very_attributes_come_back(watched: Watched) -> None:
-    names = ("_pre_forward", "_post_forward", "forward")
+    names = ("_pre_forward", "_inside_ddp_forward", "_post_forward", "forward")
     before = {name: vars(DistributedDataParallel)[name] for name in names}
     model = nn.Linear(1, 1)
     hook = ForwardHook(watched.context)
@@ -289,3 +290,41 @@ def test_a_model_that_cannot_be_described_trains_on(
     assert [tuple(model(torch.ones(1, 2)).shape) for _ in range(2)] == [(1, 3), (1, 3)]
     (problem,) = watched.reading.problems
     assert "KeyError: 'no such parameter'" in problem
+
+
+class Picky(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 1)
+
+    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+        if batch.sum() < 0:
+            raise FloatingPointError("a negative batch")
+        output: torch.Tensor = self.inner(batch)
+        return output
+
+
+def test_an_error_that_leaves_a_forward_is_on_the_board_with_its_step_and_the_program_sees_it_as_it_was(
+    watched: Watched, hook: ForwardHook, lone_group: None
+) -> None:
+    lifecycle = LifecycleHook(watched.context, lambda: True)
+    lifecycle.install()
+    try:
+        model = DistributedDataParallel(Picky())
+        model(torch.ones(1, 2))
+        with pytest.raises(FloatingPointError) as raised:
+            model(-torch.ones(1, 2))
+        assert not any("hangwatch_agent" in str(entry.path) for entry in raised.traceback)
+        model(torch.ones(1, 2))
+        (caught,) = watched.reading.caught
+        assert (caught.type, caught.message, caught.step, caught.fatal) == (
+            "FloatingPointError", "a negative batch", 1, False,
+        )  # fmt: skip
+        assert caught.frames[0].function == "forward"
+        assert __file__ in [frame.file for frame in caught.frames[1:]], "where the program called its model"
+        for _ in range(5):
+            with pytest.raises(FloatingPointError):
+                model(-torch.ones(1, 2))
+        assert [each.step for each in watched.reading.caught] == [4, 5, 6, 7]
+    finally:
+        lifecycle.remove()

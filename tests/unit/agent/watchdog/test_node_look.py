@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.model import CaptureNote, GpuFacts, HealthWarning, NodeFacts, Reading
 from hangwatch_agent.capture.gpu import Gpus
-from hangwatch_agent.watchdog.device_look import EVERY_S, DeviceLook
+from hangwatch_agent.watchdog.node_look import EVERY_S, NodeLook
 from tests.unit.agent.readings import rank_state
 
 GIB = 1 << 30
@@ -39,7 +39,7 @@ def ranks() -> list[Reading]:
 class Told:
     def __init__(self, gpus: StandIn, *, driver: bool = True) -> None:
         self.now, self.nodes = 1000.0, list[NodeFacts]()
-        self.look = DeviceLook(gpus, lambda: driver, self.nodes.append, lambda: self.now)
+        self.look = NodeLook(gpus, lambda: driver, lambda pids: (), self.nodes.append, lambda: self.now)
 
     def poll(self, ranks: list[Reading], seconds: int) -> list[HealthWarning]:
         found: list[HealthWarning] = []

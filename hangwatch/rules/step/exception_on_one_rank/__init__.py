@@ -7,6 +7,7 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_others, now_at
 from hangwatch.facts.case import Case
+from hangwatch.facts.caught_errors import last_caught
 from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.loader_errors import loader_error
 from hangwatch.facts.locks import held_lock
@@ -14,7 +15,7 @@ from hangwatch.facts.own_code import tries_again
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
 from hangwatch.facts.rank_end import CONSEQUENCE
 from hangwatch.facts.shifted_calls import Shifted, shifted
-from hangwatch.model import Certainty, ExceptionFacts, Phase, Status
+from hangwatch.model import Certainty, ExceptionFacts, Frame, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -104,16 +105,27 @@ def caught_in_forward(case: Case) -> Finding | None:
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"An error left the forward of {names} and was caught: {went}, which {rest} called.",
-        culprits=tuple(view.culprit() for view in views),
+        culprits=tuple(view.culprit(_where_raised(view)) for view in views),
         victims=tuple(other.rank for other in others),
         step=views[0].step,
         evidence=(
+            *(f"rank {view.rank} recorded {error}" for view in views if (error := _recorded_last(view))),
             f"the last forward of {names} began and did not return{f'; that of {rest} returned' if returned else ''}",
             *(_numbers(case, found) if came_early and found is not None else ()),
         ),
         status=case.failed,
         awaited=ranks,
     )
+
+
+def _where_raised(view: RankView) -> Frame | None:
+    error = last_caught(view)
+    return user_frame(error.frames) if error is not None else None
+
+
+def _recorded_last(view: RankView) -> str:
+    error = last_caught(view)
+    return f"{words.error(error)}{words.at(user_frame(error.frames))}" if error is not None else ""
 
 
 def _returned_from_it(other: RankView, view: RankView) -> bool:
@@ -132,7 +144,7 @@ def _numbers(case: Case, found: Shifted) -> tuple[str, ...]:
 def left_with_a_loader_error(case: Case) -> Finding | None:
     """A DataLoader of few ranks raised an error, and they have drawn no batch since: it took them out of their loop."""
     found = [(view, error) for view in case if (error := loader_error(view)) is not None]
-    if not found or 2 * len(found) > len(case.ranks) or not (case.blocked or case.any_rank_failed):
+    if not found or 2 * len(found) > len(case.ranks) or not case.in_trouble:
         return None
     if case.any_rank_failed and not brought_down(case):
         return None  # a rank ended by an error of its own
@@ -143,7 +155,7 @@ def left_with_a_loader_error(case: Case) -> Finding | None:
         told,
         culprits=tuple(each.culprit(user_frame(raised.frames)) for each, raised in found),
         evidence=(*told.evidence, what),
-        status=Status.FAILED if case.any_rank_failed else None,
+        status=case.failed,
     )
 
 

@@ -1,0 +1,63 @@
+"""Errors that the program caught, in the very step in which its rank began to differ from the others.
+
+An error that leaves the model's forward or a DataLoader is on the board with the step in progress
+(`hangwatch_agent.rank.hooks`). Many programs handle such errors as a matter of course. One that a rank caught in the
+step in which it issued fewer collectives than the others is why it did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.parting import two_sides
+from hangwatch.facts.rank_end import CONSEQUENCE
+from hangwatch.model import Divergence, ExceptionFacts
+from hangwatch.ranks.view import RankView
+from hangwatch.stacks.activity import Within
+
+
+@dataclass(frozen=True)
+class Caught:
+    """The ranks that issued fewer collectives in the step of `divergence`, each with the error that it caught then."""
+
+    errors: dict[int, ExceptionFacts]
+    divergence: Divergence
+
+
+@once
+def caught_in_its_step(case: Case) -> Caught | None:
+    """The first difference between the ledgers, if all ranks on its one side caught an error then, and no other did."""
+    first = next(iter(case.divergences), None)
+    sides = two_sides(case, first) if first is not None and first.exact and not first.doubtful else None
+    if first is None or sides is None:
+        return None
+    few, many = sides
+    errors = {rank: error for rank in few if (error := _in_step(case.ranks.get(rank), first.step)) is not None}
+    if len(errors) < len(few) or any(_in_step(case.ranks.get(rank), first.step) for rank in many):
+        return None
+    return Caught(errors, first)
+
+
+@once
+def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
+    """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none."""
+    found = {view.rank: error for view in case if (error := last_caught(view)) is not None}
+    steps = {case.ranks[rank].step.step for rank in found}
+    others = [view for view in case if view.rank not in found]
+    in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others)
+    out_of_it = all(Within.BACKWARD not in case.ranks[rank].now.within for rank in found)
+    return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
+
+
+def last_caught(view: RankView) -> ExceptionFacts | None:
+    """The error that left the last forward of `view`, if it has begun no step since."""
+    step = view.step.step
+    return _in_step(view, step) if step is not None else None
+
+
+def _in_step(view: RankView | None, step: int) -> ExceptionFacts | None:
+    """What the main thread caught in `step`; no error that follows from another rank's end."""
+    errors = view.reading.caught if view is not None and view.reading is not None else ()
+    of_step = (error for error in errors if error.step == step and error.thread in ("", "MainThread"))
+    return next((error for error in of_step if not CONSEQUENCE.search(f"{error.type} {error.message}")), None)

@@ -1,0 +1,105 @@
+"""Errors that the program caught, by which a rank left out calls: by its board, or by the source."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step
+from hangwatch.facts.decisions import disagreement
+from hangwatch.facts.skip_paths import the_only
+from hangwatch.model import Bypass, Certainty
+from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
+
+_FIX = "mend the error; let all ranks vote whether to skip a step before one of them does"
+
+
+def caught_where_it_parted(case: Case) -> Finding | None:
+    """Ranks caught an error in the first step in which they issued fewer collectives than the others."""
+    found = caught_in_its_step(case) if case.in_trouble else None
+    if found is None:
+        return None
+    ranks = tuple(sorted(found.errors))
+    error, rest = found.errors[ranks[0]], case.name(found.divergence.counts.keys() - {*ranks})
+    text, step = words.error(error), words.step(found.divergence.name)
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} raised {text}{words.at(user_frame(error.frames))} in {step}, caught it and"
+        f" went on: {_fewer(found)}; since then {words.verb(len(ranks), 'its', 'their')} calls are mispaired.",
+        fix=_FIX,
+        culprits=tuple(
+            case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.errors.items())
+        ),
+        step=found.divergence.name,
+        evidence=(
+            *(
+                f"rank {rank} recorded {words.error(each)}{words.at(user_frame(each.frames))} in {step}"
+                for rank, each in sorted(found.errors.items())[: words.SHOWN]
+            ),
+            f"{rest} recorded no error in that step",
+        ),
+        status=case.failed,
+        awaited=ranks,
+    )
+
+
+def _fewer(found: Caught) -> str:
+    counts = found.divergence.counts
+    made, usual = counts[min(found.errors)], max(counts.values())
+    who = "it" if len(found.errors) == 1 else "they"
+    return f"{who} issued {words.plural(made, 'collective')} in that step, and the others {usual}"
+
+
+def caught_without_backward(case: Case) -> Finding | None:
+    """Ranks caught an error in this step and went on, and the others wait for them in its backward, or ended in it."""
+    found = caught_before_backward(case) if case.in_trouble else {}
+    if not found:
+        return None
+    ranks = tuple(sorted(found))
+    first, error = case.ranks[ranks[0]], found[ranks[0]]
+    others = case.name([view.rank for view in case if view.rank not in found])
+    now = (
+        f"{first.now.call or first.where.function}{words.at(first.where)}" if first.where is not None else "later code"
+    )
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
+        f" {words.step(first.step)}, caught it and went on to {now} without the backward of that step, in which"
+        f" {others} {'ended' if case.any_rank_failed else 'wait'}.",
+        fix=_FIX,
+        culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
+        step=first.step,
+        evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
+        status=case.failed,
+        awaited=ranks,
+    )
+
+
+def caught_past_a_call(case: Case) -> Finding | None:
+    """Ranks are past a call that the others made, and the source shows no way past it but an error that is caught."""
+    found = disagreement(case) if case.in_trouble else None
+    if found is None or not found.ways or not all(map(_is_except, found.ways)):
+        return None
+    if found.found is not None or len(found.without) > len(found.made):
+        return None  # what the ledgers count is told as a skipped call, with this way past it
+    where = the_only(found.ways)
+    handlers = words.either(f"`{way.text}` ({words.place(way.where)})" for way in found.ways[: words.SHOWN])
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(found.without, capital=True)} went on without {found.name}{words.in_step(found.step)}, which"
+        f" {case.name(found.made)} called: an error may have led past it, caught at {handlers}.",
+        fix=_FIX,
+        culprits=case.culprits(found.without, where),
+        victims=case.victims(found.without),
+        step=found.step,
+        evidence=(f"the source shows no way past {found.name} but {handlers}",),
+        status=case.failed,
+        awaited=found.without,
+    )
+
+
+def _is_except(way: Bypass) -> bool:
+    return way.text.split(":")[0].split(" ")[0] == "except"

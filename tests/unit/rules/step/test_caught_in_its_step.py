@@ -1,0 +1,103 @@
+"""`exception-on-one-rank`: an error that the program caught, in the step in which its rank began to differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Bypass, CallSite, ExceptionFacts, Frame, Judgement, RankEvidence
+from tests.unit.job import blamed
+from tests.unit.rules.step.worlds import STEP, changed, world
+from tests.unit.simulator import SCRIPT, Call, Draw, World
+
+SKIPPED = 3  # the step of which rank 1 leaves out all calls
+
+
+def job(*caught: tuple[int, ExceptionFacts]) -> Judgement:
+    """Three ranks, of which rank 1 skips a step, and errors that ranks caught."""
+    snapshot = world(STEP * 6, [*STEP * SKIPPED, Draw(), *STEP * 2], STEP * 6)
+    for rank, error in caught:
+        snapshot = changed(snapshot, rank, lambda entry, error=error: with_caught(entry, error))  # type: ignore[misc]
+    return diagnose(snapshot)
+
+
+def with_caught(entry: RankEvidence, error: ExceptionFacts) -> RankEvidence:
+    assert entry.reading is not None
+    return replace(entry, reading=replace(entry.reading, caught=(*entry.reading.caught, error)))
+
+
+def error(step: int, message: str = "activation 7e5", thread: str = "MainThread") -> ExceptionFacts:
+    frames = (Frame(SCRIPT, 33, "watch"), Frame(SCRIPT, 12, "main"))
+    return ExceptionFacts("FloatingPointError", message, frames, thread, fatal=False, step=step)
+
+
+def test_the_error_of_that_step_is_the_cause_with_its_line() -> None:
+    judgement = job((1, error(SKIPPED)))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("exception-on-one-rank", "likely")
+    assert [number for number, _, _ in blamed(judgement)] == [1]
+    (culprit,) = judgement.verdict.culprits
+    assert culprit.where == Frame(SCRIPT, 33, "watch")
+    assert "it issued 0 collectives in that step, and the others 2" in judgement.verdict.summary
+    assert "ranks 0 and 2 recorded no error in that step" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize(
+    "caught",
+    [
+        [],
+        [(1, error(SKIPPED - 1))],
+        [(0, error(SKIPPED))],
+        [(1, error(SKIPPED)), (0, error(SKIPPED))],
+        [(1, error(SKIPPED, "Connection closed by peer"))],
+        [(1, error(SKIPPED, thread="prefetch"))],
+    ],
+    ids=["none", "of another step", "of another rank", "of others too", "a consequence", "of another thread"],
+)
+def test_another_error_is_not(caught: list[tuple[int, ExceptionFacts]]) -> None:
+    assert job(*caught).verdict.cause == "skipped-collective"
+
+
+def past(text: str, *, alone: bool = True) -> Judgement:
+    """Rank 0 (or all but rank 2) is past the call at line 30, in the next one, where all come."""
+    first, common = Call("barrier", line=30), Call("broadcast", line=40)
+    went_on = [[common], *([[first, common]] * 2 if alone else [[common], [first, common]])]
+    snapshot = World(went_on).run().snapshot()
+    straight = (
+        replace(entry, stacks=stacks, earlier_stacks=stacks)
+        for entry in snapshot.ranks
+        for stacks in [tuple(replace(stack, in_loop=False) for stack in entry.stacks)]
+    )
+    way = Bypass(Frame(SCRIPT, 34, "main"), text)
+    site = CallSite((Frame(SCRIPT, 30, "main"),), (way,))
+    return diagnose(replace(snapshot, ranks=tuple(straight), call_sites=(site,)))
+
+
+def test_an_except_clause_is_the_only_way_past_a_call() -> None:
+    judgement = past("except FileNotFoundError")
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("exception-on-one-rank", "likely")
+    (culprit,) = judgement.verdict.culprits
+    assert (culprit.rank, culprit.where) == (0, Frame(SCRIPT, 34, "main"))
+    assert "Rank 0 went on without barrier (train.py:30), which ranks 1-2 called" in judgement.verdict.summary
+
+
+def test_another_way_past_it_is_no_error() -> None:
+    assert past("if not os.path.exists(path): return").verdict.cause != "exception-on-one-rank"
+
+
+def test_an_error_on_most_ranks_is_none_of_one() -> None:
+    assert past("except FileNotFoundError", alone=False).verdict.cause != "exception-on-one-rank"
+
+
+def test_an_error_in_the_step_in_whose_backward_the_others_wait() -> None:
+    """The rank left its loop, and made another call under the number of the gradients: the counts do not differ."""
+    snapshot = World([[*STEP * 6], [*STEP * 6], [*STEP * 5, Draw(), Call("barrier", line=60)]]).run().snapshot()
+    judgement = diagnose(changed(snapshot, 2, lambda entry: with_caught(entry, error(5))))
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("exception-on-one-rank", "likely")
+    (culprit,) = judgement.verdict.culprits
+    assert (culprit.rank, culprit.where) == (2, Frame(SCRIPT, 33, "watch"))
+    assert "went on to barrier (train.py:60) without the backward of that step" in judgement.verdict.summary
+    assert diagnose(snapshot).verdict.cause != "exception-on-one-rank"
+    elsewhere = changed(snapshot, 2, lambda entry: with_caught(entry, error(4)))
+    assert diagnose(elsewhere).verdict.cause != "exception-on-one-rank"
