@@ -168,7 +168,7 @@ class Case:
             }
             # What a dead rank wrote last may be a second old: what it had issued when its step began is certain.
             begun = {rank: reading.steps[-1].issued.get(group.name, 0) for rank, reading in readings.items()}
-            issued = {rank: max(group.issued(rank) or 0, count) for rank, count in begun.items()}
+            issued = {rank: max(self.ledger.counted(group, rank), count) for rank, count in begun.items()}
             found = unfinished(readings, group.key, issued)
             if found is not None:
                 yield found

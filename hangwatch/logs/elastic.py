@@ -8,13 +8,19 @@ from dataclasses import replace
 
 from hangwatch.model import Frame
 
-from .model import Failure, Logs
+from .model import Failure, Logs, Reaped
 
-MARKS = ("torch.distributed.elastic", "Root Cause (first observed failure)", "ChildFailedError")
+MARKS = (
+    "torch.distributed.elastic",
+    "torch/distributed/elastic",
+    "Root Cause (first observed failure)",
+    "ChildFailedError",
+)
 _ROOT = "Root Cause (first observed failure)"
 _FIELD = re.compile(r"^\s*(?:\[[^\]]*\]:?)?\s*(time|host|rank|exitcode|error_file|traceback)\s+: (.*)$")
 _RANK = re.compile(r"(\d+)")
 _EXIT = re.compile(r"(-?\d+) \(pid: (\d+)\)")
+_REAPED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -30,6 +36,9 @@ class Table:
         """Keep what a line says. False for a line of no use."""
         if _ROOT in line:
             self._root = True
+            return True
+        if "failed (exitcode" in line and (reaped := _REAPED.search(line)):
+            logs.reaped[f"torchrun {reaped[3]}"] = Reaped(int(reaped[2]), int(reaped[3]), int(reaped[1]))
             return True
         if self._rank is not None and (place := _PLACE.search(line)):
             known = logs.failures[self._rank]
@@ -71,6 +80,7 @@ class Table:
             int(exit_code[1]) if exit_code else None,
             "" if text.startswith("To enable traceback") else text,
             first=self._root,
+            at=self._known.get("time", ""),
         )
         if self._root:
             self._root = False

@@ -13,7 +13,8 @@ from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
 
-from .model import Failure, Logs
+from . import slurm
+from .model import Failure, Logs, Raised, Reaped
 
 # What a process says that ended because another rank had gone, or had not come.
 _BROUGHT_DOWN = re.compile(
@@ -21,19 +22,29 @@ _BROUGHT_DOWN = re.compile(
     r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe|SIGTERM|Signal 15",
     re.IGNORECASE,
 )
+_OF_A_GPU = re.compile(r"CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _ABORT, _TERMINATE = -6, -15
 
 
 def failures(logs: Logs) -> dict[int, Failure]:
     """What torchrun saw, with what the ranks' tracebacks add; and ranks that only an exception is known of."""
     found = dict(logs.failures)
+    for task in slurm.failures(logs):
+        found.setdefault(task.rank, task)
     for rank, raised in logs.raised.items():
         known = found.get(rank)
         if known is None and raised.ended:
             found[rank] = Failure(rank, text=raised.text, where=raised.where)
-        elif known is not None and not known.text and not _killed(known):
+        elif known is not None and _completes(known, raised):
             found[rank] = replace(known, text=raised.text, where=raised.where)
     return found
+
+
+def _completes(known: Failure, raised: Raised) -> bool:
+    """The exception is why the process ended: by itself, or by the abort that follows where no one catches it."""
+    if known.exit_code == _ABORT:
+        return raised.ended
+    return not _killed(known) and (not known.text or known.text.startswith("srun"))
 
 
 def first_ends(logs: Logs) -> list[Failure]:
@@ -41,10 +52,20 @@ def first_ends(logs: Logs) -> list[Failure]:
     victims = {timeout.rank for timeout in logs.timeouts}
     own = [each for each in failures(logs).values() if each.rank not in victims and not _brought_down(each)]
     first = [each for each in own if each.first]
+    if any(_as_likely(one, each) for one in first for each in own if not each.first):
+        first = []
     return first or sorted(own, key=lambda each: each.rank)
 
 
+def _as_likely(first: Failure, other: Failure) -> bool:
+    """torchrun saw both in one second, so that either may have been first; or both failed of the same."""
+    same = bool(first.text) and (first.text, first.where) == (other.text, other.where)
+    return same or (first.at == other.at != "")
+
+
 def _brought_down(failure: Failure) -> bool:
+    if failure.exit_code == _ABORT and failure.text.startswith("CUDA error"):
+        return False
     return failure.exit_code in (_ABORT, _TERMINATE) or bool(_BROUGHT_DOWN.search(failure.text))
 
 
@@ -54,7 +75,7 @@ def _killed(failure: Failure) -> bool:
 
 def failed(ends: list[Failure], logs: Logs) -> Judgement:
     """The verdict on the first of the ends; on all of them where nothing tells which was first."""
-    name = "rank-died" if all(map(_killed, ends)) else "exception-on-one-rank"
+    name = _cause(ends)
     entry = cause(name)
     blamed = {each.rank for each in ends}
     victims = ({each.rank for each in logs.timeouts} | failures(logs).keys()) - blamed
@@ -71,6 +92,12 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             evidence=(_order(ends),),
         ),
     )
+
+
+def _cause(ends: list[Failure]) -> str:
+    if len(ends) == 1 and _OF_A_GPU.search(ends[0].text):
+        return "gpu-fault"
+    return "rank-died" if all(_killed(each) and not each.where for each in ends) else "exception-on-one-rank"
 
 
 def _said(ends: list[Failure]) -> Iterable[str]:
@@ -95,6 +122,38 @@ def _order(ends: list[Failure]) -> str:
     return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
 
 
+def reaped(logs: Logs) -> Reaped | None:
+    """The one process that a launcher saw end by itself, where nothing tells its rank."""
+    if failures(logs):
+        return None
+    own = [each for each in logs.reaped.values() if each.exit_code not in (_ABORT, _TERMINATE)]
+    own = [each for each in own if not _BROUGHT_DOWN.search(each.text)]
+    return own[0] if len(own) == 1 else None
+
+
+def local_end(end: Reaped, logs: Logs) -> Judgement:
+    """The verdict on a process of which only the rank within its node is known."""
+    as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
+    name = _cause([as_rank])
+    ranks = sorted(rank for (_, pid), (_, rank) in logs.processes.items() if pid == end.pid)
+    rank = ranks[0] if len(ranks) == 1 else None
+    who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
+    pid = f" (pid {end.pid})" if end.pid is not None else ""
+    return Judgement(
+        Status.FAILED,
+        cause(name).stage or Stage.STEP,
+        Verdict(
+            cause=name,
+            certainty=Certainty.LIKELY,
+            summary=f"{who}{pid} {_how(as_rank)}.",
+            fix=cause(name).fix,
+            culprits=(Culprit(rank, end.pid, where=end.where),),
+            victims=tuple(sorted({each.rank for each in logs.timeouts} - {rank})),
+            evidence=("its launcher saw it fail, and knows the rank within its node only",),
+        ),
+    )
+
+
 def only_victims(logs: Logs) -> Judgement:
     ranks = sorted(failures(logs))
     return Judgement(
@@ -103,8 +162,8 @@ def only_victims(logs: Logs) -> Judgement:
         Verdict(
             cause="undetermined",
             certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(ranks, capital=True)} {words.verb(len(ranks), 'was', 'were')} brought down by what"
-            " another rank or the network did, and no log tells which.",
+            summary=f"{words.ranks(ranks, capital=True)} ended as ranks do that another rank, the network or a launcher"
+            " brings down, and no log tells which.",
             fix="give the logs of all ranks, and the flight recorder's dumps",
             victims=tuple(ranks),
         ),

@@ -12,9 +12,9 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import communicators, ends
-from .model import Fault, LateAtBarrier, Logs
-from .queued import to_peers
+from . import communicators, ends, rendezvous
+from .model import Fault, LateAtBarrier, Logs, Timeout
+from .queued import of_no_group, to_peers
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
@@ -31,6 +31,8 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
     if found := ends.first_ends(logs):
         return model.Assessment(ends.failed(found, logs))
+    if (reaped := ends.reaped(logs)) is not None:
+        return model.Assessment(ends.local_end(reaped, logs))
     warning = communicators.worst(logs)
     if warning is not None and warning[1].fault is Fault.DUPLICATE:
         return model.Assessment(communicators.warned(*warning, logs))
@@ -47,6 +49,10 @@ def _of_logs(logs: Logs) -> Judgement | None:
     """What the logs say where the queues show nothing wrong; None where they do not either."""
     if any(map(to_peers, logs.timeouts)):
         return _between_peers(logs)
+    if calls := of_no_group(logs):
+        return _of_no_group(calls, logs)
+    if (awaited := rendezvous.judged(logs)) is not None:
+        return awaited
     if logs.late is not None:
         return _late(logs.late)
     if (communicator := communicators.half_set_up(logs)) is not None:
@@ -104,6 +110,29 @@ def _between_peers(logs: Logs) -> Judgement:
             fix="give the flight recorder's dumps too: they name the peer of each send and receive",
             victims=tuple(ranks),
             evidence=(*names[:4], *_stalls(logs), *communicators.evidence(logs)),
+            hang=Certainty.LIKELY,
+            argument=_gave_up(logs),
+        ),
+    )
+
+
+def _of_no_group(calls: list[Timeout], logs: Logs) -> Judgement:
+    """Calls of several groups were given up, and the lines do not tell which call is of which group."""
+    ranks = sorted({each.rank for each in calls})
+    return Judgement(
+        Status.HUNG,
+        Stage.STEP,
+        Verdict(
+            cause="undetermined",
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{words.ranks(ranks, capital=True)} waited in collectives of several groups that torch's watchdog"
+            " gave up; lines of torch before 2.3 do not name the groups.",
+            fix="give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
+            victims=tuple(ranks),
+            evidence=(
+                *(f"rank {each.rank}: {each.op.lower()} {each.number}" for each in calls[:4]),
+                *communicators.evidence(logs),
+            ),
             hang=Certainty.LIKELY,
             argument=_gave_up(logs),
         ),

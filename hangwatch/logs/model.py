@@ -92,6 +92,18 @@ class Failure:
     text: str = ""
     first: bool = False
     where: Frame | None = None
+    at: str = ""  # when torchrun saw it, to the second
+
+
+@dataclass(frozen=True)
+class Reaped:
+    """A process whose end a launcher saw that knows the rank within its node only."""
+
+    local_rank: int
+    pid: int | None
+    exit_code: int | None  # None where it raised an exception
+    text: str = ""
+    where: Frame | None = None
 
 
 @dataclass
@@ -112,6 +124,9 @@ class Logs:
     progress: list[Progress] = field(default_factory=list)
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
+    reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
+    tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
+    labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
     processes: dict[tuple[str, int], tuple[int, int]] = field(

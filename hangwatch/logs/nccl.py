@@ -10,7 +10,7 @@ _LINE = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)"
 _SETUP = re.compile(r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+)(.*?)\s*-\s+Init (START|COMPLETE)")
 _IDENTIFIER = re.compile(r"commId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"(?:splitCount|childCount) (\d+) color (-?\d+)")  # instead, since 2.22
-_NETWORK = re.compile(r"NET/(\w+) : Using (.+)|Bootstrap : Using (\S+)")
+_NETWORK = re.compile(r"NET/(\w+) : Using (.+)|Bootstrap ?: Using (\S+)")
 _INTERFACE = re.compile(r"\[\d+\]([\w.-]+(?::\d+/\w+)?)|^([\w.-]+):")
 _CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[\w+\] )?via (\S+)")
 # Warnings that speak of a network or a device that fails. Others are of the start, and mostly harmless.
@@ -25,6 +25,7 @@ _FAULTS = {
     ),
 }
 MARKS = ("NCCL INFO", "NCCL WARN")
+_OWN = re.compile(r"\[rank(\d+)\]:")
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(?=>)")
 
 
@@ -77,16 +78,38 @@ def _interfaces(host: str, found: re.Match[str], logs: Logs) -> bool:
 
 
 def _warning(process: tuple[str, int], text: str, logs: Logs, rank: int | None) -> bool:
+    known = _kept(f"{process[0]}: ", text, logs, rank)
+    if known is not None:
+        known.processes[process] = None
+    return known is not None
+
+
+def _kept(whose: str, text: str, logs: Logs, rank: int | None) -> Warned | None:
     fault, found = next(
         ((fault, found) for fault, each in _FAULTS.items() if (found := each.search(text))), (None, None)
     )
     if fault is None or found is None:
-        return False
-    known = logs.warnings.setdefault(f"{process[0]}: {_NUMBERS.sub('N', text).strip()}", Warned(fault))
+        return None
+    known = logs.warnings.setdefault(whose + _NUMBERS.sub("N", text).strip(), Warned(fault))
     known.count += 1
-    known.processes[process] = None
     if fault is Fault.DUPLICATE:
         known.ranks.update(map(int, found.groups()))
     elif rank is not None:
         known.ranks.add(rank)
-    return True
+    return known
+
+
+class LastError:
+    """Takes the lines of a log: behind `Last error:`, torch's exception repeats the last warning that NCCL kept."""
+
+    def __init__(self) -> None:
+        self._due = False
+
+    def take(self, line: str, logs: Logs, rank: int | None) -> bool:
+        """Keep what a line says. False for a line of no use."""
+        due, self._due = self._due, line.rstrip().endswith("Last error:")
+        if not due:
+            return False
+        prefix = _OWN.match(line)
+        said = line[prefix.end() :].strip() if prefix else line.strip()
+        return _kept("", said, logs, int(prefix[1]) if prefix else rank) is not None

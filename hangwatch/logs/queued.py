@@ -11,6 +11,7 @@ from ..queues.model import RETIRED, SCHEDULED, Call, Communicator, Lane, Queues
 from .model import Logs, Progress, Timeout
 
 _DEFAULT = ("0", "default_pg")
+_APART = 8  # numbers by which a broadcast's root, who need not wait, may be ahead of its group
 _ENOUGH = 2  # ranks of a group that tell how far apart its ranks are
 
 
@@ -18,11 +19,12 @@ def completed(queues: Queues, logs: Logs) -> Queues:
     """The queues with a lane for each rank that has lines and no dump; calls that torch gave up are marked."""
     size = world_size(queues, logs)
     told = logs.timeouts or logs.progress
+    sized = bool(queues.world_size or logs.communicators)
     if told:
         queues.world_size = size
     dumped = queues.ranks
     for timeout, progress in _told(logs):
-        group = _group(queues, progress, timeout.rank if timeout else progress.rank, size)
+        group = _group(queues, progress, timeout.rank if timeout else progress.rank, size, sized=sized)
         if progress.rank in dumped:
             _mark(group, progress.rank, timeout)
         else:
@@ -56,6 +58,19 @@ def to_peers(timeout: Timeout) -> bool:
     return timeout.op in ("SEND", "RECV", "COALESCED")
 
 
+def of_no_group(logs: Logs) -> list[Timeout]:
+    """Calls that were given up in lines without a group (before torch 2.3), where their numbers are of several groups.
+
+    In one group, ranks that wait for another one give up the same number: what is complete on one was enqueued by all.
+    """
+    placed = {(far.rank, far.number) for far in logs.progress}
+    bare = [each for each in logs.timeouts if (each.rank, each.number) not in placed and not to_peers(each)]
+    lowest: dict[int, int] = {}
+    for each in bare:
+        lowest[each.rank] = min(each.number, lowest.get(each.rank, each.number))
+    return bare if lowest and max(lowest.values()) - min(lowest.values()) > _APART else []
+
+
 def _told(logs: Logs) -> list[tuple[Timeout | None, Progress]]:
     """Each rank's progress in a group with the call that was given up there; a call without such a line by itself."""
     found: list[tuple[Timeout | None, Progress]] = []
@@ -67,6 +82,7 @@ def _told(logs: Logs) -> list[tuple[Timeout | None, Progress]]:
         if timeout is not None:
             used.add(id(timeout))
         found.append((timeout, progress))
+    used.update(map(id, of_no_group(logs)))
     for timeout in logs.timeouts:
         if id(timeout) not in used:
             far = Progress(timeout.rank, *_DEFAULT, timeout.number, timeout.number - 1, number=timeout.number)
@@ -75,7 +91,8 @@ def _told(logs: Logs) -> list[tuple[Timeout | None, Progress]]:
     return [(timeout, far) for timeout, far in found if (far.rank, far.group) not in between]
 
 
-def _group(queues: Queues, progress: Progress, rank: int, size: int | None) -> Communicator:
+def _group(queues: Queues, progress: Progress, rank: int, size: int | None, *, sized: bool) -> Communicator:
+    """The group of a line. Its size is guessed where neither dumps nor lines of NCCL tell it."""
     default = progress.group == "0" or progress.description == "default_pg"
     for group in queues.communicators:
         if group.name == progress.group and (rank in group.members or not default):
@@ -84,7 +101,7 @@ def _group(queues: Queues, progress: Progress, rank: int, size: int | None) -> C
             return group
     members = tuple(range(size or rank + 1)) if default else (rank,)
     description = progress.description or ("default_pg" if default else "")
-    group = Communicator(progress.group, members, description, guessed=True)
+    group = Communicator(progress.group, members, description, guessed=not (default and sized))
     queues.communicators.append(group)
     return group
 

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from . import barrier, elastic, nccl, tracebacks, watchdog
+from . import barrier, elastic, nccl, slurm, spawn, tracebacks, watchdog
 from .model import Logs
 
 _MARKS = tuple(
-    mark.encode() for mark in (*watchdog.MARKS, *nccl.MARKS, *elastic.MARKS, *barrier.MARKS, *tracebacks.MARKS)
+    mark.encode() for each in (watchdog, nccl, elastic, barrier, slurm, spawn, tracebacks) for mark in each.MARKS
 )
-# What launchers put before a line: torchrun --tee, srun --label, Ray.
-_LABEL = re.compile(r"(?:\[[a-z]+\d+\]:|\d+: |\([^()]*pid=\d+[^()]*\) )+(?=.)")
+# What launchers and containers put before a line.
+_LABEL = re.compile(
+    r"(?:\[[a-z]+\d+\]:"  # torchrun --tee
+    r"| *\d+: "  # srun --label
+    r"|\[\d+,\d+\]<std(?:out|err)>: ?"  # mpirun --tag-output
+    r"|\([^()]*pid=\d+[^()]*\) "  # Ray
+    r"|\d{4}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?"  # Kubernetes
+    r")+(?=.)"
+)
+_OWN = re.compile(r"\[rank\d+\]:")  # torch's own: its words begin there, whatever stands before
+_GLUED = re.compile(r"(?<=.)(?=\[rank\d+\]:\[[EFWI])")
+_COLOR = re.compile(r"\x1b\[[\d;]*m")
+# torchrun's agent says that it starts its processes anew: what they said before is of an attempt that is over.
+_ANEW = re.compile(rb"; will restart worker group|restart_count=[1-9]")
 LONGEST = 1 << 14  # characters of a line that are looked at
 
 
@@ -49,22 +63,42 @@ def read(path: Path, logs: Logs) -> bool:
 
 def bare(line: str) -> str:
     """The line without what a launcher puts before it; torch's own `[rank3]:` stays."""
+    if "\x1b" in line:
+        line = _COLOR.sub("", line)
+    if "[rank" in line and (own := _OWN.search(line)):
+        return line[own.start() :]
     label = _LABEL.match(line)
-    if label is None:
-        return line
-    own = label[0].find("[rank")
-    return line[own if own >= 0 else label.end() :]
+    return line[label.end() :] if label else line
 
 
 def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
     table, late, raised, of_use = elastic.Table(), barrier.Barrier(), tracebacks.Tracebacks(), False
+    last, spawned = nccl.LastError(), spawn.Spawned()
     with path.open("rb") as file:
         if b"\0" in file.read(1 << 12):
             return False
-        file.seek(0)
-        for raw in file:
-            line = bare(raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n"))
+        _go_to_last_attempt(file)
+        for said in _pieces(file):
+            line = bare(said)
             told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
-            told = raised.take(line, logs, rank) or told
-            of_use = told or table.take(line, logs) or of_use
+            told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
+            of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
     return of_use
+
+
+def _pieces(file: BinaryIO) -> Iterator[str]:
+    """The lines; two of torch's that ranks wrote into one, as they do where a line has no end, are two."""
+    for raw in file:
+        line = raw[:LONGEST].decode("utf-8", "replace").rstrip("\r\n")
+        yield from _GLUED.split(line) if line.count("]:[") > 1 else (line,)
+
+
+def _go_to_last_attempt(file: BinaryIO) -> None:
+    """To behind the last line that says that the processes are started anew; to the beginning where none does."""
+    begin = at = 0
+    file.seek(0)
+    for raw in file:
+        at += len(raw)
+        if b"restart" in raw and _ANEW.search(raw):
+            begin = at
+    file.seek(begin)

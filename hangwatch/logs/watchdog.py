@@ -10,7 +10,7 @@ import re
 
 from hangwatch.model import Frame
 
-from .model import Logs, Progress, Timeout
+from .model import Logs, Progress, Raised, Timeout
 
 _PREFIX = re.compile(r"\[rank(\d+)\]:?")
 _RANK = re.compile(r"\b[Rr]ank (\d+)\]")
@@ -27,6 +27,8 @@ _AT = re.compile(r"(?:at work(?: sequence id)?|work sequence id): (\d+)")
 _GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank (\d+)\]")
 _FRAME = re.compile(r"^\s*#\d+ (\S+) from (.+):(\d+)\s*$")
 _STUCK = re.compile(r"watchdog got stuck for (\d+) seconds without making progress")
+_BROKE = re.compile(r"watchdog thread terminated with exception: (?:\[Rank \d+\] )?(CUDA error: .*)")
+_THROWN = re.compile(r"\s*what\(\): ")
 _NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
 MARKS = ("ProcessGroupNCCL", "WorkNCCL(", "collective operation timeout")
 
@@ -37,12 +39,26 @@ def take(line: str, logs: Logs, rank: int | None) -> bool:
         return _give_up(line, gave_up, logs, rank)
     if "ast enqueued" in line and (far := _FAR.search(line)):
         return _progress(line, far, logs, rank)
+    if "CUDA error" in line and (broke := _BROKE.search(line)):
+        return _broken(line, broke[1], logs, rank)
     if (stuck := _STUCK.search(line)) or (stuck := _NO_LOCK.search(line)):
         return _stalled(line, stuck, logs, rank)
     if logs.timeouts and (frame := _FRAME.match(_PREFIX.sub("", line, count=1))):
         logs.timeouts[-1].frames.append(Frame(frame[2], int(frame[3]), frame[1]))
         return True
     return False
+
+
+def _broken(line: str, error: str, logs: Logs, rank: int | None) -> bool:
+    """The watchdog's thread met an error of its own device: that ends the rank, and no other rank has caused it."""
+    whose = rank_of(line, rank)
+    if whose is None:
+        return False
+    if rank is None and _THROWN.match(line) and any(each.text == error.strip() for each in logs.raised.values()):
+        return True
+    logs.ranks.add(whose)
+    logs.raised.setdefault(whose, Raised(error.strip(), ended=True))
+    return True
 
 
 def _stalled(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> bool:
@@ -74,10 +90,16 @@ def _give_up(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> b
     whose = rank_of(line, rank)
     if whose is None:
         return False
-    logs.ranks.add(whose)
     number = int(found[1])
     if any((known.rank, known.number) == (whose, number) for known in logs.timeouts):
         return True  # the same is said again when the process ends
+    if (
+        rank is None
+        and _THROWN.match(line)
+        and any((each.number, each.op) == (number, found[2]) for each in logs.timeouts)
+    ):
+        return True  # there without the job's rank: "[Rank 1]" counts within the group
+    logs.ranks.add(whose)
     given, made = (None if part is None else int(part) for part in (found[3], found[4]))
     logs.timeouts.append(Timeout(whose, number, found[2], given, made, int(found[5]) / 1000))
     return True

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hangwatch.model import Collective, Frame
+from hangwatch.model import Collective, Frame, GroupHead
 from hangwatch.proof.conditions import board_is_fresh, raises_by_itself, wait_is_certain
 from hangwatch.proof.graph import Need
 from hangwatch.proof.needs import Needs
-from hangwatch.ranks.device_waits import Path, may_wait_on_device, python_frames, queued, shows_device_wait
+from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT, Activity, Doing
@@ -65,6 +65,8 @@ class Waits:
         now = view.now
         if not now.in_collective:
             return self._on_device(view)
+        if self._is_through(view):
+            return None
         if now.op in POINT_TO_POINT or self._open_peer(view) is not None:
             return self._on_peer(view)
         candidates = self._candidates(view)
@@ -76,6 +78,18 @@ class Waits:
         need = self.needs.of(view.rank, candidates, op, call.peer if call is not None else None)
         certain = need is not None and self._is_certain(view)
         return Blocked(view.rank, now, group, seq, need, call, certain)
+
+    def _is_through(self, view: RankView) -> bool:
+        """All that it has queued is complete and no call is open: it is about to leave the call that its stack shows.
+
+        In a group without any call it may stand in the set-up of the communicator instead.
+        """
+        groups = self._ledger.groups_of(view.rank)
+        return (
+            bool(groups)
+            and all(on_device(group, view.rank) and _is_complete(group.heads[view.rank]) for group in groups)
+            and not self._ledger.open_calls(view.rank)
+        )
 
     def _candidates(self, view: RankView) -> list[tuple[Group, int]]:
         """(group, number) of the collectives that this rank may be waiting for."""
@@ -158,6 +172,10 @@ def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:
     kind = "send" if "send" in op else "recv"
     same = one.group == other.group and (one.tag or 0) == (other.tag or 0)
     return kind in one.op and one.peer in (peer, None) and same
+
+
+def _is_complete(head: GroupHead) -> bool:
+    return 0 < head.issued <= head.completed
 
 
 def _same_thread(call: Collective, now: Activity) -> bool:

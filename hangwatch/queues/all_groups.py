@@ -5,8 +5,9 @@ In one group a call that was left out may look like others that were added. Over
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -102,16 +103,25 @@ class AllGroups:
         *before, first = [step.token for step in found.theirs[: found.place + 1]]
         return first in before and before[::-1].index(first) < found.reading.count
 
-    def strays(self, ranks: Iterable[int]) -> list[int]:
+    def strays(self, ranks: Iterable[int], until: Mapping[int, int]) -> list[int]:
         """Those of `ranks` that made calls in an order of which no other rank made.
+
+        Only calls up to the one that `until` names by its order count, or to the first that is open: what a host
+        enqueued behind it holds up nothing.
 
         A step from one call to another is new to a rank where it knew both before, and never one behind the other.
         Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
         the first stage of a pipeline calls in an order that no other stage has.
         """
-        new = {rank: _new_steps(self.steps(rank)) for rank in ranks}
+        new = {rank: _new_steps(self._steps_until(rank, until.get(rank))) for rank in ranks}
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
+
+    def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
+        steps = self.steps(rank)
+        if last is None:
+            last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)
+        return steps[: bisect_right(steps, last, key=lambda step: step.order)]
 
 
 def _aligned(mine: list[Step], theirs: list[Step]) -> tuple[list[Step], list[Step]]:

@@ -43,7 +43,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     edges = _edges(chain)
     inside = _inside(edges)
-    stray = _behind_most(edges) or histories.all_groups.strays(concerned)
+    stray = _behind_most(edges) or histories.all_groups.strays(concerned, _last_in_circle(chain))
     stray = [rank for rank in stray if rank in inside] or stray
     blamed = stray if 2 * len(stray) <= len(concerned) and stray else inside
     without, fix = _without(edges, stray)
@@ -65,6 +65,15 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         fix=fix,
         passing=not sure,
     )
+
+
+def _last_in_circle(chain: Chain) -> dict[int, int]:
+    """By rank the order of the last of its calls that are part of the circle."""
+    found: dict[int, int] = {}
+    for one in chain.roots:
+        for rank, order in one.order.items():
+            found[rank] = max(order, found.get(rank, order))
+    return found
 
 
 def _edges(chain: Chain) -> list[_Edge]:

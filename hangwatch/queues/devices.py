@@ -14,6 +14,10 @@ from .history import Histories
 from .model import Queues
 from .stuck import Stuck
 
+_IF_ALL_CAME = Alternative(
+    "interconnect-stall", Certainty.UNDETERMINED, "these may be all ranks of the group: nothing tells how many it has"
+)
+
 
 def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All have enqueued it, and some devices have not come to it: nothing of other groups is before it there."""
@@ -28,7 +32,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return Finding(
         "undetermined" if cut else "device-stall",
         Certainty.LIKELY if few else Certainty.UNDETERMINED,
-        f"{'Both' if root.peers else 'All'} ranks have enqueued {collective(root)}{at(root.call)}; the"
+        f"{_all(queues, root)} have enqueued {collective(root)}{at(root.call)}; the"
         f" {words.verb(len(root.awaited), 'device', 'devices')} of {ranks(root.awaited)}"
         f" {words.verb(len(root.awaited), 'has', 'have')} not started it, and {before}.",
         stage=Stage.DEVICE,
@@ -71,6 +75,14 @@ def wire(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     )
 
 
+def _all(queues: Queues, root: Stuck) -> str:
+    """All ranks; of a group of which some left no record, those that did."""
+    if root.peers:
+        return "Both ranks"
+    told = all(rank in root.group.lanes and root.group.lanes[rank].known for rank in root.group.members)
+    return "All ranks" if told else f"All ranks whose {queues.record} tells of it"
+
+
 def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Enqueued by all, alike as far as it is recorded. Without start events no device is known to have started it."""
     root = chain.roots[0]
@@ -83,7 +95,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         if queues.timed
         else "without start events it is not known which devices started it"
     )
-    whole = root.peers or not root.group.guessed or root.group.default  # else others may not have come
+    whole = root.peers or not root.group.guessed  # else others may not have come
     return Finding(
         "interconnect-stall" if stands and whole else "undetermined",
         Certainty.UNDETERMINED,
@@ -95,6 +107,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         evidence=tuple(_alike(root, "enqueued, not completed")),
         alternatives=(
             Alternative("device-stall", Certainty.UNDETERMINED, "one device may be busy with a kernel of its own"),
+            *(() if whole else (_IF_ALL_CAME,)),
         ),
         fix="set TORCH_NCCL_ENABLE_TIMING=1 to see which devices start it; look at the GPUs and links of these ranks",
     )

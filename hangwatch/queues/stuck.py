@@ -178,13 +178,21 @@ def _classify(queues: Queues, found: Stuck, floor: int, states: dict[int, int | 
         found.kind, found.awaited = Kind.ABSENT, tuple(sorted(absent))
     elif stale:
         found.kind, found.awaited = Kind.STALE, tuple(sorted(stale))
-    elif missing:
+    elif missing and not (queues.timed and _is_held(found, _begun(states))):
         found.kind, found.awaited = Kind.MISSING, tuple(sorted(missing))
     elif queues.timed:
-        begun = [rank for rank, state in states.items() if state is not None and state & STATE >= STARTED]
-        _by_start(found, begun)
+        _by_start(found, _begun(states))
     elif set(found.waiting) <= (told := running(queues, group)).keys():
         _by_start(found, [rank for rank, runs in told.items() if runs])
+
+
+def _begun(states: dict[int, int | None]) -> list[int]:
+    return [rank for rank, state in states.items() if state is not None and state & STATE >= STARTED]
+
+
+def _is_held(found: Stuck, begun: list[int]) -> bool:
+    """Some devices have not started it while others have: that is their own, whatever a rank without a record does."""
+    return bool(begun) and not set(found.waiting) <= set(begun)
 
 
 def _by_start(found: Stuck, begun: list[int]) -> None:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from hangwatch import words
 from hangwatch.model import Certainty, Frame
@@ -20,7 +20,8 @@ from .follow import Chain
 from .matching import shape
 from .model import Communicator, Lane, Queues
 
-_EARLIER = 4  # collectives before the last common one that are looked at
+_EARLIER = 4  # spans with messages that are looked at
+_FARTHEST = 64  # collectives before the last common one: hosts may have enqueued some behind the messages that wait
 
 Way = tuple[int, int]  # of messages: from a rank, to a rank
 Counts = Mapping[Way, tuple[int, int]]  # how many were sent, and how many received
@@ -55,9 +56,17 @@ def _uneven(queues: Queues, group: Communicator) -> Iterator[_Uneven]:
         lanes = {rank: around.lanes.get(rank) for rank in group.peers}
         spans = _spans([lane for lane in lanes.values() if lane is not None])
         if len(spans) > 1 and None not in lanes.values():
-            *before, now = (_counted(queues, group, around, span) for span in spans)
-            yield from _odd(before, now, spans[-1], around)
+            (now, span), *before = _with_messages(queues, group, around, spans) or [({}, spans[-1])]
+            yield from _odd([counts for counts, _ in before], now, span, around)
             return
+
+
+def _with_messages(
+    queues: Queues, group: Communicator, around: Communicator, spans: Sequence[tuple[int, int]]
+) -> list[tuple[Counts, tuple[int, int]]]:
+    """The last spans between two collectives in which this group has sends or receives, the last one first."""
+    counted = ((_counted(queues, group, around, span), span) for span in reversed(spans))
+    return list(islice(((counts, span) for counts, span in counted if counts), _EARLIER))
 
 
 def _same_end(queues: Queues, uneven: _Uneven) -> bool:
@@ -73,7 +82,7 @@ def _spans(lanes: Sequence[Lane]) -> list[tuple[int, int]]:
     if len(lanes) < 2:
         return []
     common = sorted(set.intersection(*(set(lane.numbers) for lane in lanes)))
-    return list(pairwise([*(() if any(lane.lost for lane in lanes) else (0,)), *common[-_EARLIER:]]))
+    return list(pairwise([*(() if any(lane.lost for lane in lanes) else (0,)), *common[-_FARTHEST:]]))
 
 
 def _odd(before: Sequence[Counts], now: Counts, span: tuple[int, int], around: Communicator) -> Iterator[_Uneven]:

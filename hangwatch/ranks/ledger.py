@@ -98,6 +98,7 @@ class Ledger:
         self.evidence = {entry.rank: entry for entry in ranks}
         self.groups: dict[GroupKey, Group] = {}
         self.doubtful: set[tuple[int, str]] = set()  # (rank, group name): contradictory, never used for a proof
+        self.beside: set[tuple[int, str]] = set()  # (rank, group name): in a call whose number says nothing
         self._names: dict[int, dict[str, Group]] = {}
         self._known: dict[tuple[str, int], Group] = {}
         for rank, entry in self.evidence.items():
@@ -105,6 +106,7 @@ class Ledger:
                 self._add(rank, head)
             for call in self.open_calls(rank):
                 self._inside(rank, call)
+        self.beside = {(rank, name) for rank, name in self.beside if self._has_been_passed(rank, name)}
         for rank, name in self.doubtful:
             group = self._names.get(rank, {}).pop(name, None)
             if group is not None:
@@ -128,7 +130,22 @@ class Ledger:
         if group is None or call.seq < 1 or not is_numbered(call):
             return
         head = group.heads[rank]
+        if of_two_backends(head) and call.seq > head.issued:
+            self.beside.add((rank, call.group))
         group.heads[rank] = replace(head, issued=max(head.issued, call.seq))
+
+    def _has_been_passed(self, rank: int, name: str) -> bool:
+        """Another member has counted calls of that number: it may have made, uncounted, the call that `rank` is in."""
+        group = self._names[rank][name]
+        own = group.heads[rank].issued
+        return any(head.issued >= own for other, head in group.heads.items() if (other, name) not in self.beside)
+
+    def counted(self, group: Group, rank: int) -> int:
+        """How many collectives `rank` has issued, as the ranks can be compared.
+
+        A group of two backends counts those of one. A call of the other one is told only of ranks that are in it now.
+        """
+        return (group.issued(rank) or 0) - ((rank, group.name) in self.beside)
 
     def _group_of(self, head: GroupHead) -> Group:
         """The group that a head means. Ranks of a large job share their tuples of members: those are hashed once."""
@@ -160,7 +177,7 @@ class Ledger:
         if rank in self._calls:
             return self._calls[rank].get((name, seq))
         entry = self.evidence.get(rank)
-        if entry is None:
+        if entry is None or (name, seq) in self._of_other_backend(rank):
             return None
         told, own = (_backwards(calls, name, seq) for calls in (entry.collectives.recent, entry.board_calls))
         if told is None or (own is not None and own.frames and not told.frames):
@@ -171,8 +188,19 @@ class Ledger:
         """All recorded collectives of `rank` by (group name, number), as issued, without point-to-point calls."""
         if rank not in self._calls:
             entry = self.evidence.get(rank)
-            self._calls[rank] = {} if entry is None else _calls(entry)
+            self._calls[rank] = {} if entry is None else self._numbered(entry)
         return self._calls[rank]
+
+    def _numbered(self, entry: RankEvidence) -> dict[tuple[str, int], Collective]:
+        """Without the call that it is in where its number is that of the other backend's next one."""
+        others = self._of_other_backend(entry.rank)
+        found = _calls(entry)
+        return {key: call for key, call in found.items() if key not in others} if others else found
+
+    def _of_other_backend(self, rank: int) -> set[tuple[str, int]]:
+        if not self.beside:
+            return set()
+        return {(call.group, call.seq) for call in self.open_calls(rank) if (rank, call.group) in self.beside}
 
     def calls_in(self, rank: int, name: str) -> list[Collective]:
         """The recorded collectives of `rank` in the group that it calls `name`, as issued."""
@@ -310,6 +338,11 @@ def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
         if is_numbered(call):
             found.setdefault((call.group, call.seq), call)
     return dict(sorted(found.items(), key=lambda item: (item[1].at or 0.0, item[0][1])))
+
+
+def of_two_backends(head: GroupHead) -> bool:
+    """As `cpu:gloo,cuda:nccl`, which torch makes where no backend is asked for: torch's number counts one of them."""
+    return "," in head.backend
 
 
 def _backwards(calls: tuple[Collective, ...], name: str, seq: int) -> Collective | None:

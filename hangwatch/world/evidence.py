@@ -66,6 +66,11 @@ def _behind(frame: Frame) -> bool:
     return SKIP.line < frame.line < LAST_IN_LOOP
 
 
+def _local_rank(machine: Machine, rank: Rank) -> int:
+    """Its place among the ranks of its host: each has a GPU of its own."""
+    return sum(other.host == rank.host for other in machine.ranks[: rank.number])
+
+
 def _rank(machine: Machine, rank: Rank, camera: Camera, now: float) -> RankEvidence:
     living, number = rank.living, rank.number
     stacks = stacks_of(machine, rank, camera) if living and number not in camera.no_stacks else ()
@@ -83,7 +88,7 @@ def _rank(machine: Machine, rank: Rank, camera: Camera, now: float) -> RankEvide
         earlier_stacks=earlier,
         collectives=answer_of(machine, rank, reading) if answered and camera.recorder else from_board(reading),
         workers=workers_of(rank) if living else (),
-        gpu=number % 8 if machine.nccl else None,
+        gpu=_local_rank(machine, rank) if machine.nccl else None,
         still_s=camera.still_s,
         patience_s=camera.patience_s,
         moved=number in camera.moved,

@@ -30,25 +30,27 @@ _BY_GLOO = re.compile(r"gloo/transport/")  # its errors name the line of its own
 def never_enqueued(case: Case) -> Finding | None:
     """torch's NCCL watchdog ended ranks that waited: they waited for the ranks that had never enqueued the collective.
 
-    Which ranks kept the others waiting is likely then, though why they did is not known.
+    Which ranks kept the others waiting is likely then, though why they did is not known. Where most members
+    never enqueued it, the others may as well be alone in a call that is not due: none is blamed.
     """
     found = next(((view, word) for view in case for word in words_of(view) if _tells_work(word)), None)
     if found is None:
         return None
     view, word = found
-    absent = _absent(case, view, word)
+    absent, members = _absent(case, view, word)
+    few = 0 < 2 * len(absent) <= members
     aborted_ranks = [rank for rank, end in endings_of(case).items() if by_backend(end) and rank not in absent]
     limit = f" within {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
     where = words.at(case.usual_place(absent))
     never = f"; {case.name(absent)} never called it{where}" if absent else "; which rank it waited for is not known"
     return Finding(
         "undetermined",
-        Certainty.LIKELY if absent else Certainty.UNDETERMINED,
+        Certainty.LIKELY if few else Certainty.UNDETERMINED,
         f"torch's NCCL watchdog ended {case.name(aborted_ranks or [view.rank])}, because {word.op or 'collective'}"
         f" {word.seq} did not complete{limit}{never}.",
         fix="look at what these ranks did instead, at the time of the call" if absent else "",
-        culprits=case.culprits(absent),
-        victims=tuple(rank for rank in case.ranks if rank not in absent) if absent else tuple(aborted_ranks),
+        culprits=case.culprits(absent if few else ()),
+        victims=tuple(rank for rank in case.ranks if rank not in absent) if few else tuple(aborted_ranks),
         step=case.furthest_step(aborted_ranks or [view.rank]),
         evidence=(f"rank {view.rank} wrote: {word.line}",),
         status=Status.FAILED,
@@ -59,14 +61,18 @@ def _tells_work(word: LastWord) -> bool:
     return word.kind is Kind.WATCHDOG and word.seq is not None
 
 
-def _absent(case: Case, view: RankView, word: LastWord) -> list[int]:
-    """Members that had not enqueued that number, by their boards. None where the group is not told apart."""
+def _absent(case: Case, view: RankView, word: LastWord) -> tuple[list[int], int]:
+    """Members that had not enqueued that number, by their boards, and of how many.
+
+    None where the group is not told apart.
+    """
     named = word.group.partition("(")[0]
     groups = [group for group in case.ledger.groups_of(view.rank) if named in ("", group.name)]
     if len(groups) != 1 or word.seq is None:
-        return []
+        return [], 0
     issued = {rank: groups[0].issued(rank) for rank in groups[0].members}
-    return sorted(rank for rank, count in issued.items() if rank in case.ranks and (count or 0) < word.seq)
+    absent = sorted(rank for rank, count in issued.items() if rank in case.ranks and (count or 0) < word.seq)
+    return absent, len(issued)
 
 
 def reason_not_known(case: Case) -> Finding | None:

@@ -109,6 +109,15 @@ def test_ranks_that_gave_up_different_calls(tmp_path: Path) -> None:
 def test_all_ranks_gave_up_the_same_call(tmp_path: Path) -> None:
     found = judged(tmp_path, "\n".join(gave_up(rank, 90) for rank in range(4)))
     assert found.judgement is not None
+    assert (found.judgement.verdict.cause, blamed(found)) == (
+        "undetermined",
+        [],
+    )  # rank 4 may be the one that is awaited
+    assert "interconnect-stall" in {each.cause for each in found.judgement.verdict.alternatives}
+    # WHEN NCCL's lines tell how many ranks there are
+    whole = [set_up(rank, word) for word in ("START", "COMPLETE") for rank in range(4)]
+    found = judged(tmp_path, "\n".join([*whole, *(gave_up(rank, 90) for rank in range(4))]))
+    assert found.judgement is not None
     assert (found.judgement.verdict.cause, blamed(found)) == ("interconnect-stall", [])
     assert found.judgement.verdict.certainty is Certainty.UNDETERMINED
     assert any("victims" in sentence for sentence in found.judgement.verdict.evidence)

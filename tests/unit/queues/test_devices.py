@@ -116,3 +116,14 @@ def test_what_a_record_no_longer_holds_may_be_before_a_call(tmp_path: Path) -> N
     found = verdict(tmp_path)
     assert (found.cause, found.certainty, found.culprits) == ("undetermined", "undetermined", ())
     assert found.summary.endswith("the record of rank 1 no longer holds what is before it there.")
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_start_events_tell_of_a_held_device_where_another_rank_left_no_record(timed: bool, tmp_path: Path) -> None:
+    """Rank 2's device has not started what ranks 1 and 3 have: that is its own, whatever rank 0 does."""
+    programs = every(4, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]})
+    JobDumps(programs, timed=timed, silent=(0,)).write(tmp_path)
+    found = verdict(tmp_path)
+    assert [each.rank for each in found.culprits] == [2 if timed else 0]
+    assert found.cause == ("device-stall" if timed else "undetermined")
+    assert "All ranks whose dump tells of it have enqueued" in found.summary

@@ -267,3 +267,36 @@ def test_the_first_stage_of_a_pipeline_is_not_astray_for_an_order_of_its_own(tmp
     found = verdict(JobDumps(programs, timed=False), tmp_path)
     assert found.cause == "point-to-point-deadlock"
     assert set(blamed(found)) <= {1, 2}
+
+
+# ------------------------------------------------------------------------------------------ hosts that ran ahead
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_calls_that_hosts_enqueued_behind_the_messages_are_no_round_without_messages(
+    timed: bool, tmp_path: Path
+) -> None:
+    """Three batches around the ring in each round; in the fourth one rank leaves out a whole batch."""
+    behind: list[Step] = [Call("all_reduce", 500, 4), Call("all_reduce", 501, 8), Call("all_reduce", 502, 2), Sync()]
+    programs = {
+        rank: [
+            step
+            for turn in range(5)
+            for step in (*[around(rank, WORLD)] * (2 if (rank, turn) == (3, 3) else 3), *behind)
+        ]
+        for rank in range(WORLD)
+    }
+    found = verdict(JobDumps(programs, {"ring": (0, 1, 2, 3)}, timed), tmp_path)
+    assert (found.cause, blamed(found)) == ("point-to-point-deadlock", [3])
+    assert "Rank 3 left out 1" in found.summary
+
+
+def test_an_order_of_calls_behind_the_circle_is_no_reason_for_it(tmp_path: Path) -> None:
+    """Both send before they receive, from the first round on; rank 0 has enqueued later calls in another order."""
+    pair: list[Step] = [Call("send", 410, 32, peer=1), Call("recv", 400, 32, peer=1)]
+    other: list[Step] = [Call("send", 410, 32, peer=0), Call("recv", 400, 32, peer=0)]
+    start: list[Step] = [Call("all_reduce", 420, 4), Sync()]
+    programs = {0: [*start, *pair, *pair[::-1], Sync()], 1: [*start, *other, *other, Sync()]}
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert found.cause == "point-to-point-deadlock"
+    assert blamed(found) == [0, 1]

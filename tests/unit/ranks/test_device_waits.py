@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose, worth_confirming
 from hangwatch.model import Frame, RankEvidence, Snapshot, Status, ThreadStack
 from tests.unit.simulator import SCRIPT, Action, Call, Draw, Leave, LoopEnd, Stall, World
 
 ITEM = (Frame(SCRIPT, 16, "main"), Frame(SCRIPT, 99, "<module>"))
+C10D = "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 SPINS = Frame("libcudart.so.12", 0, "cudaStreamSynchronize", native=True)
 GRADIENTS = Call(via="gradients", line=12)
 
@@ -116,3 +118,27 @@ def test_a_host_that_waits_for_its_device_is_not_blocked_in_code_of_its_own() ->
 def test_a_native_frame_is_asked_for_where_nothing_is_outstanding() -> None:
     snapshot = awaited_with_nothing_outstanding()
     assert 2 in [rank for rank, _ in worth_confirming(snapshot)]
+
+
+def in_barrier(entry: RankEvidence, issued: int, completed: int) -> RankEvidence:
+    """The same rank with its main thread in barrier, and so many collectives of its group enqueued and complete."""
+    entry = on_device(entry, Frame(C10D, 4800, "barrier"), *ITEM)
+    heads = tuple(replace(head, issued=issued, completed=completed) for head in entry.collectives.heads)
+    assert entry.reading is not None
+    return replace(
+        entry,
+        reading=replace(entry.reading, heads=heads),
+        collectives=replace(entry.collectives, heads=heads),
+    )
+
+
+@pytest.mark.parametrize(
+    ("issued", "completed", "waits"),
+    [(7, 7, False), (7, 6, True), (7, -1, True), (0, 0, True)],
+    ids=["complete", "one open", "not known", "nothing yet, as in the set-up"],
+)
+def test_a_rank_whose_queues_are_complete_is_about_to_leave_its_call(issued: int, completed: int, waits: bool) -> None:
+    snapshot = nccl(training(7), training(7))
+    ranks = {rank.rank: in_barrier(rank, issued, completed) for rank in snapshot.ranks}
+    case = Case(replace(snapshot, ranks=tuple(ranks.values())))
+    assert (0 in case.blocked) == waits

@@ -94,3 +94,35 @@ def test_a_call_is_the_same_whether_asked_for_alone_or_among_all(
 )
 def test_all_of_torchs_spellings_are_one_kind(op: str, kind: str) -> None:
     assert family(op) == kind
+
+
+# ------------------------------------------------------------------------------------------ groups of two backends
+
+
+def in_a_call(rank: int, issued: int, *open_calls: Collective, backend: str = "cpu:gloo,cuda:nccl") -> RankEvidence:
+    head = GroupHead("0", (0, 1), backend=backend, issued=issued)
+    calls = tuple(Collective("0", seq, "all_reduce") for seq in range(1, issued + 1))
+    return RankEvidence(rank, collectives=Collectives((head,), calls, open_calls, "flight-recorder"))
+
+
+def test_a_call_of_a_groups_other_backend_is_not_compared_by_number() -> None:
+    """torch counts the calls of one backend: rank 1 has come through the gather that rank 0 is in, uncounted."""
+    gather = Collective("0", 5, "gather", peer=0)
+    ledger = Ledger([in_a_call(0, 4, gather), in_a_call(1, 6)])
+    group = ledger.group(0, "0")
+    assert group is not None
+    assert (ledger.counted(group, 0), ledger.counted(group, 1)) == (4, 6)
+    assert ledger.call(0, "0", 5) is None
+    assert ("0", 5) not in ledger.calls(0)
+    # AND what it waits for is still the call that it is in
+    assert group.behind(6) == [0]
+
+
+@pytest.mark.parametrize(("backend", "issued"), [("nccl", 6), ("cpu:gloo,cuda:nccl", 4)])
+def test_a_call_of_the_counted_backend_or_that_no_member_has_passed_is(backend: str, issued: int) -> None:
+    gather = Collective("0", 5, "gather", peer=0)
+    ledger = Ledger([in_a_call(0, 4, gather, backend=backend), in_a_call(1, issued, backend=backend)])
+    group = ledger.group(0, "0")
+    assert group is not None
+    assert ledger.counted(group, 0) == 5
+    assert ledger.call(0, "0", 5) == ledger.calls(0)["0", 5] == gather

@@ -28,6 +28,21 @@ def test_the_rank_that_never_enqueued_the_number_is_named_and_the_aborted_one_is
     assert "ALLREDUCE 12 did not complete within 10 min; rank 1 never called it" in judgement.verdict.summary
 
 
+def test_where_most_never_enqueued_it_none_of_them_is_named() -> None:
+    """Rank 0 may be alone in a call that no other rank ever comes to."""
+    group = GroupHead("0", (0, 1, 2, 3), "", "nccl", 11, 11)
+    ranks = []
+    for number in range(4):
+        heads = (replace(group, issued=12 if number == 0 else 11),)
+        found = watched(number, 11, -15 if number else -6, WATCHDOG.format(rank=0) if number == 0 else "")
+        assert found.reading is not None
+        ranks.append(replace(found, reading=replace(found.reading, heads=heads), collectives=Collectives(heads)))
+    judgement = judge(*ranks)
+    assert said(judgement) == ("undetermined", "undetermined", "failed")
+    assert blamed(judgement) == []
+    assert "ranks 1-3 never called it" in judgement.verdict.summary
+
+
 def test_where_all_had_enqueued_it_no_rank_is_named() -> None:
     judgement = judge(*(watched(number, 12, output=WATCHDOG.format(rank=number)) for number in (0, 1)))
     assert blamed(judgement) == []

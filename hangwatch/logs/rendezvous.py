@@ -1,0 +1,71 @@
+"""What torch's store says in the exceptions of ranks that waited in it: who came, and for whom they waited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.catalogue import cause
+from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
+
+from .ends import failures
+from .model import Failure, Logs
+
+_CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
+_NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
+
+
+def judged(logs: Logs) -> Judgement | None:
+    """What such exceptions tell where nothing else does."""
+    ended = failures(logs).values()
+    return _too_few(ended) or _no_identifier(ended, logs)
+
+
+def _too_few(ended: Iterable[Failure]) -> Judgement | None:
+    """The ranks that came say how many came. Where each of them has said so, the others are known by name."""
+    told = {each.rank: found for each in ended if (found := _CAME.search(each.text))}
+    if not told:
+        return None
+    came, size = max((int(found[1]), int(found[2])) for found in told.values())
+    missing = sorted(set(range(size)) - told.keys()) if len(told) == came < size else []
+    entry = cause("rendezvous-missing-ranks")
+    named = f": {words.ranks(missing)} did not" if missing else ""
+    return Judgement(
+        Status.FAILED,
+        Stage.START,
+        Verdict(
+            cause=entry.id,
+            certainty=Certainty.LIKELY,
+            summary=f"Of {words.plural(size, 'rank')}, {came} came to the rendezvous in time{named}.",
+            fix=entry.fix,
+            culprits=tuple(map(Culprit, missing)),
+            victims=tuple(sorted(told)),
+            evidence=(next(found[0] for found in told.values()),),
+        ),
+    )
+
+
+def _no_identifier(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
+    """The first rank of a group hands its communicator's id to the others, when it comes to the group's first call."""
+    told = [(each.rank, found) for each in ended if (found := _NO_ID.search(each.text))]
+    if not told:
+        return None
+    default = all("/default_pg/" in found[3] for _, found in told)  # there, the group's ranks are the job's
+    first = {int(found[1]) for _, found in told} - {rank for rank, _ in told} if default else set()
+    who = words.ranks(sorted(first)) if first else "the first rank of their group"
+    waiting = sorted(rank for rank, _ in told)
+    waited = words.duration(int(told[0][1][2]) / 1000)
+    return Judgement(
+        Status.FAILED,
+        Stage.START,
+        Verdict(
+            cause="undetermined",
+            certainty=Certainty.UNDETERMINED,
+            summary=f"{words.ranks(waiting, capital=True)} waited {waited} for {who} to begin the first collective of a"
+            " communicator, which makes its id.",
+            fix=f"look at {who}: what it did instead, at the time of that collective",
+            culprits=tuple(map(Culprit, sorted(first))),
+            victims=tuple(waiting),
+        ),
+    )

@@ -1,0 +1,49 @@
+"""What srun says of tasks that failed: a task is a rank where the labels of torch's own lines say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .model import Failure, Logs
+
+MARKS = ("srun: error: ",)
+_ENDED = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (.*\S)")
+_CODE = re.compile(r"Exited with exit code (\d+)")
+_SIGNALS = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11, "Bus error": -7, "Floating point": -8}
+_ASKED = ("Terminated", "Aborted", "Interrupt", "Exited with exit code 0")  # ended from outside, or by a watchdog
+_DIGITS = frozenset(" 0123456789")
+_LABELLED = re.compile(r" *(\d+): \[rank(\d+)\]:")
+
+
+def take(line: str, logs: Logs) -> bool:
+    """Keep what a whole line says, its label too. False for a line of no use."""
+    if line[:1] in _DIGITS and (labelled := _LABELLED.match(line)):
+        logs.labels.add((int(labelled[1]), int(labelled[2])))
+        return False
+    found = _ENDED.search(line) if "srun: error: " in line else None
+    if found is None:
+        return False
+    for task in _numbers(found[1]):
+        logs.tasks.setdefault(task, found[2])
+    return True
+
+
+def failures(logs: Logs) -> Iterator[Failure]:
+    """Tasks that failed by themselves, where tasks are ranks."""
+    if not logs.labels or any(task != rank for task, rank in logs.labels):
+        return
+    for task, said in logs.tasks.items():
+        if said.startswith(_ASKED):
+            continue
+        code = _CODE.match(said)
+        signal = next((number for words, number in _SIGNALS.items() if said.startswith(words)), None)
+        text = f"srun says: {said}" if code is None else ""
+        yield Failure(task, exit_code=int(code[1]) if code else signal, text=text)
+
+
+def _numbers(listed: str) -> Iterator[int]:
+    """0,3-5 as 0, 3, 4, 5"""
+    for part in filter(None, listed.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), min(int(last or first), int(first) + (1 << 17)) + 1)
