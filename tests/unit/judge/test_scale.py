@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from hangwatch.judge import diagnose
 from tests.unit.big import uneven
 
@@ -18,6 +20,7 @@ def _seconds(ranks: int) -> float:
     return took
 
 
+@pytest.mark.untraced
 def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks() -> None:
     # GIVEN the same hang on 256 and on 1,024 ranks
     small, large = min(_seconds(256) for _ in range(3)), min(_seconds(1024) for _ in range(3))
@@ -27,6 +30,7 @@ def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks() -> None:
     assert large < 12 * max(small, 0.005)
 
 
+@pytest.mark.untraced
 def test_the_waits_of_a_verdict_do_not_grow_with_the_ranks() -> None:
     verdict = diagnose(uneven(512)).verdict
     assert len(verdict.waits) == 1
