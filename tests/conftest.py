@@ -6,12 +6,28 @@ be inherited by every job that a test starts and interrupts.
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.tracing import untraced
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Tests that are marked `untraced` run without coverage's tracer in their own thread.
+
+    They run over the same lines thousands of times, at twice to four times the price under a tracer, and other tests
+    count those lines.
+    """
+    with untraced() if item.get_closest_marker("untraced") else contextlib.nullcontext():
+        return (yield)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
@@ -28,6 +28,7 @@ from hangwatch_dashboard.service import Service
 from hangwatch_dashboard.store.writer import StoreBusyError
 
 log = logging.getLogger(__name__)
+ROUTERS = (*(part.router for part in (ingest, captures, jobs, incidents, groups, events, system)), system.root)
 
 
 class Application(FastAPI):
@@ -103,11 +104,9 @@ def create_app(
 
 
 def _add_routes(app: FastAPI, config: Config) -> None:
-    api = APIRouter(prefix="/api/v1")
-    for part in (ingest, captures, jobs, incidents, groups, events, system):
-        api.include_router(part.router)
-    app.include_router(api)
-    app.include_router(system.root)
+    # The routes themselves, made once: `include_router` would make all of them anew, at the first request.
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
     page = Page(config.static)
 
     @app.get("/{path:path}", include_in_schema=False)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from hangwatch_agent.roster.rank_states import RankState
-from hangwatch_agent.shared.procfs import TICKS_PER_S, Table, command_line, process_state
+from hangwatch_agent.shared.procfs import TICKS_PER_S, Stat, Table, command_line, process_state
 from hangwatch_agent.shared.rank_rule import is_launcher
 
 IDLE_S = 60.0  # without its ranks: a launcher that restarts them begins within seconds
@@ -148,24 +148,28 @@ def end_idle_command(
     other nodes. Returns whether it was ended.
     """
     top, before = _Process(root, 0), _tree(root)
-    deadline = clock() + patience_s
+    deadline, looks, at_work = clock() + patience_s, 0, 0
     while clock() < deadline:
-        if not top.lives or _tree(root).keys() - before.keys():
+        now = _tree(root)
+        looks, at_work = looks + 1, at_work + any(each.state == "R" for each in now.values())
+        if not top.lives or now.keys() - before.keys():
             return False
         sleep(1.0)
     after = _tree(root)
-    if sum(after.values()) - sum(before.values()) > WORKS_S or any(is_launcher(command_line(pid)) for pid in after):
+    used = sum(each.cpu_s for each in after.values()) - sum(each.cpu_s for each in before.values())
+    works = used > WORKS_S or 2 * at_work > looks  # what waits for a processor, on a machine with none to spare, does
+    if works or any(is_launcher(command_line(pid)) for pid in after):
         return False
     table = Table.read()
     _end([_Process(pid, table.stats[pid].ticks) for pid in after if pid in table.stats], grace_s, clock, sleep)
     return True
 
 
-def _tree(root: int) -> dict[int, float]:
-    """The living processes from `root` down, with the processor time that each has used, in seconds."""
+def _tree(root: int) -> dict[int, Stat]:
+    """The living processes from `root` down."""
     table = Table.read()
     pids = (root, *table.descendants(root))
-    return {pid: table.stats[pid].cpu_s for pid in pids if pid in table.stats and table.stats[pid].state not in "XZ"}
+    return {pid: table.stats[pid] for pid in pids if pid in table.stats and table.stats[pid].state not in "XZ"}
 
 
 def end_below(root: int, grace_s: float) -> None:

@@ -10,6 +10,7 @@ from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.service import Service
 
+API = "/api/v1"
 KEY = r"^[a-z0-9-]{1,64}$"
 ID = r"^[A-Za-z0-9-]{1,64}$"
 

@@ -11,11 +11,11 @@ from hangwatch_dashboard import documents, views
 from hangwatch_dashboard.answers import Capture, CaptureList
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.openapi import answers, file
-from hangwatch_dashboard.routes import JobKey, RecordId, TheJob, TheService
+from hangwatch_dashboard.routes import API, JobKey, RecordId, TheJob, TheService
 from hangwatch_dashboard.routes.downloads import download, speedscope
 from hangwatch_dashboard.store.rows import CaptureRow
 
-router = APIRouter(tags=["captures"])
+router = APIRouter(prefix=API, tags=["captures"])
 
 
 @router.get("/jobs/{job}/captures", responses=answers(CaptureList))

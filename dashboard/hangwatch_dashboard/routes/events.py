@@ -14,10 +14,10 @@ from hangwatch_dashboard import views
 from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import file
-from hangwatch_dashboard.routes import KEY, TheService
+from hangwatch_dashboard.routes import API, KEY, TheService
 from hangwatch_dashboard.service import Service
 
-router = APIRouter(tags=["events"])
+router = APIRouter(prefix=API, tags=["events"])
 
 STALE_AFTER_S = 5
 MOST_JOBS = 16  # that one stream tells of in full: the tabs of a browser share a stream

@@ -16,11 +16,11 @@ from hangwatch_dashboard.answers import Taken, TakenIncident
 from hangwatch_dashboard.bodies import BodyError, Reader, read_body, read_raw
 from hangwatch_dashboard.guard import Gate, refusal
 from hangwatch_dashboard.openapi import answers
-from hangwatch_dashboard.routes import client_of, service_of
+from hangwatch_dashboard.routes import API, client_of, service_of
 from hangwatch_dashboard.service import Service
 from hangwatch_dashboard.store.writer import StoreBusyError
 
-router = APIRouter(prefix="/ingest", tags=["ingest"])
+router = APIRouter(prefix=f"{API}/ingest", tags=["ingest"])
 PATH = "/api/v1/ingest/batch"
 
 log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from hangwatch_dashboard.bodies import BodyError
 from hangwatch_dashboard.checks import MOST_RANKS
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.openapi import answers
-from hangwatch_dashboard.routes import Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService
+from hangwatch_dashboard.routes import API, Cause, JobKey, Limit, Moment, Offset, Search, TheJob, TheService
 from hangwatch_dashboard.store.rows import Wanted
 from hangwatch_dashboard.watch import MANY_RANKS
 
-router = APIRouter(prefix="/jobs", tags=["jobs"])
+router = APIRouter(prefix=f"{API}/jobs", tags=["jobs"])
 
 STATES = "^(starting|running|waiting|hung|lingering|failed|finished|silent)?$"
 MOST_RANKS_OF_HISTORY = 256

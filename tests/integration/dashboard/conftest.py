@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,7 +23,6 @@ from tests.nodes import Dashboard
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "postgres-for-tests"
 SILENT_S = 120.0  # a node as quiet as that is silent
-_numbers = itertools.count()
 
 
 @dataclass
@@ -75,15 +73,21 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     subprocess.run([SCRIPT, "stop", folder], check=True)
 
 
+EMPTY = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+DROP SCHEMA public CASCADE;
+CREATE SCHEMA public;
+"""
+
+
 @pytest.fixture
 def postgres_database(postgres: str) -> str:
-    """An empty database on that server."""
-    name = f"test_{next(_numbers)}"
+    """A database on that server, with no table and no connection: emptied, for making one costs ten times as much."""
     engine = sa.create_engine(url_of(postgres), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+        connection.execute(sa.text(EMPTY))
     engine.dispose()
-    return postgres.rpartition("/")[0] + f"/{name}"
+    return postgres
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

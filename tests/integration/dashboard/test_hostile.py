@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import resource
@@ -113,6 +114,7 @@ def test_hostile_envelopes_are_refused(dashboard: Dashboard, name: str) -> None:
     assert dashboard.client.post(BATCH, content=content, headers=headers).status_code == status
 
 
+@functools.cache
 def bomb(megabytes: int) -> bytes:
     """So many megabytes of zeros, in a thousandth of it."""
     compressor = zlib.compressobj(9, wbits=31)

@@ -52,6 +52,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         thread.join(60)
 
 
+@pytest.mark.untraced
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # hundreds of requests, half a minute on an idle machine
 def test_nothing_that_is_allowed_breaks_it(described: Any) -> None:

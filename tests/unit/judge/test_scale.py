@@ -22,6 +22,7 @@ def _seconds(hang: Callable[[int], Snapshot], ranks: int, cause: str) -> float:
     return took
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("hang", "cause"),
     [(uneven, "uneven-steps"), (skipped, "skipped-collective"), (branches, "collective-mismatch")],
@@ -37,6 +38,7 @@ def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks(
     assert large < 12 * max(small, 0.005)
 
 
+@pytest.mark.untraced
 def test_the_waits_of_a_verdict_do_not_grow_with_the_ranks() -> None:
     verdict = diagnose(uneven(512)).verdict
     assert len(verdict.waits) == 1

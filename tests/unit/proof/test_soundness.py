@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def _place(world: World, rank: int) -> tuple[int, bool, int]:
     return (me.pc, me.waiting is None, me.worked)
 
 
+@pytest.mark.untraced
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32), moments=st.integers(0, 60))
 def test_a_rank_that_is_called_deadlocked_never_moves_again(seed: int, moments: int) -> None:
@@ -95,6 +97,7 @@ def test_a_rank_that_is_called_deadlocked_never_moves_again(seed: int, moments: 
     assert deadlocked <= blocked_for_ever(world)
 
 
+@pytest.mark.untraced
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
 def test_at_the_end_no_innocent_rank_is_proven_guilty(seed: int) -> None:

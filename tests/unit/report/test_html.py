@@ -210,6 +210,7 @@ def test_eight_ranks_with_much_evidence_stay_below_two_megabytes() -> None:
     assert len(html.render(_heavy()).encode()) < 2 << 20
 
 
+@pytest.mark.untraced
 def test_ten_thousand_ranks_become_a_page_too() -> None:
     text = html.render(examples.uneven_steps(10_000, 7, 8))
     assert len(text.encode()) < 2 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from tests.strategies import record
 AGAIN = "differs from the records: python -m hangwatch.report.schema"
 
 
+@functools.cache
 def _validator() -> jsonschema.Draft202012Validator:
     document = json.loads(schema.SCHEMA_FILE.read_text())
     jsonschema.Draft202012Validator.check_schema(document)
@@ -42,6 +44,7 @@ def test_examples_fit_the_schema(example: Callable[[], Incident]) -> None:
     assert misfits(codec.encode(example())) == []
 
 
+@pytest.mark.untraced
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(incident=record(Incident))
 def test_every_incident_fits_the_schema(incident: Incident) -> None:

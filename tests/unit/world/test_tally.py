@@ -40,6 +40,7 @@ def test_rows_are_causes_backends_and_bands_of_sizes() -> None:
     assert share(dict(found.rows("backend"))["gloo"], Outcome.RIGHT) == "50.0"
 
 
+@pytest.mark.untraced
 def test_parts_add_up_to_the_whole() -> None:
     whole, parts = tally(range(120)), Tally()
     for part in over(0, 120, jobs=1):

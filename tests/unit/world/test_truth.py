@@ -33,6 +33,7 @@ def wrongs(found: Score) -> set[tuple[str, str]]:
     return wrong
 
 
+@pytest.mark.untraced
 @settings(max_examples=250, derandomize=True)
 @given(st.integers(0, 1 << 40))
 def test_no_false_proof_and_no_innocent_rank_proven_guilty(seed: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_a_job_that_cannot_go_on_has_ended_or_has_a_fault(seed: int) -> None:
     assert truth.alive or truth.finished or truth.fired
 
 
+@pytest.mark.untraced
 def test_the_causes_that_faults_accept_are_those_of_the_catalogue() -> None:
     named = {cause for played in first() for fault in played.faults for cause in fault.causes}
     assert named <= set(BY_ID)

@@ -136,6 +136,7 @@ def use(found: Reading) -> None:
     assert 0 < found.identity.pid <= 1 << 22
 
 
+@pytest.mark.untraced
 @pytest.mark.timeout(0)  # a million take half an hour
 def test_mutated_boards_give_a_reading_or_the_readers_own_error(tmp_path: Path) -> None:
     path = tmp_path / "rank-4321-7.board"
@@ -297,6 +298,7 @@ def test_more_boards_than_are_kept_open_are_read_once_each(tmp_path: Path, monke
     assert len(opened) == ranks
 
 
+@pytest.mark.untraced
 def test_the_work_of_a_poll_is_linear_in_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes read from boards, not seconds: twice the ranks are twice the work, also where there are many."""
     read: list[int] = []

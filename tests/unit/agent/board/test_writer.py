@@ -380,6 +380,7 @@ WORDS = st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-3, 3000),
 HOSTILE = st.lists(st.tuples(st.integers(3, b.STEPS_AT - 1), WORDS), min_size=1, max_size=60)
 
 
+@pytest.mark.untraced
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -398,6 +399,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.untraced
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
