@@ -43,7 +43,7 @@ demo: env page ## hang a small job on this machine and let hangwatch explain it
 test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
 	@rm -rf .coverage .coverage.* $(BUILD)/junit
 	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
-	@mkdir -p $(BUILD); failed=0; trap 'kill $$! 2>/dev/null' EXIT; \
+	@mkdir -p $(BUILD); failed=0; trap 'kill $$! 2>/dev/null; exit 130' INT TERM; \
 	nice -n 5 $(PYTEST) $(SHARED) --numprocesses=logical --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml >$(SHARED_LOG) 2>&1 & \
 	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --numprocesses=2 --dist=loadfile --junit-xml=$(BUILD)/junit/jobs.xml || failed=1; \
 	echo "hangwatch: the tests without jobs go on; $(SHARED_LOG) shows how far they are"; \
