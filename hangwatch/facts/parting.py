@@ -196,17 +196,15 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     )
     told = tuple(witness for witness in (majority, *others) if witness is not None)
     found = Parting(divergence, Left.UNKNOWN, (), told, call, ways, places)
-    agreeing = [witness for witness in told if witness.agrees]
-    if agreeing == [majority] and len(told) > 1:  # habit and place say one thing: what the many did is new
-        if len(many) < MOST * len(few):
-            return found
-        found = replace(found, witnesses=tuple(agreeing))  # nearly all do it together: it is the program's
-    return _balanced(case, found, few, many)
+    agreeing = tuple(witness for witness in told if witness.agrees)
+    if agreeing == (majority,) and len(told) > 1:  # habit and place say one thing: what the many did is new
+        nearly_all = len(many) >= MOST * len(few)  # and do together: it is the program's
+        return _told(case, replace(found, witnesses=agreeing) if nearly_all else found, int(nearly_all), few, many)
+    return _told(case, found, sum(1 if witness.agrees else -1 for witness in told), few, many)
 
 
-def _balanced(case: Case, found: Parting, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:
-    """Which side left the path, as most witnesses say; none where they balance."""
-    balance = sum(1 if witness.agrees else -1 for witness in found.witnesses)
+def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:
+    """Which side left the path: the few if more witnesses agree, the many if fewer; none where they balance."""
     if balance == 0 and found.places and all(past_by_an_error(case, place.lines) for place in found.places):
         by_source = Witness(Kind.SOURCE, only_by_an_error(found.ways))
         found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1

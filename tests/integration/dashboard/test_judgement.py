@@ -74,6 +74,7 @@ def open_incident(dashboard: Dashboard, pair: Pair) -> dict[str, Any]:
     answer(dashboard, *pair)
     (found,) = dashboard.until(lambda: dashboard.get("/incidents")["incidents"])
     incident: dict[str, Any] = found
+    dashboard.until(lambda: dashboard.job["open_incident"] == incident["id"])  # it is stored before it is shown
     return incident
 
 
