@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from hangwatch.model import Collective, GroupHead, RankEvidence, StepEntry, StepName
 from hangwatch.ranks.divergence import DivergenceWatch, first_divergence
+from hangwatch.ranks.two_backends import of_two_backends, passed
 
 __all__ = [
     "CALLS_TOLD",
@@ -106,7 +107,7 @@ class Ledger:
                 self._add(rank, head)
             for call in self.open_calls(rank):
                 self._inside(rank, call)
-        self.beside = {(rank, name) for rank, name in self.beside if self._has_been_passed(rank, name)}
+        self.beside = passed({(rank, name): self._names[rank][name].heads for rank, name in self.beside})
         for rank, name in self.doubtful:
             group = self._names.get(rank, {}).pop(name, None)
             if group is not None:
@@ -133,12 +134,6 @@ class Ledger:
         if of_two_backends(head) and call.seq > head.issued:
             self.beside.add((rank, call.group))
         group.heads[rank] = replace(head, issued=max(head.issued, call.seq))
-
-    def _has_been_passed(self, rank: int, name: str) -> bool:
-        """Another member has counted calls of that number: it may have made, uncounted, the call that `rank` is in."""
-        group = self._names[rank][name]
-        own = group.heads[rank].issued
-        return any(head.issued >= own for other, head in group.heads.items() if (other, name) not in self.beside)
 
     def counted(self, group: Group, rank: int) -> int:
         """How many collectives `rank` has issued, as the ranks can be compared.
@@ -338,11 +333,6 @@ def _calls(entry: RankEvidence) -> dict[tuple[str, int], Collective]:
         if is_numbered(call):
             found.setdefault((call.group, call.seq), call)
     return dict(sorted(found.items(), key=lambda item: (item[1].at or 0.0, item[0][1])))
-
-
-def of_two_backends(head: GroupHead) -> bool:
-    """As `cpu:gloo,cuda:nccl`, which torch makes where no backend is asked for: torch's number counts one of them."""
-    return "," in head.backend
 
 
 def _backwards(calls: tuple[Collective, ...], name: str, seq: int) -> Collective | None:
