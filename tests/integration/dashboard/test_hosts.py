@@ -160,7 +160,7 @@ def test_a_dashboard_that_comes_back_in_the_middle_of_a_hang_judges_it(closing: 
     lab.start_dashboard()
     incident = lab.until(lambda: lab.get("/incidents")["incidents"], 150)[0]
     assert (incident["cause"], incident["culprits"]) == ("uneven-steps", [3])
-    lab.until(lambda: lab.job["capture"]["state"] == "done", 60)
+    lab.until(lambda: (lab.job["capture"] or {}).get("state") == "done", 60)  # a node may have judged before
     assert lab.get("/incidents")["total"] == 1
     assert lab.job["dropped"] == 0
 
