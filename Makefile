@@ -16,11 +16,10 @@ export COVERAGE_ROOT := $(CURDIR)
 # Images often set it. Each of the thousand processes that the tests start would compile what it imports of this checkout.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests without training jobs need processors; those with jobs wait most of the time, for a job to start or to stand
-# still. So both run side by side, the former with a lower priority: they take what the jobs leave, and a rank finds a
-# processor when it needs one. Two files with jobs run at once on any machine.
+# Tests without training jobs take as many processes as there are cores. Those with jobs wait most of the time, for a job
+# to start or to stand still: two files of them run at once on any machine, so that ranks find processors when they come.
+# Both at the same time would take a quarter less, and single tests fail then for want of a processor.
 SHARED := tests/unit tests/integration/dashboard tests/integration/doctor tests/browser
-SHARED_LOG := $(BUILD)/shared.log
 PYTEST := $(BIN)/coverage run -m pytest -m "not gallery"
 
 # Options of `hangwatch demo`, `hangwatch bench`, `make gpu` and `make matrix`, and the Python with a CUDA build of torch.
@@ -43,11 +42,9 @@ demo: env page ## hang a small job on this machine and let hangwatch explain it
 test: env page apt ## all tests with coverage; fails below the fail_under of pyproject.toml
 	@rm -rf .coverage .coverage.* $(BUILD)/junit
 	@if [ -f $(WEB)/package.json ]; then $(NPM) run --silent test; fi
-	@mkdir -p $(BUILD); failed=0; trap 'kill $$! 2>/dev/null; exit 130' INT TERM; \
-	nice -n 5 $(PYTEST) $(SHARED) --numprocesses=logical --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml >$(SHARED_LOG) 2>&1 & \
+	@failed=0; \
+	$(PYTEST) $(SHARED) --numprocesses=logical --maxprocesses=4 --dist=worksteal --junit-xml=$(BUILD)/junit/shared.xml || failed=1; \
 	$(PYTEST) $(addprefix --ignore=,$(SHARED)) --numprocesses=2 --dist=loadfile --junit-xml=$(BUILD)/junit/jobs.xml || failed=1; \
-	echo "hangwatch: the tests without jobs go on; $(SHARED_LOG) shows how far they are"; \
-	wait $$! || failed=1; cat $(SHARED_LOG); \
 	exit $$failed
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
