@@ -85,6 +85,8 @@ class Incidents:
         change = "recovered" if ended else "opened" if new else "updated"
         wait_s = 0.0 if alone else MERGE_S
         over = found.closed_at is not None
+        if not alone and job.incident not in ("", found.id):
+            return job.incident  # all nodes together have been judged meanwhile
         # Only now, when `keep` opens the incident before it waits: a judgement without one would be cleared.
         self._believe(job, None if over else Judgement(found.status, found.stage, found.verdict))
         await self.keep(job, judge.head_of(found), document, change=change, by_node=node, wait_s=wait_s)
