@@ -10,7 +10,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 
 from hangwatch.judge import comparison as certainty
-from hangwatch.model import Incident, Judgement, Progress, Status, Verdict
+from hangwatch.model import Incident, Judgement, Progress, Status
 from hangwatch.report.incident import recovered
 from hangwatch.stacks import tree as stack_tree
 from hangwatch.wire import codec
@@ -52,11 +52,10 @@ class Incidents:
             self._believe(job, judgement)
             await self.keep(job, judged.head, judged.document, change="opened")
         elif surer(judgement, known) or (by_node and not surer(known, judgement)):
-            verdict = certainty.sharpened(known.verdict, judgement.verdict)
-            self._believe(job, replace(judgement, verdict=verdict))
-            await self._sharpen(job, known, judged, verdict)
+            await self._sharpen(job, known, judged)
 
-    async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged, verdict: Verdict) -> None:
+    async def _sharpen(self, job: LiveJob, known: Incident, judged: judge.Judged) -> None:
+        verdict = certainty.sharpened(known.verdict, judged.judgement.verdict)
         changes: dict[str, Any] = {
             "id": known.id,
             "opened_at": known.opened_at,
@@ -64,6 +63,7 @@ class Incidents:
             "updated_at": self._clock(),
         }
         packed = await run_in_threadpool(_changed, judged.document, changes | {"verdict": codec.encode(verdict)})
+        self._believe(job, replace(judged.judgement, verdict=verdict))
         await self.keep(job, replace(judged.head, **changes, verdict=verdict), packed, change="updated")
 
     async def from_node(self, job: LiveJob, found: Incident, node: str) -> str:
@@ -130,7 +130,8 @@ class Incidents:
         message = "recovered" if change == "recovered" else "opened"
         job.incident = "" if head.closed_at is not None else head.id
         due_at = self._clock() + wait_s
-        await asyncio.wrap_future(self._store.put_incident(row, message, due_at, self._run_values(job)))
+        with job.storing():
+            await asyncio.wrap_future(self._store.put_incident(row, message, due_at, self._run_values(job)))
         job.last_incident = summary
         job.facts_revision += 1
         if change == "opened":
@@ -219,7 +220,8 @@ class Incidents:
             self._still[job.key] = _still(job) or {beat.rank: beat.progress for _, beat in job.ranked()}
         values = self._run_values(job)
         del values["open_incident"]  # another process may have opened one this moment
-        await asyncio.wrap_future(self._store.put_run(job.key, **values))
+        with job.storing():
+            await asyncio.wrap_future(self._store.put_run(job.key, **values))
 
     def _run_values(self, job: LiveJob) -> dict[str, Any]:
         """What is stored of a run's judgement, for the other processes and for after a restart."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hangwatch.model import (
@@ -63,6 +65,8 @@ class LiveJob:
     judgement: Judgement | None = None
     judged_at: float | None = None
     incident: str = ""  # id of the open one
+    unstored: int = 0  # judgements of this process on their way to the store
+    stored: int = 0  # those that have been there
     last_incident: dict[str, object] | None = None  # IncidentSummary
     capture: LiveCapture | None = None
     last_capture: CaptureRow | None = None
@@ -92,6 +96,16 @@ class LiveJob:
         self.revision += 1
         if before is None or _noteworthy(before) != _noteworthy(node):
             self.facts_revision += 1
+
+    @contextmanager
+    def storing(self) -> Iterator[None]:
+        """While this lasts, what the store says of the job's judgement may be older than what this process knows."""
+        self.unstored += 1
+        try:
+            yield
+        finally:
+            self.unstored -= 1
+            self.stored += 1
 
     @property
     def all_nodes(self) -> list[LiveNode]:

@@ -67,25 +67,40 @@ class Replica:
             job = await self._registry.load(row.run)
             if job is not None:
                 self._registry.apply_row(job, row)
+        own = self._own_judgements()
         for run in await store.ask(store.runs_changed_since, since):
-            self._note_run(run)
+            self._note_run(run, own)
         for capture in await store.ask(store.captures_since, since):
             if job := self._registry.jobs.get(capture.run):
                 await self._captures.adopt(job, capture)
+        own = self._own_judgements()
         for incident in await store.ask(store.incidents_since, since):
-            self._note_incident(incident)
+            self._note_incident(incident, own)
 
-    def _note_run(self, run: RunRow) -> None:
+    def _own_judgements(self) -> dict[str, int]:
+        """By job, how many judgements this process has stored, where none is on its way.
+
+        A row that was read meanwhile may be older than what this process has judged since. Left alone, it is read
+        again with the next news, within OVERLAP_S.
+        """
+        return {key: job.stored for key, job in self._registry.jobs.items() if not job.unstored}
+
+    def _is_older(self, job: LiveJob, own: dict[str, int]) -> bool:
+        """Whether a row may be older than what this process knows of a job."""
+        return job.unstored > 0 or own.get(job.key) != job.stored
+
+    def _note_run(self, run: RunRow, own: dict[str, int]) -> None:
         job = self._registry.jobs.get(run.key)
-        if job is not None and self._runs.get(run.key) != run.changed_at:
-            self._runs[run.key] = run.changed_at
-            self._registry.note_run(job, run)
+        if job is None or self._is_older(job, own) or self._runs.get(run.key) == run.changed_at:
+            return
+        self._runs[run.key] = run.changed_at
+        self._registry.note_run(job, run)
 
-    def _note_incident(self, row: IncidentRow) -> None:
+    def _note_incident(self, row: IncidentRow, own: dict[str, int]) -> None:
         summary = documents.summary(row.summary)
         job: LiveJob | None = self._registry.jobs.get(row.run)
         first = row.id not in self._incidents
-        if self._incidents.get(row.id) == row.changed_at:
+        if self._incidents.get(row.id) == row.changed_at or (job is not None and self._is_older(job, own)):
             return
         self._incidents[row.id] = row.changed_at
         if job is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,9 +40,10 @@ def watchdog_pid(boards: Path) -> int:
     Its lock is left alone: one that is held for a look, at the moment when a watchdog starts, turns that one away.
     """
     for file in boards.glob(f"*/{directory.WATCHDOG_PID}"):
-        pid = int(file.read_text() or 0)
-        if pid and psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-            return pid
+        with contextlib.suppress(FileNotFoundError, psutil.NoSuchProcess):  # it goes this moment
+            pid = int(file.read_text() or 0)
+            if pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return pid
     return 0
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from hangwatch.model import Certainty, Judgement, Phase, Stage, Status, Verdict
+from hangwatch_dashboard.replica import Replica
+from hangwatch_dashboard.store.rows import RunRow
 from tests.examples import lingering, uneven_steps, uneven_steps_judgement, uneven_steps_snapshot
 from tests.integration.dashboard.conftest import Judge
 from tests.integration.dashboard.processes import Process, link_to, until
@@ -197,3 +199,29 @@ def test_a_healthy_job_is_not_stuck_on_what_was_judged_once(served: Process, tmp
     assert (job["judgement"], job["open_incident"]) == (None, None)
     with urllib.request.urlopen(f"{served.address}/metrics", timeout=60) as answer:
         assert not re.search(r"^hangwatch_job_(waiting|stalled)\{.*\} 1$", answer.read().decode(), re.MULTILINE)
+
+
+def test_a_row_that_was_read_before_an_incident_does_not_clear_it(
+    dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a look at what other dashboards have stored WHEN a verdict comes between the look and its result
+    THEN the verdict stays: the row is older than it."""
+    node = FakeNode(ranks=(0, 1, 2, 3))
+    dashboard.send(node)
+    service, portal = dashboard.service, dashboard.client.portal
+    assert portal is not None
+    read, slow = service.store.runs_changed_since, threading.Lock()
+
+    def slowly(since: float) -> list[RunRow]:
+        rows = read(since)
+        if slow.acquire(blocking=False):  # once: the service follows, too
+            assert dashboard.post("incident", node.incident(lingering())).status_code == 200
+        return rows
+
+    follower = Replica(service.store, service.registry, service.captures, service.hub, service.clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "runs_changed_since", slowly)
+        portal.call(follower.catch_up)
+    assert dashboard.job["open_incident"] == lingering().id
+    portal.call(follower.catch_up)
+    assert dashboard.job["open_incident"] == lingering().id
