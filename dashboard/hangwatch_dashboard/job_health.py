@@ -54,21 +54,20 @@ class LiveHealth:
 
     def note(self, now: float, ranked: Ranked) -> bool:
         """Takes the ranks at one moment, by the nodes' own time. Returns whether there is something new to be told."""
-        told = [self._compare(ranked, now), self._compare_links(ranked), self._note_pace(now, ranked)]
+        nodes = list({id(node): node for node, _ in unhurried(ranked)}.values())
+        told = [self._compare(nodes, ranked, now), self._compare_links(nodes), self._note_pace(now, ranked)]
         return any(told)
 
-    def _compare(self, ranked: Ranked, now: float) -> bool:
+    def _compare(self, nodes: Sequence[LiveNode], ranked: Ranked, now: float) -> bool:
         """Compares the plans of ranks on several nodes; what differs for long enough is told."""
-        nodes = list({id(node): node for node, _ in unhurried(ranked)}.values())
         plans = tuple(node.hello for node in nodes)
         if len(nodes) > 1 and list(map(id, plans)) != list(map(id, self._plans)):
             self._plans = plans
             self._forecasts.note(_forecasts(nodes, ranked, now), now)
         return bool(self._forecasts.due(now))
 
-    def _compare_links(self, ranked: Ranked) -> bool:
+    def _compare_links(self, nodes: Sequence[LiveNode]) -> bool:
         """Compares the links of several nodes, when a node has looked at its own again."""
-        nodes = {id(node): node for node, _ in unhurried(ranked)}.values()
         facts = tuple(node.facts for node in nodes if node.facts is not None and node.facts.links)
         if list(map(id, facts)) == list(map(id, self._facts)):
             return False

@@ -18,7 +18,7 @@ from .confirmed import Confirmed
 from .devices import device_warnings, foreign_memory
 from .job_health import job_health, merged
 from .leftovers import leftover_processes
-from .links import LinkWatch, slow_links
+from .links import LinkWatch
 from .pace import PaceWatch, agreed
 from .pace_history import PaceHistory
 
@@ -40,7 +40,6 @@ __all__ = [
     "leftover_processes",
     "merged",
     "plan_of",
-    "slow_links",
     "warnings",
     "with_plan",
 ]

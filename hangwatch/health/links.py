@@ -70,12 +70,6 @@ class LinkWatch:
         return self.told is not told
 
 
-def slow_links(nodes: Sequence[NodeFacts]) -> HealthWarning | None:
-    """The link that is slowest, or that loses most, by one look of each node."""
-    found = _slow(nodes)
-    return _warning(found) if found else None
-
-
 def _slow(nodes: Sequence[NodeFacts]) -> list[tuple[_Way, float | None]]:
     """The links that are much slower than the others, or lose much, the slowest first; with what is usual."""
     ways = list(_ways(nodes))

@@ -9,6 +9,7 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
 
 from .model import Communicator, Fault, Logs, Warned
+from .unknown import unknown
 
 _SHOWN = 3
 _IB_FIX = "look at that port and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
@@ -57,19 +58,15 @@ def _part_set_up(communicator: Communicator, logs: Logs) -> Judgement:
     more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
     name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
     lacking = f"; its own {words.ranks(absent)} never began" if absent else ""
-    return Judgement(
+    return unknown(
         Status.HUNG,
         Stage.START,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.capital(places)}{more} began to set up {name} and did not finish{lacking}.",
-            fix="give the dumps or the watchdog's lines too: NCCL numbers the ranks of each communicator anew",
-            victims=waiting,
-            evidence=(f"Init START and no Init COMPLETE: its own {words.ranks(left)}", *evidence(logs)),
-            hang=Certainty.LIKELY,
-            argument=("the logs end before the communicator was set up",),
-        ),
+        summary=f"{words.capital(places)}{more} began to set up {name} and did not finish{lacking}.",
+        fix="give the dumps or the watchdog's lines too: NCCL numbers the ranks of each communicator anew",
+        victims=waiting,
+        evidence=(f"Init START and no Init COMPLETE: its own {words.ranks(left)}", *evidence(logs)),
+        hang=Certainty.LIKELY,
+        argument=("the logs end before the communicator was set up",),
     )
 
 

@@ -15,6 +15,7 @@ from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdic
 
 from . import slurm
 from .model import Failure, Logs, Raised, Reaped
+from .unknown import unknown
 
 # What a process says that ended because another rank had gone, or had not come.
 _BROUGHT_DOWN = re.compile(
@@ -156,15 +157,11 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
 
 def only_victims(logs: Logs) -> Judgement:
     ranks = sorted(failures(logs))
-    return Judgement(
+    return unknown(
         Status.FAILED,
         Stage.STEP,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(ranks, capital=True)} ended as ranks do that another rank, the network or a launcher"
-            " brings down, and no log tells which.",
-            fix="give the logs of all ranks, and the flight recorder's dumps",
-            victims=tuple(ranks),
-        ),
+        summary=f"{words.ranks(ranks, capital=True)} ended as ranks do that another rank, the network or a launcher"
+        " brings down, and no log tells which.",
+        fix="give the logs of all ranks, and the flight recorder's dumps",
+        victims=tuple(ranks),
     )

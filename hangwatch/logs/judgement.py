@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hangwatch import words
@@ -15,6 +15,16 @@ from ..queues.model import Queues
 from . import communicators, ends, rendezvous
 from .model import Fault, LateAtBarrier, Logs, Timeout
 from .queued import of_no_group, to_peers
+from .unknown import unknown
+
+_BETWEEN_PEERS = (
+    "sends, receives or batches of calls that torch's watchdog gave up; its lines do not name their peers",
+    "give the flight recorder's dumps too: they name the peer of each send and receive",
+)
+_OF_NO_GROUP = (
+    "collectives of several groups that torch's watchdog gave up; lines of torch before 2.3 do not name the groups",
+    "give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
+)
 
 
 def assess(queues: Queues, logs: Logs) -> model.Assessment:
@@ -47,10 +57,10 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
 
 def _of_logs(logs: Logs) -> Judgement | None:
     """What the logs say where the queues show nothing wrong; None where they do not either."""
-    if any(map(to_peers, logs.timeouts)):
-        return _between_peers(logs)
+    if messages := list(filter(to_peers, logs.timeouts)):
+        return _given_up(messages, *_BETWEEN_PEERS, logs)
     if calls := of_no_group(logs):
-        return _of_no_group(calls, logs)
+        return _given_up(calls, *_OF_NO_GROUP, logs)
     if (awaited := rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
@@ -75,67 +85,34 @@ def _late(told: LateAtBarrier) -> Judgement:
     """A monitored barrier names the ranks that did not come, and not why."""
     late = sorted(told.ranks)
     who = words.ranks(late)
-    return Judgement(
+    return unknown(
         Status.FAILED,
         Stage.STEP,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(late, capital=True)} did not come to the monitored barrier of rank 0"
-            f"{words.at(told.where)} within {words.duration(told.timeout_s)}.",
-            fix=f"find out what {who} did instead: look at the stacks or last output, or run again under hangwatch",
-            culprits=tuple(Culprit(rank) for rank in late),
-            evidence=(f"rank 0 asked each rank, and {who} did not answer",),
-            details=("The barrier tells which ranks did not come, and not what their hosts did.",),
-        ),
+        f"{words.ranks(late, capital=True)} did not come to the monitored barrier of rank 0"
+        f"{words.at(told.where)} within {words.duration(told.timeout_s)}.",
+        fix=f"find out what {who} did instead: look at the stacks or last output, or run again under hangwatch",
+        culprits=tuple(Culprit(rank) for rank in late),
+        evidence=(f"rank 0 asked each rank, and {who} did not answer",),
+        details=("The barrier tells which ranks did not come, and not what their hosts did.",),
     )
 
 
-def _between_peers(logs: Logs) -> Judgement:
-    """Sends or receives were given up; the lines name neither their peers nor a number that two ranks share."""
-    given_up = [each for each in logs.timeouts if to_peers(each)]
-    ranks = sorted({each.rank for each in given_up})
+def _given_up(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) -> Judgement:
+    """Calls were given up, and the lines do not tell which calls of different ranks belong together."""
+    ranks = sorted({each.rank for each in calls})
     names = [
         f"rank {each.rank}: {each.op.lower()} {each.number}{words.at(user_frame(tuple(each.frames)))}"
-        for each in given_up
+        for each in calls[:4]
     ]
-    return Judgement(
+    return unknown(
         Status.HUNG,
         Stage.STEP,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(ranks, capital=True)} waited in sends, receives or batches of calls that torch's"
-            " watchdog gave up; its lines do not name their peers.",
-            fix="give the flight recorder's dumps too: they name the peer of each send and receive",
-            victims=tuple(ranks),
-            evidence=(*names[:4], *_stalls(logs), *communicators.evidence(logs)),
-            hang=Certainty.LIKELY,
-            argument=_gave_up(logs),
-        ),
-    )
-
-
-def _of_no_group(calls: list[Timeout], logs: Logs) -> Judgement:
-    """Calls of several groups were given up, and the lines do not tell which call is of which group."""
-    ranks = sorted({each.rank for each in calls})
-    return Judgement(
-        Status.HUNG,
-        Stage.STEP,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(ranks, capital=True)} waited in collectives of several groups that torch's watchdog"
-            " gave up; lines of torch before 2.3 do not name the groups.",
-            fix="give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
-            victims=tuple(ranks),
-            evidence=(
-                *(f"rank {each.rank}: {each.op.lower()} {each.number}" for each in calls[:4]),
-                *communicators.evidence(logs),
-            ),
-            hang=Certainty.LIKELY,
-            argument=_gave_up(logs),
-        ),
+        f"{words.ranks(ranks, capital=True)} waited in {waited_in}.",
+        fix,
+        victims=tuple(ranks),
+        evidence=(*names, *_stalls(logs), *communicators.evidence(logs)),
+        hang=Certainty.LIKELY,
+        argument=_gave_up(logs),
     )
 
 
@@ -145,22 +122,18 @@ def _of_no_group(calls: list[Timeout], logs: Logs) -> Judgement:
 def _stalled(logs: Logs) -> Judgement:
     """torch's watchdog threads stood, and nothing else is told: in a call of CUDA or NCCL, or for the interpreter."""
     ranks = sorted(logs.stalls)
-    return Judgement(
+    return unknown(
         Status.HUNG,
         Stage.STEP,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"torch's watchdog {words.verb(len(ranks), 'thread', 'threads')} of {words.ranks(ranks)} stood, in"
-            " a call of CUDA or NCCL or for the interpreter lock; these files do not tell in which collective.",
-            fix=f"take the native stacks of {words.ranks(ranks)} (py-spy dump --native), or give the logs of all ranks",
-            culprits=tuple(map(Culprit, ranks)) if len(ranks) == 1 else (),
-            victims=tuple(ranks) if len(ranks) > 1 else (),
-            evidence=tuple(_stalls(logs)),
-            alternatives=_or_the_lock(logs),
-            hang=Certainty.LIKELY,
-            argument=("torch's own monitor found that its watchdog thread made no progress",),
-        ),
+        f"torch's watchdog {words.verb(len(ranks), 'thread', 'threads')} of {words.ranks(ranks)} stood, in"
+        " a call of CUDA or NCCL or for the interpreter lock; these files do not tell in which collective.",
+        fix=f"take the native stacks of {words.ranks(ranks)} (py-spy dump --native), or give the logs of all ranks",
+        culprits=tuple(map(Culprit, ranks)) if len(ranks) == 1 else (),
+        victims=tuple(ranks) if len(ranks) > 1 else (),
+        evidence=tuple(_stalls(logs)),
+        alternatives=_or_the_lock(logs),
+        hang=Certainty.LIKELY,
+        argument=("torch's own monitor found that its watchdog thread made no progress",),
     )
 
 

@@ -11,6 +11,7 @@ from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdic
 
 from .ends import failures
 from .model import Failure, Logs
+from .unknown import unknown
 
 _CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
 _NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
@@ -56,16 +57,12 @@ def _no_identifier(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
     who = words.ranks(sorted(first)) if first else "the first rank of their group"
     waiting = sorted(rank for rank, _ in told)
     waited = words.duration(int(told[0][1][2]) / 1000)
-    return Judgement(
+    return unknown(
         Status.FAILED,
         Stage.START,
-        Verdict(
-            cause="undetermined",
-            certainty=Certainty.UNDETERMINED,
-            summary=f"{words.ranks(waiting, capital=True)} waited {waited} for {who} to begin the first collective of a"
-            " communicator, which makes its id.",
-            fix=f"look at {who}: what it did instead, at the time of that collective",
-            culprits=tuple(map(Culprit, sorted(first))),
-            victims=tuple(waiting),
-        ),
+        summary=f"{words.ranks(waiting, capital=True)} waited {waited} for {who} to begin the first collective of a"
+        " communicator, which makes its id.",
+        fix=f"look at {who}: what it did instead, at the time of that collective",
+        culprits=tuple(map(Culprit, sorted(first))),
+        victims=tuple(waiting),
     )

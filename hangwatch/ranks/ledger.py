@@ -108,6 +108,10 @@ class Ledger:
             for call in self.open_calls(rank):
                 self._inside(rank, call)
         self.beside = passed({(rank, name): self._names[rank][name].heads for rank, name in self.beside})
+        # The calls behind that: of another backend than the one that the group counts.
+        self._uncounted = {
+            (rank, name, call.seq) for rank, name in self.beside for call in self.open_calls(rank) if call.group == name
+        }
         for rank, name in self.doubtful:
             group = self._names.get(rank, {}).pop(name, None)
             if group is not None:
@@ -172,7 +176,7 @@ class Ledger:
         if rank in self._calls:
             return self._calls[rank].get((name, seq))
         entry = self.evidence.get(rank)
-        if entry is None or (name, seq) in self._of_other_backend(rank):
+        if entry is None or (rank, name, seq) in self._uncounted:
             return None
         told, own = (_backwards(calls, name, seq) for calls in (entry.collectives.recent, entry.board_calls))
         if told is None or (own is not None and own.frames and not told.frames):
@@ -188,14 +192,10 @@ class Ledger:
 
     def _numbered(self, entry: RankEvidence) -> dict[tuple[str, int], Collective]:
         """Without the call that it is in where its number is that of the other backend's next one."""
-        others = self._of_other_backend(entry.rank)
         found = _calls(entry)
-        return {key: call for key, call in found.items() if key not in others} if others else found
-
-    def _of_other_backend(self, rank: int) -> set[tuple[str, int]]:
-        if not self.beside:
-            return set()
-        return {(call.group, call.seq) for call in self.open_calls(rank) if (rank, call.group) in self.beside}
+        if not self._uncounted:
+            return found
+        return {key: call for key, call in found.items() if (entry.rank, *key) not in self._uncounted}
 
     def calls_in(self, rank: int, name: str) -> list[Collective]:
         """The recorded collectives of `rank` in the group that it calls `name`, as issued."""

@@ -30,7 +30,7 @@ class Guard:
     def swallow(self, error: Exception) -> None:
         """Note `error` and go on. The message names its type and the line of ours that failed."""
         self.swallowed += 1
-        with contextlib.suppress(Exception):  # the board may be full or gone; the training is not to hear of it
+        with contextlib.suppress(Exception):  # the board may be full or gone, and the training must not notice
             self._note(_described(error))
         if _raising:
             raise error

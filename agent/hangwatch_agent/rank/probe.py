@@ -116,6 +116,7 @@ class Probe:
             self.optimizer,
             self.collectives,
             self.groups,
+            self.lifecycle,
         )
         for part in parts:
             part.reset()

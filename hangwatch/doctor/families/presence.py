@@ -77,9 +77,11 @@ def _local(job: Job) -> Iterator[Check]:
         counts = Counter(each.local_rank for each in ranks if each.local_rank is not None)
         same = [local for local, count in counts.items() if count > 1]
         if same and len({each.rank for each in ranks}) == len(ranks):
-            who = [each.rank for each in ranks if each.local_rank == same[0]]
-            found = f"{named(who)} on {host} have the same LOCAL_RANK {same[0]}"
-            yield fail(FAMILY, "local rank", found, "they would use the same GPU; see how the launcher is started", who)
+            same_gpu = [each.rank for each in ranks if each.local_rank == same[0]]
+            found = f"{named(same_gpu)} on {host} have the same LOCAL_RANK {same[0]}"
+            yield fail(
+                FAMILY, "local rank", found, "they would use the same GPU; see how the launcher is started", same_gpu
+            )
 
 
 def _stuck(job: Job) -> Iterator[Check]:

@@ -361,6 +361,22 @@ def test_a_full_disk_is_named_and_the_training_goes_on(
         installed.remove()
 
 
+def test_a_forked_rank_has_no_errors_of_its_parent(installed: probe.Probe) -> None:
+    for each in "ab":
+        installed.context.met(ValueError(f"the parent's {each}"))
+    child = os.fork()
+    if child == 0:
+        seen: list[str] = []
+        try:
+            installed.wake()
+            installed.context.met(ValueError("its own"))
+            seen = [each.message for each in read(installed).caught]
+        finally:
+            os._exit(seen != ["its own"])
+    assert os.waitpid(child, 0)[1] == 0
+    assert [each.message for each in read(installed).caught] == ["the parent's a", "the parent's b"]
+
+
 def test_a_forked_child_leaves_the_board_alone(installed: probe.Probe) -> None:
     before = read(installed)
     child = os.fork()

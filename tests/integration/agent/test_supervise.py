@@ -183,7 +183,7 @@ def test_a_run_dir_that_others_may_read_is_refused_and_left_alone(tmp_path: Path
 
 
 def test_the_next_run_sweeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
-    # GIVEN a run that was killed while its command lives, and one whose command has gone too
+    # GIVEN a run that was killed while its command still runs, and one whose command has ended too
     boards = tmp_path / "boards"
     environment = {**os.environ, "HANGWATCH_RUN_DIR": str(boards)}
 

@@ -190,7 +190,7 @@ def test_a_healthy_job_is_not_stuck_on_what_was_judged_once(served: Process, tmp
         address = f"{served.address}/api/v1/jobs/{key}/captures"
         request = urllib.request.Request(address, headers=JSON, method="POST")
         urllib.request.urlopen(request, timeout=60).close()
-        until(lambda: served.get(f"/jobs/{key}")["capture"]["state"] == "done")
+        until(lambda: (served.get(f"/jobs/{key}")["capture"] or {}).get("state") == "done")
         job = until(lambda: (one := served.get(f"/jobs/{key}"))["judgement"] is None and one)
         assert (job["state"], job["open_incident"], node.given) == ("running", None, 1)
     finally:

@@ -74,6 +74,10 @@ class LifecycleHook:
             # CPython keeps them wrapped in functools.partial.
             callbacks[:] = [each for each in callbacks if getattr(each, "func", None) is not self._at_end]
 
+    def reset(self) -> None:
+        """Forget what was recorded: the board is new, and a forked rank's errors are not its parent's."""
+        self.recorded, self._caught = False, []
+
     # ------------------------------------------------------------ exceptions
 
     def _uncaught(self, original: Callable[..., Any]) -> Callable[..., Any]:

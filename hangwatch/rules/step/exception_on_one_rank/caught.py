@@ -58,7 +58,8 @@ def caught_without_backward(case: Case) -> Finding | None:
         return None
     ranks = tuple(sorted(found))
     first, error = case.ranks[ranks[0]], found[ranks[0]]
-    others = case.name([view.rank for view in case if view.rank not in found])
+    rest = [view.rank for view in case if view.rank not in found]
+    others = case.name(rest)
     now = (
         f"{first.now.call or first.where.function}{words.at(first.where)}" if first.where is not None else "later code"
     )
@@ -67,7 +68,7 @@ def caught_without_backward(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
         f" {words.step(first.step)}, caught it and went on to {now} without the backward of that step, in which"
-        f" {others} {'ended' if case.any_rank_failed else 'wait'}.",
+        f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
         fix=_FIX,
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
         step=first.step,

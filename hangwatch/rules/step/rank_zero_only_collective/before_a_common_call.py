@@ -8,10 +8,12 @@ from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
 from hangwatch.facts.mismatches import culprits_at
-from hangwatch.facts.skip_paths import past_by_an_error, ways_to
+from hangwatch.facts.skip_paths import past_by_an_error
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding
+
+from .witnesses import most_or_the_source
 
 
 def issued_before_a_common_call(case: Case) -> Finding | None:
@@ -19,21 +21,10 @@ def issued_before_a_common_call(case: Case) -> Finding | None:
     extra = extra_calls(case) if first_uneven(case) is None else None
     if extra is None or len(extra.ranks) > len(extra.others) or extra.made_before(case, extra.others):
         return None
-    others_say = _most_or_the_source(case, extra)
+    others_say = most_or_the_source(case, extra.calls[0], extra.ranks, extra.others)
     if not others_say and past_by_an_error(case, path(extra.calls[0].frames)):
         return None  # rather the others met an error ahead of it
     return _alone(case, extra, others_say) if others_say or not extra.fits else None
-
-
-def _most_or_the_source(case: Case, extra: ExtraCalls) -> tuple[Witness, ...]:
-    heard = []
-    if len(extra.ranks) < len(extra.others):
-        heard.append(Witness(Kind.MAJORITY, f"most ranks made no such call: {case.name(extra.others)}"))
-    guards = [way for way in ways_to(case, extra.calls[0]) if way.asks == "rank"]
-    if guards:
-        says = f"the source asks for the rank at {words.place(guards[0].where)} (`{guards[0].text}`)"
-        heard.append(Witness(Kind.SOURCE, says))
-    return tuple(heard)
 
 
 def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Finding:
