@@ -29,6 +29,7 @@ PUBLIC: tuple[tuple[Any, str], ...] = (
     *((torch.nn.parallel.DistributedDataParallel, name) for name in ("forward", "_pre_forward", "_inside_ddp_forward")),
     (torch.nn.Module, "__call__"), (torch.optim.Optimizer, "step"), (dist.distributed_c10d.Work, "wait"),
 )  # fmt: skip
+TCP = {"01": "established", "02": "connecting", "06": "waits for its end", "08": "closed by its peer", "0A": "listens"}
 
 
 def main(name: str, folder: Path) -> None:
@@ -85,6 +86,7 @@ def everywhere() -> dict[str, Any]:
 
 def open_files() -> list[str]:
     found: list[str] = []
+    sockets = sockets_by_name()
     for each in Path("/proc/self/fd").iterdir():
         try:
             target = str(each.readlink())
@@ -96,7 +98,18 @@ def open_files() -> list[str]:
             and "/logs/" not in target
             and not target.startswith("/proc")
         ):
-            found.append(target.partition(":")[0] if ":[" in target else target)
+            found.append(sockets.get(target) or target.partition(":")[0] if ":[" in target else target)
+    return found
+
+
+def sockets_by_name() -> dict[str, str]:
+    """What kind of socket each `socket:[INODE]` of this machine is, and of TCP in which state."""
+    found = {}
+    for kind, inode in (("tcp", 9), ("tcp6", 9), ("udp", 9), ("unix", 6), ("netlink", 9)):
+        for line in Path(f"/proc/self/net/{kind}").read_text().splitlines()[1:]:
+            fields = line.split()
+            state = TCP.get(fields[3], "") if kind.startswith("tcp") else ""
+            found[f"socket:[{fields[inode]}]"] = f"socket {kind.rstrip('6')} {state}".rstrip()
     return found
 
 
