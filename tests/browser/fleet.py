@@ -55,7 +55,7 @@ class Fleet:
     still: float = 0.0  # seconds that all ranks stand still in a job that is not blocked for all that is known
     closing: bool = False
     exit_code: int = 0  # that of every node when it says goodbye
-    answered: list[str] = field(default_factory=list)
+    answered: set[tuple[str, str]] = field(default_factory=set)  # requests, and the nodes that have answered them
     texts: dict[int, dict[str, str]] = field(default_factory=dict)  # a rank's strings, for hostile ones
 
     def __post_init__(self) -> None:
@@ -127,10 +127,9 @@ class Fleet:
         return result
 
     def _answer(self, connection: http.client.HTTPConnection, index: int, node: str, request: str) -> None:
-        if self.snapshot is None or request in self.answered[-len(self.nodes) * 4 :]:
+        if self.snapshot is None or (request, node) in self.answered:
             return
-        if index == len(self.nodes) - 1:
-            self.answered.append(request)
+        self.answered.add((request, node))
         now = time.time()
         shift = now - self.snapshot.taken_at
         ranks = tuple(rank for rank in self.snapshot.ranks if rank.host == node)
