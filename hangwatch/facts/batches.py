@@ -114,9 +114,24 @@ def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
     return any(len(found) > 1 for found in places.values())
 
 
+def is_fed(view: RankView, uneven: Uneven) -> bool:
+    """Its own loader gave it no batch, and it trained: its batches come from elsewhere, such as another rank's loader."""
+    drawn = uneven.drawn.get(view.rank)
+    return drawn is not None and not drawn.count and forwards(view) > 0
+
+
+def forwards(view: RankView) -> int:
+    return view.reading.progress.forwards if view.reading is not None else 0
+
+
 def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
-    counts = {rank: (each.count, each.ended, each.exhausted, each.beside) for rank, each in uneven.drawn.items()}
-    sentences = []
+    fed = {view.rank: view for view in case if is_fed(view, uneven)}
+    sentences = [
+        f"rank {rank} made {words.plural(forwards(view), 'forward')}, with no batch of its own loader"
+        for rank, view in list(fed.items())[: words.SHOWN]
+    ]
+    drawn = {rank: each for rank, each in uneven.drawn.items() if rank not in fed}
+    counts = {rank: (each.count, each.ended, each.exhausted, each.beside) for rank, each in drawn.items()}
     for (count, ended, exhausted, beside), ranks in sorted(by_value(counts).items()):
         its = "its loader was" if len(ranks) == 1 else "their loaders were"
         its = "another loader, which the same loop draws from, was" if beside else its

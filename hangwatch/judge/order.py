@@ -63,7 +63,11 @@ from hangwatch.rules.step.exception_on_one_rank.caught import (
 )
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
-from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
+from hangwatch.rules.step.gradient_sync_mismatch import (
+    gradient_sync_mismatch,
+    synchronised_alone,
+    synchronised_out_of_turn,
+)
 from hangwatch.rules.step.group_order_cycle import group_order_cycle, groups_in_opposite_order
 from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
@@ -189,6 +193,7 @@ ORDER: tuple[Rule, ...] = (
     batches_discarded,
     gradient_sync_mismatch,
     synchronised_alone,
+    synchronised_out_of_turn,
     data_dependent_graph,
     caught_past_a_call,
     rank_local_decision,

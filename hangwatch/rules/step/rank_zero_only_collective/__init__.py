@@ -9,7 +9,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_
 from hangwatch.facts.call_site import path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import last_calls, may_have_come_first
+from hangwatch.facts.last_calls import brought_down, last_calls, may_have_come_first
 from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
 from hangwatch.facts.process_end import EndedFor, end_of, ended_for
 from hangwatch.facts.rank_end import Why, ending
@@ -213,7 +213,7 @@ def _call_name(case: Case, view: RankView) -> str:
 def aborted_alone(case: Case) -> Finding | None:
     """A rank was aborted by its backend in a collective that no other rank ever calls."""
     dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
-    if len(dead) != 1 or len(case.ranks) < 2 or ending(dead[0]).why is Why.ITSELF:
+    if len(dead) != 1 or len(case.ranks) < 2 or not brought_down(case) or ending(dead[0]).why is Why.ITSELF:
         return None
     view, sites = dead[0], sites_of(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
