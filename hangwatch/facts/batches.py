@@ -115,7 +115,7 @@ def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
 
 
 def is_fed(view: RankView, uneven: Uneven) -> bool:
-    """Its own loader gave it no batch, and it trained: its batches come from elsewhere, such as another rank's loader."""
+    """It trained without a batch of its own loader: its batches come from elsewhere, such as another rank's loader."""
     drawn = uneven.drawn.get(view.rank)
     return drawn is not None and not drawn.count and forwards(view) > 0
 

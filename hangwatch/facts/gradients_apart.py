@@ -28,7 +28,7 @@ class GradientsApart:
 def gradients_apart(case: Case) -> GradientsApart | None:
     """Both sides, if all ranks have accumulated gradients before; None where one may have left backward out.
 
-    The side that is past the step without gradients has ended a backward of that very step, or is the larger one.
+    The side that did without has ended a backward of that very step, and came to a call that it makes in other steps.
     """
     found = mispaired(case)
     if found is None:
@@ -37,8 +37,9 @@ def gradients_apart(case: Case) -> GradientsApart | None:
         if in_backward(found.calls[inside[0]]) and not in_backward(found.calls[past[0]]):
             if not all(_accumulates(case, rank, found) for rank in (*inside, *past)):
                 return None
-            ended = all(_has_ended_backward(case, rank, inside[0]) for rank in past)
-            return GradientsApart(inside, past) if ended else None
+            went_on = all(_has_ended_backward(case, rank, inside[0]) for rank in past)
+            usual = all(sites_of(case).used(rank, found.calls[rank]) for rank in past)
+            return GradientsApart(inside, past) if went_on and usual else None
     return None
 
 

@@ -49,9 +49,9 @@ class Pass:
 class LoaderSlot:
     """One loader slot of the board: a loader as it is used with, or without, gradients.
 
-    A loader made anew for each epoch keeps its slot if it is iterated at the same line over the same kind of data. Below
-    a trainer all loaders are iterated at one line of the user's: what a loader that still exists draws with tells a
-    validation loader over the same dataset from the training loader.
+    A loader made anew for each epoch keeps its slot if it is iterated at the same line over the same kind of data.
+    Below a trainer all loaders are iterated at one line of the user's: what a loader that still exists draws with tells
+    a validation loader over the same dataset from the training loader.
     """
 
     def __init__(self, board: BoardWriter, index: int, grad: bool, asked: Mapping[int, int]) -> None:

@@ -19,6 +19,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
     rank, other = short.left[0], short.inside[0]
     apart, way = case.ledger.first_apart(rank, other), likely_way(case, short)
     skips = way.cause == "skipped-collective"
+    in_it = f"in it{way.why if skips else ''}"
     name = StepName() if apart is None else apart.name
     when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
     return Finding(
@@ -26,7 +27,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
         f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
-        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} in it{way.why if skips else ''}.{when}",
+        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} {in_it}.{when}",
         culprits=case.culprits(short.left, way.the_only if skips else None),
         step=name,
         evidence=(

@@ -168,3 +168,13 @@ def test_without_steps_a_rank_behind_the_place_of_the_others_may_only_have_come_
         ring = tuple(replace(call, step=None) for call in each.reading.calls)
         uncounted.append(replace(each, reading=replace(each.reading, calls=ring, progress=Progress())))
     assert said(judge(*uncounted))[0] != "rank-zero-only-collective"
+
+
+def test_a_rank_in_a_new_call_that_another_ranks_own_error_ended_was_not_ended_by_its_call() -> None:
+    """It may be the first to come to its call, and the error is why no other rank came."""
+    waiting = dead(0, calls(4, EXTRA), -15)
+    other = lost(1, calls(4), "no checkpoint at /scratch/1")
+    assert other.process is not None
+    judgement = judge(waiting, replace(other, process=replace(other.process, exit_code=1)))
+    assert told(judgement) == ("exception-on-one-rank", "proven", "failed")
+    assert [number for number, _, _ in blamed(judgement)] == [1]
