@@ -12,6 +12,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.drawn_together import ended_together
 from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import OVER, RankView
@@ -188,7 +189,7 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     if has_left_loop(case, view):
         return True
     mine = view.now.loop
-    if mine is None or view.now.guard != "none" or not _in_a_call(case, view):
+    if mine is None or not reached_by_all(case, view) or not _in_a_call(case, view):
         return False
     others = [loop for other in case if other is not view and _in_a_call(case, other) and (loop := other.now.loop)]
     return bool(others) and all(mine.where in loop.outer for loop in others)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.judge import diagnose
 from hangwatch.model import (
@@ -125,6 +126,21 @@ def test_a_call_behind_an_inner_loop_is_told_by_its_guard(guard: str, cause: str
     verdict = diagnose(replace(snapshot, ranks=tuple(map(standing, snapshot.ranks)))).verdict
     assert verdict.cause == cause
     assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+@pytest.mark.parametrize(("asks", "all_come"), [("alike", True), ("value", False)])
+def test_a_condition_that_is_the_same_on_every_rank_leads_all_of_them_there(asks: str, all_come: bool) -> None:
+    world = World([[*turns(8 if rank == 1 else 9), *END] for rank in range(3)])
+    snapshot = world.run().snapshot()
+    frames = next(stack.frames for stack in snapshot.ranks[1].stacks if stack.main)
+    way = Bypass(Frame(SCRIPT, 54, "train"), "if step % 10 == 9", asks=asks)
+    lines = tuple(frame for frame in frames if frame.file == SCRIPT)
+    first = snapshot.ranks[1]
+    entry = replace(first, stacks=tuple(replace(stack, guard="other") for stack in first.stacks))
+    ranks = (snapshot.ranks[0], entry, *snapshot.ranks[2:])
+    case = Case(replace(snapshot, ranks=ranks, call_sites=(CallSite(lines, (way,)),)))
+    assert reached_by_all(case, case.ranks[1]) is all_come
+    assert not reached_by_all(Case(replace(snapshot, ranks=ranks)), case.ranks[1])
 
 
 def recursion(calls: int) -> list[Action]:

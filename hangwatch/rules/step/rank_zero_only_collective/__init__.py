@@ -46,7 +46,7 @@ def _alone_now(case: Case) -> RankView | None:
         and case.blocked[rank].activity.in_collective  # a line in which it waits for its device made no call
         and not case.blocked[rank].to_a_peer
         and rank not in short
-        and sites.regular(rank) is False
+        and (sites.regular(rank) is False or _in_its_first_call_alone(case, rank, _without(ranks, rank)))
         and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:
@@ -87,6 +87,12 @@ def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
     if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
         return False
     return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _in_its_first_call_alone(case: Case, rank: int, others: list[int]) -> bool:
+    """It has made no call before, and the source leads it alone to this one, and all ranks to the call of the others."""
+    first = sites_of(case).regular(rank) is None
+    return first and all(_only_it_comes_there(case.ranks[rank], case.ranks[other]) for other in others)
 
 
 def _only_it_comes_there(lone: RankView, other: RankView) -> bool:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Frame, Judgement, Progress
 from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import Call, blamed_ranks
+from tests.unit.simulator import Call, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -178,3 +179,17 @@ def test_a_rank_in_a_new_call_that_another_ranks_own_error_ended_was_not_ended_b
     judgement = judge(waiting, replace(other, process=replace(other.process, exit_code=1)))
     assert told(judgement) == ("exception-on-one-rank", "proven", "failed")
     assert [number for number, _, _ in blamed(judgement)] == [1]
+
+
+@pytest.mark.parametrize(("guard", "cause"), [("rank", "rank-zero-only-collective"), ("other", "collective-mismatch")])
+def test_a_rank_in_the_first_call_of_the_job_is_alone_there_by_the_source(guard: str, cause: str) -> None:
+    """set_model_state_dict where only rank 0 has loaded weights: nothing is on record that could say what is usual."""
+    programs: list[Program] = [[Call("broadcast", line=10, size=1)], *[[Call("all_gather", line=17)]] * 2]
+    found = World(programs).run().snapshot()
+    guards = (guard, "none", "none")
+    ranks = tuple(
+        replace(each, stacks=tuple(replace(stack, guard=here, in_loop=False) for stack in each.stacks))
+        for each, here in zip(found.ranks, guards, strict=True)
+    )
+    judgement = diagnose(replace(found, ranks=ranks))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [0])
