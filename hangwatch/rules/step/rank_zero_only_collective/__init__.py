@@ -90,7 +90,7 @@ def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
 
 
 def _in_its_first_call_alone(case: Case, rank: int, others: list[int]) -> bool:
-    """It has made no call before, and the source leads it alone to this one, and all ranks to the call of the others."""
+    """It has made no call before; the source leads it alone to this one, and all ranks to the call of the others."""
     first = sites_of(case).regular(rank) is None
     return first and all(_only_it_comes_there(case.ranks[rank], case.ranks[other]) for other in others)
 
