@@ -10,16 +10,17 @@ from hangwatch.facts.call_site import path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down, last_calls, may_have_come_first
-from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
+from hangwatch.facts.parting import Left, Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, end_of, ended_for
 from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.repeats import package_line, repeated
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import user_frame
+from hangwatch.stacks.frames import name_of, user_frame
 
 
 def rank_zero_only(case: Case) -> Finding | None:
@@ -139,6 +140,8 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     inside = found is None or found.divergence.step == lone.step.step
     caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
+    if caller is None and (line := package_line(case, lone.rank)) is not None:
+        at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
     call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else ""
     one = len(alone) == 1
     does = ("is alone in" if one else "are alone in") if inside else "called"

@@ -13,7 +13,7 @@ from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import Call, World, blamed_ranks
+from tests.unit.simulator import Call, Draw, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -193,3 +193,19 @@ def test_a_rank_in_the_first_call_of_the_job_is_alone_there_by_the_source(guard:
     )
     judgement = diagnose(replace(found, ranks=ranks))
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [0])
+
+
+@pytest.mark.parametrize("line", [31, 30])
+def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_one(line: int) -> None:
+    """Trainer.train() leads to every call: that a rank saves alone shows in the package's lines."""
+
+    def program(extra: bool) -> Program:
+        logged = [Call("all_gather", line=5, trainer=30)]
+        steps = [[Draw(0, batch), Call(line=5, trainer=12), *logged] for batch in range(6)]
+        saved = [Call("all_gather", line=5, trainer=line)] if extra else []
+        return [*(each for step in steps for each in step), *saved, Draw(0, 6), Call(line=5, trainer=12)]
+
+    judgement = judged(program(False), program(True), 3, 1)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [1])
+    assert ("repeated what all call" in judgement.verdict.summary) is (line == 30)
+    assert ("(strategy.py:31, below train.py:5)" in judgement.verdict.summary) is (line == 31)
