@@ -184,8 +184,8 @@ def test_a_rank_in_a_new_call_that_another_ranks_own_error_ended_was_not_ended_b
 @pytest.mark.parametrize(("guard", "cause"), [("rank", "rank-zero-only-collective"), ("other", "collective-mismatch")])
 def test_a_rank_in_the_first_call_of_the_job_is_alone_there_by_the_source(guard: str, cause: str) -> None:
     """set_model_state_dict where only rank 0 has loaded weights: nothing is on record that could say what is usual."""
-    programs: list[Program] = [[Call("broadcast", line=10, size=1)], *[[Call("all_gather", line=17)]] * 2]
-    found = World(programs).run().snapshot()
+    lone, usual = Call("broadcast", line=10, size=1), Call("all_gather", line=17)
+    found = World([[lone], [usual], [usual]]).run().snapshot()
     guards = (guard, "none", "none")
     ranks = tuple(
         replace(each, stacks=tuple(replace(stack, guard=here, in_loop=False) for stack in each.stacks))
@@ -201,7 +201,7 @@ def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_on
 
     def program(extra: bool) -> Program:
         logged = [Call("all_gather", line=5, trainer=30)]
-        steps = [[Draw(0, batch), Call(line=5, trainer=12), *logged] for batch in range(6)]
+        steps: list[Program] = [[Draw(0, batch), Call(line=5, trainer=12), *logged] for batch in range(6)]
         saved = [Call("all_gather", line=5, trainer=line)] if extra else []
         return [*(each for step in steps for each in step), *saved, Draw(0, 6), Call(line=5, trainer=12)]
 
