@@ -22,6 +22,7 @@ from hangwatch.model import (
     Snapshot,
     Status,
 )
+from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
@@ -76,6 +77,21 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert words in verdict.summary
     assert judgement.status is Status.HUNG
     assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+@pytest.mark.parametrize(("skips", "line"), [((SKIP,), 61), ((), 88)])
+def test_a_rank_with_as_many_batches_left_calls_out_where_its_loop_skips(skips: tuple[Frame, ...], line: int) -> None:
+    """Nothing counts what a pipeline sends in a step: the totals say that calls are missing, and not in which."""
+
+    def program(skip: int) -> list[Action]:
+        steps = ([Draw(0, n), *([Call(line=12)] if n != skip else [])] for n in range(8))
+        return [*(each for step in steps for each in step), LoopEnd(), *END]
+
+    snapshot = World([program(5 if rank == 1 else -1) for rank in range(2)]).run().snapshot()
+    finding = made_fewer_calls(Case(_standing(snapshot, 1, LoopFacts(HERE, skips=skips))))
+    assert finding is not None
+    assert [(who.rank, who.where and who.where.line) for who in finding.culprits] == [(1, line)]
+    assert ("may have skipped a step at train.py:61" in finding.summary) is bool(skips)
 
 
 def ended_by_optimizers(snapshot: Snapshot) -> Snapshot:
