@@ -32,7 +32,11 @@ SAME_S = 120.0  # two incidents of one job that opened so near are one
 
 
 class Incidents:
-    """Keeps what is judged. An incident is acknowledged, shown and told only after it is in the store."""
+    """Keeps what is judged. An incident is acknowledged, shown and told only after it is in the store.
+
+    Of one job one judgement is taken at a time (`LiveJob.judging`): the nodes' own, that of all nodes, and the watch's
+    looks come at any moment, and each has to know what the one before has opened or closed.
+    """
 
     def __init__(self, store: Store, hub: Hub, clock: Callable[[], float], meters: Meters) -> None:
         self._store, self._hub, self._clock, self._meters = store, hub, clock, meters
@@ -40,17 +44,20 @@ class Incidents:
 
     async def judged(self, job: LiveJob, judged: judge.Judged) -> None:
         """Takes note of a judgement of all nodes."""
+        async with job.judging:
+            await self._judged(job, judged)
+
+    async def _judged(self, job: LiveJob, judged: judge.Judged) -> None:
         judgement = judged.judgement
         known, by_node = await self._open(job)
         if judgement.status not in WORTH_AN_INCIDENT:
             if known is None:
-                await self.note(job, judgement)
+                await self._note(job, judgement)
             return
         if job.ended:
             return  # while the evidence was on its way the last rank has ended as it should
         if known is None:
-            self._believe(job, judgement)
-            await self.keep(job, judged.head, judged.document, change="opened")
+            await self._keep(job, judgement, judged.head, judged.document, change="opened")
         elif surer(judgement, known) or (by_node and not surer(known, judgement)):
             await self._sharpen(job, known, judged)
 
@@ -63,8 +70,8 @@ class Incidents:
             "updated_at": self._clock(),
         }
         packed = await run_in_threadpool(_changed, judged.document, changes | {"verdict": codec.encode(verdict)})
-        self._believe(job, replace(judged.judgement, verdict=verdict))
-        await self.keep(job, replace(judged.head, **changes, verdict=verdict), packed, change="updated")
+        head = replace(judged.head, **changes, verdict=verdict)
+        await self._keep(job, replace(judged.judgement, verdict=verdict), head, packed, change="updated")
 
     async def from_node(self, job: LiveJob, found: Incident, node: str) -> str:
         """Takes an incident that a node has judged by itself. Returns the id under which it is kept, or ""."""
@@ -72,24 +79,25 @@ class Incidents:
         found = documents.of_node(found)
         if found.status in CLEARED_BY_AN_END and job.ended_well:
             found = recovered(found, self._clock())  # it comes late, out of a spool
+        found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
+        document = await run_in_threadpool(judge.packed, found)
+        async with job.judging:
+            return await self._from_node(job, found, document, node)
+
+    async def _from_node(self, job: LiveJob, found: Incident, document: bytes, node: str) -> str:
         known, by_node = await self._open(job)
         alone = job.on_one_node
         if not alone and known is not None and (known.id != found.id or by_node != node):
             return known.id  # the job's incident is there, or is of all nodes together by now
         if not alone and known is None and await self._told_before(job, found):
             return ""
-        found = replace(found, stack_tree=stack_tree.of_ranks(found.ranks))
-        document = await run_in_threadpool(judge.packed, found)
         new = known is None and await self._store.ask(self._store.incident, found.id) is None
         ended = found.status is Status.RECOVERED
         change = "recovered" if ended else "opened" if new else "updated"
-        wait_s = 0.0 if alone else MERGE_S
         over = found.closed_at is not None
-        if not alone and job.incident not in ("", found.id):
-            return job.incident  # all nodes together have been judged meanwhile
-        # Only now, when `keep` opens the incident before it waits: a judgement without one would be cleared.
-        self._believe(job, None if over else Judgement(found.status, found.stage, found.verdict))
-        await self.keep(job, judge.head_of(found), document, change=change, by_node=node, wait_s=wait_s)
+        judgement = None if over else Judgement(found.status, found.stage, found.verdict)
+        wait_s = 0.0 if alone else MERGE_S
+        await self._keep(job, judgement, judge.head_of(found), document, change=change, by_node=node, wait_s=wait_s)
         return found.id
 
     async def _check_owner(self, job: LiveJob, id: str, node: str) -> None:
@@ -104,9 +112,10 @@ class Incidents:
         page = await self._store.ask(self._store.lists.incidents, Wanted(run=job.key))
         return any(row.id != found.id and abs(row.opened_at - found.opened_at) < SAME_S for row in page.rows)
 
-    async def keep(
+    async def _keep(
         self,
         job: LiveJob,
+        judgement: Judgement | None,
         head: Incident,
         document: bytes,
         *,
@@ -128,12 +137,13 @@ class Incidents:
             closed_at=head.closed_at,
         )
         message = "recovered" if change == "recovered" else "opened"
-        job.incident = "" if head.closed_at is not None else head.id
         due_at = self._clock() + wait_s
+        open_incident = "" if head.closed_at is not None else head.id
+        values = self._run_values(judgement, self._judged_at(job, judgement)) | {"open_incident": open_incident or None}
         with job.storing():
-            await asyncio.wrap_future(self._store.put_incident(row, message, due_at, self._run_values(job)))
-        job.last_incident = summary
-        job.facts_revision += 1
+            await asyncio.wrap_future(self._store.put_incident(row, message, due_at, values))
+        job.incident, job.last_incident = open_incident, summary
+        self._believe(job, judgement)
         if change == "opened":
             self._still[job.key] = _still(job)
             self._meters.incident(summary["cause"], str(head.status))
@@ -147,12 +157,20 @@ class Incidents:
         """
         if job.judgement is None or job.judgement.status not in CLEARED_BY_AN_END:
             return
-        if not self._has_moved(job):
+        if job.judging.locked() or not self._has_moved(job):
             return
-        if not job.incident:
-            await self.note(job, None)
-        elif _is_sound(job, now) and not (job.on_one_node and (job.last_incident or {}).get("judged_by")):
-            await self.close(job, now)
+        async with job.judging:
+            if not job.incident:
+                await self._note(job, None)
+            elif _is_sound(job, now) and not (job.on_one_node and (job.last_incident or {}).get("judged_by")):
+                await self._close(job, now)
+
+    async def clear(self, job: LiveJob) -> None:
+        """Takes back what was judged and is worth no incident: whatever was waited for has come."""
+        if job.judging.locked() or job.incident or job.judgement is None:
+            return
+        async with job.judging:
+            await self._note(job, None)
 
     def _has_moved(self, job: LiveJob) -> bool:
         pairs = job.ranked()
@@ -164,17 +182,18 @@ class Incidents:
 
         That a rank failed stays said, unless every rank has left as ranks should since.
         """
-        if job.judgement is None:
+        if job.judgement is None or job.judging.locked():
             return
-        status = job.judgement.status
-        if status is Status.WAITING and not job.incident:
-            await self.note(job, None)
-        elif job.ended_well and (status is not Status.FAILED or job.ended):
-            await self.close(job, now)
-            if job.judgement is not None:
-                await self.note(job, None)  # there was no incident
-        elif job.incident and job.ended_badly:
-            await self._end_with_its_job(job, now)
+        async with job.judging:
+            status = job.judgement.status
+            if status is Status.WAITING and not job.incident:
+                await self._note(job, None)
+            elif job.ended_well and (status is not Status.FAILED or job.ended):
+                await self._close(job, now)
+                if job.judgement is not None:
+                    await self._note(job, None)  # there was no incident
+            elif job.incident and job.ended_badly:
+                await self._end_with_its_job(job, now)
 
     async def _end_with_its_job(self, job: LiveJob, now: float) -> None:
         """Closes the open incident, whose verdict stays: no rank waits in a job that has ended."""
@@ -184,18 +203,17 @@ class Incidents:
         changes = {"closed_at": now, "updated_at": now}
         document = await run_in_threadpool(_changed, judge.packed(known), changes)
         head = replace(judge.head_of(known), closed_at=now, updated_at=now)
-        await self.keep(job, head, document, change="updated", by_node=by_node)
+        await self._keep(job, job.judgement, head, document, change="updated", by_node=by_node)
 
-    async def close(self, job: LiveJob, now: float) -> None:
+    async def _close(self, job: LiveJob, now: float) -> None:
         """Closes the open incident as recovered."""
         known, _ = await self._open(job)
         if known is None:
             return
         ended = recovered(known, now)
         document = await run_in_threadpool(judge.packed, ended)
-        job.judgement = None
         self._still.pop(job.key, None)
-        await self.keep(job, judge.head_of(ended), document, change="recovered")
+        await self._keep(job, None, judge.head_of(ended), document, change="recovered")
 
     async def _open(self, job: LiveJob) -> tuple[Incident | None, str]:
         """The open incident, and the node by which alone it was judged."""
@@ -208,27 +226,29 @@ class Incidents:
         return await run_in_threadpool(documents.incident, row.document), unpack(row.summary).get("judged_by", "")
 
     def _believe(self, job: LiveJob, judgement: Judgement | None) -> None:
-        job.judgement, job.judged_at = judgement, self._clock()
+        job.judged_at = self._judged_at(job, judgement)
+        job.judgement = judgement
         job.facts_revision += 1
 
-    async def note(self, job: LiveJob, judgement: Judgement | None) -> None:
+    def _judged_at(self, job: LiveJob, judgement: Judgement | None) -> float | None:
+        return job.judged_at if judgement is job.judgement else self._clock()
+
+    async def _note(self, job: LiveJob, judgement: Judgement | None) -> None:
         """Takes a judgement that is worth no incident; None when all is well again."""
         self._believe(job, judgement)
         if judgement is None:
             self._still.pop(job.key, None)
         else:
             self._still[job.key] = _still(job) or {beat.rank: beat.progress for _, beat in job.ranked()}
-        values = self._run_values(job)
-        del values["open_incident"]  # another process may have opened one this moment
         with job.storing():
-            await asyncio.wrap_future(self._store.put_run(job.key, **values))
+            # Without `open_incident`: another process may have opened one this moment.
+            await asyncio.wrap_future(self._store.put_run(job.key, **self._run_values(judgement, job.judged_at)))
 
-    def _run_values(self, job: LiveJob) -> dict[str, Any]:
+    def _run_values(self, judgement: Judgement | None, at: float | None) -> dict[str, Any]:
         """What is stored of a run's judgement, for the other processes and for after a restart."""
         return {
-            "judgement": pack(codec.encode(job.judgement)) if job.judgement else None,
-            "judged_at": job.judged_at,
-            "open_incident": job.incident or None,
+            "judgement": pack(codec.encode(judgement)) if judgement else None,
+            "judged_at": at,
             "changed_at": self._clock(),
         }
 

@@ -5,6 +5,7 @@ Everything here can be had again from the store; nothing here is the only copy.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -65,6 +66,7 @@ class LiveJob:
     judgement: Judgement | None = None
     judged_at: float | None = None
     incident: str = ""  # id of the open one
+    judging: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a judgement is taken and stored
     unstored: int = 0  # judgements of this process on their way to the store
     stored: int = 0  # those that have been there
     last_incident: dict[str, object] | None = None  # IncidentSummary

@@ -94,7 +94,7 @@ class Watch:
         await self._incidents.close_if_moving(job, now)
         if job.on_one_node:
             if job.judgement is not None and not job.incident and not await _aside(job, reasons, job, now):
-                await self._incidents.note(job, None)
+                await self._incidents.clear(job)
             return  # its watchdog sees all of it, and judges by itself
         if not any(node.can_answer(now) for node in job.all_nodes):
             return  # no node is left to be asked
@@ -106,8 +106,8 @@ class Watch:
         if job.capture is None and not job.settled and (due := schedule.due(found, now)) is not None:
             await self._captures.ask(job, due.text or due.kind, now)
             schedule.looked(found, now, REST_S)
-        if not found and not job.incident and job.judgement is not None:
-            await self._incidents.note(job, None)  # whatever was waited for has come
+        if not found:
+            await self._incidents.clear(job)
 
     async def _is_judge(self, job: LiveJob, now: float) -> bool:
         if not self._store.is_postgresql:

@@ -7,38 +7,10 @@ from dataclasses import replace
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import end_of
 from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch
+from hangwatch.judge.histories import HISTORIES
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding, Rule
-from hangwatch.rules.step.early_exit import early_exit
-from hangwatch.rules.step.early_exit import fewer_steps as left_early
-from hangwatch.rules.step.exception_on_one_rank import swallowed
-from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch
-from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer
-from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
-from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
-from hangwatch.rules.step.skipped_collective import skipped_collective
-from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
-from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
-from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
-from hangwatch.rules.step.uneven_steps import fewer_steps, uneven_steps, uneven_validation
-
-OF_HISTORIES: tuple[Rule, ...] = (
-    uneven_validation,
-    uneven_steps,
-    early_exit,
-    gradient_sync_mismatch,
-    rank_zero_only,
-    skipped_collective,
-    against_all_habit,
-    made_more_calls,
-    made_fewer_calls,
-    left_early,
-    swallowed,
-    fewer_steps,
-    decided_by_a_trainer,
-    left_the_common_order,
-)
+from hangwatch.rules.finding import Finding
 
 
 def ended_mispaired(case: Case) -> Finding | None:
@@ -46,7 +18,7 @@ def ended_mispaired(case: Case) -> Finding | None:
     ended = [view for view in case if view.failed]
     if not ended or not all(_ended_in_collectives(view) for view in ended):
         return None
-    found = next((found for rule in OF_HISTORIES if (found := rule(case)) is not None and found.culprits), None)
+    found = next((found for rule in HISTORIES if (found := rule(case)) is not None and found.culprits), None)
     if found is None:
         return None
     first = min(ended, key=_seen_last)

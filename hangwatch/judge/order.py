@@ -8,6 +8,7 @@ says (`Cause.explains`); `hangwatch.judge.explained` asks it.
 from __future__ import annotations
 
 from hangwatch.judge.after_the_end import ended_mispaired
+from hangwatch.judge.histories import HISTORIES
 from hangwatch.rules.data.file_descriptors_exhausted import file_descriptors_exhausted
 from hangwatch.rules.data.loader_fork_deadlock import loader_fork_deadlock
 from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
@@ -39,35 +40,17 @@ from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_mast
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, aborted_by_mismatch, collective_mismatch
 from hangwatch.rules.step.compile_skew import compile_skew
-from hangwatch.rules.step.concurrent_collectives import (
-    aborted_with_mispaired_threads,
-    aborted_with_two_threads,
-    concurrent_collectives,
-    mispaired_threads,
-    mispaired_with_the_main_thread,
-)
-from hangwatch.rules.step.data_dependent_graph import data_dependent_graph, ended_without_gradients
-from hangwatch.rules.step.early_exit import early_exit, ended_alone, stopped_after_epoch
-from hangwatch.rules.step.early_exit import fewer_steps as left_early
+from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
+from hangwatch.rules.step.data_dependent_graph import ended_without_gradients
+from hangwatch.rules.step.early_exit import ended_alone
 from hangwatch.rules.step.exception_on_one_rank import (
-    caught_around_its_loop,
     caught_in_forward,
     exception_on_one_rank,
     left_with_a_loader_error,
-    swallowed,
 )
-from hangwatch.rules.step.exception_on_one_rank.caught import (
-    caught_past_a_call,
-    caught_where_it_parted,
-    caught_without_backward,
-)
+from hangwatch.rules.step.exception_on_one_rank.caught import caught_where_it_parted, caught_without_backward
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
-from hangwatch.rules.step.gradient_sync_mismatch import (
-    gradient_sync_mismatch,
-    synchronised_alone,
-    synchronised_out_of_turn,
-)
 from hangwatch.rules.step.group_order_cycle import group_order_cycle, groups_in_opposite_order
 from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
@@ -76,37 +59,20 @@ from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import lacks_a_counterpart, point_to_point_deadlock
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
-from hangwatch.rules.step.rank_local_decision import decided_and_ended, decided_by_a_trainer, rank_local_decision
-from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone, rank_zero_only
+from hangwatch.rules.step.rank_local_decision import decided_and_ended
+from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
-from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place, mispaired_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     failed_with_a_lone_call,
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
-from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
-from hangwatch.rules.step.rank_zero_only_collective.by_turns import made_more_calls
-from hangwatch.rules.step.rank_zero_only_collective.in_this_step import made_in_this_step
-from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
-from hangwatch.rules.step.skipped_collective import skipped_collective
-from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
-from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
-from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
-from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
-from hangwatch.rules.step.uneven_steps import (
-    batches_discarded,
-    ended_another_loop,
-    fewer_steps,
-    outside_of_join,
-    uneven_other_loader,
-    uneven_steps,
-    uneven_validation,
-)
+from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
@@ -137,13 +103,11 @@ ORDER: tuple[Rule, ...] = (
     caught_where_it_parted,
     caught_without_backward,
     extra_call,
-    aborted_with_mispaired_threads,
     ended_at_a_new_place,
     issued_before_a_common_call,
     aborted_by_mismatch,
     aborted_by_a_peers_size,
     mispaired_with_the_main_thread,
-    aborted_with_two_threads,
     aborted_alone,
     evaluated_alone,
     ended_mispaired,
@@ -185,38 +149,7 @@ ORDER: tuple[Rule, ...] = (
     stayed_with_a_lone_call,
     destroy_asymmetric,
     # Ranks whose histories differ.
-    signal_handler_deadlock,
-    concurrent_collectives,
-    mispaired_threads,
-    uneven_validation,
-    uneven_other_loader,
-    batches_discarded,
-    gradient_sync_mismatch,
-    synchronised_alone,
-    synchronised_out_of_turn,
-    data_dependent_graph,
-    caught_past_a_call,
-    rank_local_decision,
-    rank_zero_only,
-    skipped_collective,
-    uneven_steps,
-    caught_around_its_loop,
-    early_exit,
-    stopped_after_epoch,
-    made_more_calls,
-    made_fewer_calls,
-    left_early,
-    swallowed,
-    fewer_steps,
-    passed_a_call,
-    mispaired_at_a_new_place,
-    left_out_before_a_common_call,
-    ended_another_loop,
-    made_a_shorter_run,
-    made_a_longer_run,
-    decided_by_a_trainer,
-    left_the_common_order,
-    made_in_this_step,
+    *HISTORIES,
     collective_mismatch,
     point_to_point_deadlock,
     group_order_cycle,

@@ -131,7 +131,7 @@ class Watched:
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.errors.append(message.text)
+            self.errors.append(f"{message.text} ({message.location['url']})")
 
     def _seen(self, url: str) -> None:
         if not url.startswith((self._origin, "data:", "blob:", "file:")):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case
 from hangwatch.facts.mismatches import culprits_at, first_mismatch, place_of, shape, threads_of
-from hangwatch.facts.rank_end import ABORTS
 from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
 from hangwatch.ranks.issuers import MAIN
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding, where_failed
+from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import POINT_TO_POINT, Activity
 from hangwatch.stacks.frames import user_frame
 
@@ -48,15 +46,6 @@ def _does(case: Case, rank: int, thread: Activity) -> str:
     others = {call.thread_name for call in _recorded(case, rank)} - {MAIN}
     name = thread.thread or (MAIN if thread.main else others.pop() if len(others) == 1 else "")
     return f"{f'thread {name!r}' if name else 'a background thread'} in {thread.call or thread.op or 'a collective'}"
-
-
-def aborted_with_two_threads(case: Case) -> Finding | None:
-    """A rank was aborted while two of its threads were in collectives of one group: gloo takes one for the other."""
-    aborted = (view for view in case if view.exit_code in ABORTS)
-    if not any(len(threads_in_one_group(case, view)) > 1 for view in aborted):
-        return None
-    found = concurrent_collectives(case)
-    return replace(found, status=Status.FAILED) if found is not None else None
 
 
 def _background(threads: list[Activity]) -> Activity:
@@ -181,8 +170,3 @@ def mispaired_threads(case: Case) -> Finding | None:
         status=Status.FAILED if ended else None,
         awaited=tuple(calls),
     )
-
-
-def aborted_with_mispaired_threads(case: Case) -> Finding | None:
-    """The same, where ranks ended because of it."""
-    return where_failed(case, mispaired_threads)

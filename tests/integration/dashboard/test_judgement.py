@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -472,6 +474,47 @@ def test_while_answers_come_the_others_are_waited_for(
     monkeypatch.setattr(captures, "COMING_S", 0.0)
     dashboard.until(lambda: len(judge.seen) > judged)
     assert [rank.rank for rank in judge.seen[judged].ranks] == [0, 1, 2, 3], "what its batches said is there"
+
+
+@pytest.fixture
+def slow_store(dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that takes half a second to begin with an incident."""
+    put = dashboard.service.store.put_incident
+
+    def slowly(*row: Any) -> Future[Any]:
+        stored: Future[Any] = Future()
+        threading.Timer(0.5, lambda: put(*row).add_done_callback(lambda done: stored.set_result(done.result()))).start()
+        return stored
+
+    monkeypatch.setattr(dashboard.service.store, "put_incident", slowly)
+
+
+def test_an_incident_is_shown_when_it_can_be_had(dashboard: Dashboard, slow_store: None) -> None:
+    """The page asks for an incident as soon as the job shows it."""
+    node = FakeNode(ranks=(0, 1, 2, 3))
+    dashboard.send(node)
+    with ThreadPoolExecutor() as threads:
+        posted = threads.submit(dashboard.post, "incident", node.incident(uneven_steps()))
+        id = dashboard.until(lambda: dashboard.job["open_incident"])
+        assert dashboard.client.get(f"/api/v1/incidents/{id}").status_code == 200
+        assert posted.result().status_code == 200
+
+
+def test_the_verdicts_of_two_nodes_in_one_moment_are_one_incident(
+    dashboard: Dashboard, pair: Pair, slow_store: None
+) -> None:
+    for node in pair:
+        dashboard.send(node)
+    found = [replace(uneven_steps(), id=f"by-{node.name}") for node in pair]
+    with ThreadPoolExecutor() as threads:
+        posted = list(
+            threads.map(
+                lambda each: dashboard.post("incident", each[0].incident(each[1])), zip(pair, found, strict=True)
+            )
+        )
+    assert [answer.status_code for answer in posted] == [200, 200]
+    (kept,) = dashboard.get("/incidents")["incidents"]
+    assert dashboard.job["open_incident"] == kept["id"]
 
 
 def test_what_is_known_of_silent_nodes_grows_with_the_ranks_and_not_with_their_square() -> None:

@@ -1,0 +1,74 @@
+"""The rules for ranks whose histories differ, in the order in which they are asked.
+
+They hold for a job that waits as for one that failed because its calls were mispaired (`judge.after_the_end`).
+"""
+
+from __future__ import annotations
+
+from hangwatch.rules.finding import Rule
+from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
+from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
+from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
+from hangwatch.rules.step.early_exit import fewer_steps as left_early
+from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
+from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call
+from hangwatch.rules.step.gradient_sync_mismatch import (
+    gradient_sync_mismatch,
+    synchronised_alone,
+    synchronised_out_of_turn,
+)
+from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, rank_local_decision
+from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
+from hangwatch.rules.step.rank_zero_only_collective.in_this_step import made_in_this_step
+from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
+from hangwatch.rules.step.skipped_collective import skipped_collective
+from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
+from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
+from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
+from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
+from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
+from hangwatch.rules.step.uneven_steps import (
+    batches_discarded,
+    ended_another_loop,
+    fewer_steps,
+    uneven_other_loader,
+    uneven_steps,
+    uneven_validation,
+)
+
+HISTORIES: tuple[Rule, ...] = (
+    signal_handler_deadlock,
+    concurrent_collectives,
+    mispaired_threads,
+    uneven_validation,
+    uneven_other_loader,
+    batches_discarded,
+    gradient_sync_mismatch,
+    synchronised_alone,
+    synchronised_out_of_turn,
+    data_dependent_graph,
+    caught_past_a_call,
+    rank_local_decision,
+    rank_zero_only,
+    skipped_collective,
+    against_all_habit,
+    uneven_steps,
+    caught_around_its_loop,
+    early_exit,
+    stopped_after_epoch,
+    made_fewer_calls,
+    left_early,
+    swallowed,
+    fewer_steps,
+    passed_a_call,
+    mispaired_at_a_new_place,
+    left_out_before_a_common_call,
+    ended_another_loop,
+    made_a_shorter_run,
+    made_a_longer_run,
+    decided_by_a_trainer,
+    left_the_common_order,
+    made_in_this_step,
+)
