@@ -84,7 +84,7 @@ def test_a_rank_with_as_many_batches_left_calls_out_where_its_loop_skips(skips: 
     """Nothing counts what a pipeline sends in a step: the totals say that calls are missing, and not in which."""
 
     def program(skip: int) -> list[Action]:
-        steps = ([Draw(0, n), *([Call(line=12)] if n != skip else [])] for n in range(8))
+        steps: list[list[Action]] = [[Draw(0, n), *([Call(line=12)] if n != skip else [])] for n in range(8)]
         return [*(each for step in steps for each in step), LoopEnd(), *END]
 
     snapshot = World([program(5 if rank == 1 else -1) for rank in range(2)]).run().snapshot()
