@@ -12,6 +12,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.drawn_together import ended_together
 from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import OVER, RankView
@@ -114,9 +115,24 @@ def rejoined(case: Case, sides: Mapping[int, int]) -> bool:
     return any(len(found) > 1 for found in places.values())
 
 
+def is_fed(view: RankView, uneven: Uneven) -> bool:
+    """It trained without a batch of its own loader: its batches come from elsewhere, such as another rank's loader."""
+    drawn = uneven.drawn.get(view.rank)
+    return drawn is not None and not drawn.count and forwards(view) > 0
+
+
+def forwards(view: RankView) -> int:
+    return view.reading.progress.forwards if view.reading is not None else 0
+
+
 def drawn_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
-    counts = {rank: (each.count, each.ended, each.exhausted, each.beside) for rank, each in uneven.drawn.items()}
-    sentences = []
+    fed = {view.rank: view for view in case if is_fed(view, uneven)}
+    sentences = [
+        f"rank {rank} made {words.plural(forwards(view), 'forward')}, with no batch of its own loader"
+        for rank, view in list(fed.items())[: words.SHOWN]
+    ]
+    drawn = {rank: each for rank, each in uneven.drawn.items() if rank not in fed}
+    counts = {rank: (each.count, each.ended, each.exhausted, each.beside) for rank, each in drawn.items()}
     for (count, ended, exhausted, beside), ranks in sorted(by_value(counts).items()):
         its = "its loader was" if len(ranks) == 1 else "their loaders were"
         its = "another loader, which the same loop draws from, was" if beside else its
@@ -173,7 +189,7 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     if has_left_loop(case, view):
         return True
     mine = view.now.loop
-    if mine is None or view.now.guard != "none" or not _in_a_call(case, view):
+    if mine is None or not reached_by_all(case, view) or not _in_a_call(case, view):
         return False
     others = [loop for other in case if other is not view and _in_a_call(case, other) and (loop := other.now.loop)]
     return bool(others) and all(mine.where in loop.outer for loop in others)

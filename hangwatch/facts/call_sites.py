@@ -155,6 +155,21 @@ class Sites:
             return None
         return now - steps[-1] == gaps.pop()
 
+    def ends_epochs(self, rank: int, place: Site) -> bool:
+        """`rank` is in the last batch of its epoch, and has called from `place` in such batches alone.
+
+        Which batch is the last one, the epoch before says.
+        """
+        now, ends = self.case.ranks[rank].step, self._ends_of_epochs(rank)
+        made = {step for step, places in self.by_step(rank).items() if step != now.step and _holds(places, place)}
+        last = {ends[step] for step in made if step in ends}
+        return bool(made) and made <= ends.keys() and now.batch is not None and last == {now.batch}
+
+    def _ends_of_epochs(self, rank: int) -> dict[int, int | None]:
+        """The steps on record after which an epoch began, each with its batch."""
+        steps = self.case.ledger.steps(rank)
+        return {one.step: one.batch for one, two in pairwise(steps) if one.epoch != two.epoch}
+
     def precedes(self, rank: int, earlier: Site, later: Site) -> bool:
         """In the last step of `rank` that had both, `earlier` came before `later`."""
         for step, places in sorted(self.by_step(rank).items(), reverse=True):

@@ -12,9 +12,9 @@ from hangwatch.model import Culprit, Frame, LoaderFacts, ProcessEvidence, Proces
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import name_of, origin
 
-_LOOP = ("_worker_loop", "torch/utils/data/_utils/worker.py")
+_LOOP = "_worker_loop"  # of torch, and of packages that derive their loader from torch's
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Worker(Child):
     # -------------------------------------------------------------- where it stands
 
     def begins(self, frame: Frame) -> bool:
-        """Whether it is torch's worker loop."""
-        return name_of(frame.function) == _LOOP[0] and frame.file.endswith(_LOOP[1])
+        """Whether it is the worker loop of torch, or of a package with a loader of its own."""
+        return name_of(frame.function) == _LOOP and origin(frame.file) in ("torch", "package")
 
     @property
     def idle(self) -> bool:

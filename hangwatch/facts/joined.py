@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
+from hangwatch.ranks.joined import by_join
 from hangwatch.ranks.ledger import Group
-from hangwatch.stacks.frames import name_of, user_frame
+from hangwatch.stacks.frames import user_frame
 
-JOIN = "torch/distributed/algorithms/join.py"
 _C10D = ("/distributed_c10d.py", "/c10d_logger.py")
 
 
@@ -36,12 +36,7 @@ def joined_too_early(case: Case) -> JoinedTooEarly | None:
 
 
 def _first_of_join(case: Case, rank: int, group: Group) -> Collective | None:
-    return next((call for call in case.ledger.calls_in(rank, group.name) if _by_join(call)), None)
-
-
-def _by_join(call: Collective) -> bool:
-    """The end of the user's `with Join` made it; what the ranks with inputs tell Join is called by their modules."""
-    return any(frame.file.endswith(JOIN) and name_of(frame.function) == "__exit__" for frame in call.frames)
+    return next((call for call in case.ledger.calls_in(rank, group.name) if by_join(call)), None)
 
 
 def _called_directly(call: Collective) -> bool:
@@ -54,6 +49,6 @@ def _called_directly(call: Collective) -> bool:
 def _pair(case: Case, group: Group, ranks: tuple[int, ...], others: tuple[int, ...]) -> JoinedTooEarly | None:
     for call in sorted(case.ledger.calls_in(others[0], group.name), key=lambda each: each.seq):
         stand_in = case.ledger.call(ranks[0], group.name, call.seq) if _called_directly(call) else None
-        if stand_in is not None and _by_join(stand_in):
+        if stand_in is not None and by_join(stand_in):
             return JoinedTooEarly(ranks, others, group, call, stand_in)
     return None

@@ -307,29 +307,6 @@ def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], call: str) -> Wi
     return Witness(Kind.PLACE, f"no rank had ever made {what}, or so many of them in a step, before", agrees=False)
 
 
-def repeated(case: Case, found: Parting, rank: int) -> str:
-    """What `rank` called too often in that step, where all of it comes from lines that others use as well; else ""."""
-    counts, sites = found.divergence.counts, sites_of(case)
-    other = min(counts, key=lambda each: counts[each])
-    mine, theirs = (sites.inside(each, found.divergence.group, found.divergence.step) for each in (rank, other))
-    if theirs is None or mine is None or not found.divergence.exact:
-        return ""
-    surplus = _by_line(mine[0]) - _by_line(theirs[0])
-    known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
-    alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
-    if len(surplus) != 1 or not alike:
-        return ""
-    return sites.named(rank, *next(iter(surplus.items())))
-
-
-def _by_line(places: Counter[Site]) -> Counter[Site]:
-    """The same, by the innermost of the user's lines alone."""
-    found: Counter[Site] = Counter()
-    for place, times in places.items():
-        found[place._replace(lines=place.lines[:1])] += times
-    return found
-
-
 def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str, tuple[Bypass, ...]]:
     """What the call sites of that step say: did one leave out what was always called, or one call what never was?
 

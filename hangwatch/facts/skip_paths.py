@@ -6,6 +6,7 @@ from hangwatch import words
 from hangwatch.facts.call_site import Path, Site, path
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Bypass, Collective, Frame
+from hangwatch.ranks.view import RankView
 
 
 @once
@@ -37,6 +38,14 @@ def turn_cut_short(case: Case, lines: Path, *, of_inner_loop: bool) -> tuple[Byp
     """
     ways = (way for way in _known(case).get(lines, ()) if way.of_turn or way.inner is of_inner_loop)
     return tuple(way for way in ways if way.asks not in ("alike", "rank", "package"))
+
+
+def reached_by_all(case: Case, view: RankView) -> bool:
+    """No condition leads to where `view` stands, or none but those that come out alike on every rank."""
+    if view.now.guard != "other":
+        return view.now.guard == "none"
+    ways = _known(case).get(path(view.evidence.main_stack), ())
+    return bool(ways) and all(way.asks == "alike" for way in ways)
 
 
 def past_by_an_error(case: Case, lines: Path) -> tuple[Bypass, ...]:

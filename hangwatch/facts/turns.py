@@ -15,7 +15,7 @@ from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
-from hangwatch.facts.skip_paths import turn_cut_short
+from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
 from hangwatch.model import Bypass, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
@@ -163,7 +163,7 @@ def _ended_around(case: Case) -> tuple[int, ...]:
     if not brought_down(case) or len(usual) < len(case.ranks):
         return ()
     loops = {view.rank: view.now.loop for view in case if view.now.loop is not None}
-    found = tuple(rank for rank in loops if case.ranks[rank].now.guard == "none" and _is_around(loops, rank))
+    found = tuple(rank for rank in loops if reached_by_all(case, case.ranks[rank]) and _is_around(loops, rank))
     return found if 2 * len(found) < len(case.ranks) else ()
 
 
@@ -236,7 +236,7 @@ def passed_call_site(case: Case) -> PassedCallSite | None:
 
 def _is_past(case: Case, sites: Sites, rank: int, behind: int) -> bool:
     mine, theirs = sites.now(rank), sites.now(behind)
-    if mine is None or theirs is None or case.ranks[rank].now.guard != "none":
+    if mine is None or theirs is None or not reached_by_all(case, case.ranks[rank]):
         return False
     later = comes_before(theirs.lines, mine.lines)
     return later and sites.shared(behind, [rank]) and not sites.shared(rank, [behind])

@@ -60,7 +60,7 @@ def _skipped(case: Case) -> str:
     recorded = [view for view in case if view.reading is not None and len(view.reading.steps) > 1]
     if case.divergences or len(recorded) < len(case.ranks) or _apart(case, [view.rank for view in recorded]):
         return ""
-    return "in every step that is recorded, all ranks issued the same number of collectives"
+    return "in every step that all ranks have completed, they issued the same number of collectives"
 
 
 def _apart(case: Case, ranks: list[int]) -> bool:

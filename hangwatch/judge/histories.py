@@ -12,7 +12,11 @@ from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
 from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call
-from hangwatch.rules.step.gradient_sync_mismatch import gradient_sync_mismatch, synchronised_alone
+from hangwatch.rules.step.gradient_sync_mismatch import (
+    gradient_sync_mismatch,
+    synchronised_alone,
+    synchronised_out_of_turn,
+)
 from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
@@ -43,6 +47,7 @@ HISTORIES: tuple[Rule, ...] = (
     batches_discarded,
     gradient_sync_mismatch,
     synchronised_alone,
+    synchronised_out_of_turn,
     data_dependent_graph,
     caught_past_a_call,
     rank_local_decision,

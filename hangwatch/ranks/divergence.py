@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from hangwatch.model import Divergence, Reading, StepEntry
+from hangwatch.ranks.joined import stood_in
 
 GroupKey = tuple[str, tuple[int, ...]]
 StepKey = tuple[int, int, int]  # (loader, epoch, batch), or (-1, -1, step)
@@ -147,6 +148,9 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
             watched.suspicion.seen += 1
             if watched.suspicion.seen > CONFIRM:
                 found = watched.suspicion.divergence
+                watched.done = stood_in(readings.values(), key[0])
+                if watched.done:
+                    return None
                 if not _whole_turns(found, readings):
                     return found
                 watched.base, watched.suspicion = issued, None
@@ -311,7 +315,7 @@ def first_divergence(readings: Iterable[Reading], now: float = 0.0) -> tuple[Div
     found = []
     for key, members in comparable(ledgers).items():
         mine = {rank: ledgers[rank] for rank in members}
-        if not _same_at_both_ends(key[0], mine):
+        if not _same_at_both_ends(key[0], mine) and not stood_in(mine.values(), key[0]):
             divergence = _first_of(key, mine, now)
             if divergence is not None:
                 found.append(divergence)
@@ -324,7 +328,7 @@ def unfinished(readings: Mapping[int, Reading], key: GroupKey, issued: Mapping[i
     Some have finished that step, others are in it. Those in it can issue still more, but have issued more already than
     a rank that has finished it: then the numbers of this step differ, whatever comes.
     """
-    if len(readings) < 2 or not of_one_kind(readings.values()):
+    if len(readings) < 2 or not of_one_kind(readings.values()) or stood_in(readings.values(), key[0]):
         return None
     named = _named(readings)
     oldest = min(step_key(reading.steps[-1], named) for reading in readings.values())

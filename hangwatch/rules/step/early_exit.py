@@ -8,7 +8,9 @@ from hangwatch.facts.batches import (
     at_its_loader,
     drawn_words,
     first_uneven,
+    forwards,
     has_left_loop,
+    is_fed,
     loop_of_the_others,
     now_at,
     runs_below_a_package,
@@ -37,20 +39,27 @@ def early_exit(case: Case) -> Finding | None:
         return None  # the source shows no way out but an error
     one = len(left) == 1
     where = case.usual_place(left)
-    count = words.plural(worked_on(case.ranks[left[0]], uneven), "batch")
+    first = case.ranks[left[0]]
     witnesses, or_error = _left_with_data(case, uneven, left), _by_an_error(case, left)
     return Finding(
         "early-exit",
         Certainty.LIKELY if or_error else case.weigh(witnesses),
-        f"{case.name(left, capital=True)} left the training loop after {count}"
-        f" of epoch {uneven.epoch}, before {'its' if one else 'their'} data was exhausted"
-        f"{now_at(case, left[0], where)}; the others went on.",
+        f"{case.name(left, capital=True)} left the training loop after"
+        f" {_until_then(first, uneven, 'its' if one else 'their')}"
+        f"{now_at(case, first.rank, where)}; the others went on.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
-        step=_batch_left(case.ranks[left[0]], uneven),
+        step=first.step if is_fed(first, uneven) else _batch_left(first, uneven),
         witnesses=witnesses,
         details=(f"{or_error[0].upper()}{or_error[1:]}.",) if or_error else (),
         awaited=left,
     )
+
+
+def _until_then(view: RankView, uneven: Uneven, its: str) -> str:
+    if is_fed(view, uneven):
+        return words.plural(forwards(view), "forward")
+    count = words.plural(worked_on(view, uneven), "batch")
+    return f"{count} of epoch {uneven.epoch}, before {its} data was exhausted"
 
 
 def _left_with_data(case: Case, uneven: Uneven, left: tuple[int, ...]) -> tuple[Witness, ...]:

@@ -9,9 +9,10 @@ from itertools import pairwise
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Divergence
+from hangwatch.model import Certainty, Divergence, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value
 from hangwatch.rules.finding import Finding
@@ -89,21 +90,36 @@ def synchronised_alone(case: Case) -> Finding | None:
         return None
     if not all(_has_passed(case, rank, first) and not _ever_synchronised(case, rank, first) for rank in without):
         return None
-    fewer = min(sides, key=len)
-    odd = fewer if 2 * len(fewer) < len(first.counts) else []
-    witnesses = [Witness(Kind.HABIT, f"{case.name(without)} synchronised in no step so far")]
+    return _alone(case, inside, without, first.name, f"{case.name(without)} synchronised in no step so far")
+
+
+def synchronised_out_of_turn(case: Case) -> Finding | None:
+    """Ranks wait in the gradients of a step that others ended without any, where all accumulate gradients."""
+    found = gradients_apart(case) if case.in_trouble else None
+    if found is None or len(found.inside) + len(found.past) < len(case.ranks):
+        return None
+    habit = f"{case.name((*found.inside, *found.past))} have made steps with and without a synchronisation before"
+    return _alone(case, found.inside, found.past, case.ranks[found.inside[0]].step, habit)
+
+
+def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: StepName, habit: str) -> Finding:
+    fewer = min(inside, without, key=len)
+    odd = fewer if 2 * len(fewer) < len(inside) + len(without) else ()
+    witnesses = [Witness(Kind.HABIT, habit)]
     if odd:
-        others = [rank for rank in first.counts if rank not in odd]
+        others = without if odd is inside else inside
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks agree in that step: {case.name(others)}"))
+    verb = words.verb(len(inside), *(("waits", "wait") if case.blocked else ("was", "were")))
     return Finding(
         "gradient-sync-mismatch",
         Certainty.LIKELY,
-        f"{case.name(inside, capital=True)} {words.verb(len(inside), 'waits', 'wait')} for the gradients of"
-        f" {words.step(first.name)}, which {case.name(without)} passed without synchronising any.",
+        f"{case.name(inside, capital=True)} {verb} {'for' if case.blocked else 'in'} the gradients of"
+        f" {words.step(step)}, which {case.name(without)} passed without synchronising any.",
         culprits=case.culprits(odd),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
-        step=first.name,
+        step=step,
         witnesses=tuple(witnesses),
+        status=case.failed,
         awaited=tuple(case.ranks),
     )
 

@@ -9,12 +9,13 @@ from hangwatch import words
 from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_uneven, runs_below_a_package
 from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
-from hangwatch.facts.joined import JOIN, joined_too_early
+from hangwatch.facts.joined import joined_too_early
 from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
 from hangwatch.facts.parting import counted, parting
 from hangwatch.facts.runs import WentOn, name_apart, numbers_apart, place_apart, went_on
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
+from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.judge import diagnose
 from hangwatch.model import (
@@ -21,6 +22,7 @@ from hangwatch.model import (
     Snapshot,
     Status,
 )
+from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
@@ -77,6 +79,21 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert f"rank {culprit} began 8 steps" in verdict.evidence
 
 
+@pytest.mark.parametrize(("skips", "line"), [((SKIP,), 61), ((), 88)])
+def test_a_rank_with_as_many_batches_left_calls_out_where_its_loop_skips(skips: tuple[Frame, ...], line: int) -> None:
+    """Nothing counts what a pipeline sends in a step: the totals say that calls are missing, and not in which."""
+
+    def program(skip: int) -> list[Action]:
+        steps: list[list[Action]] = [[Draw(0, n), *([Call(line=12)] if n != skip else [])] for n in range(8)]
+        return [*(each for step in steps for each in step), LoopEnd(), *END]
+
+    snapshot = World([program(5 if rank == 1 else -1) for rank in range(2)]).run().snapshot()
+    finding = made_fewer_calls(Case(_standing(snapshot, 1, LoopFacts(HERE, skips=skips))))
+    assert finding is not None
+    assert [(who.rank, who.where and who.where.line) for who in finding.culprits] == [(1, line)]
+    assert ("may have skipped a step at train.py:61" in finding.summary) is bool(skips)
+
+
 def ended_by_optimizers(snapshot: Snapshot) -> Snapshot:
     """As the boards tell it where each step that the world begins is one that an optimizer step has ended."""
 
@@ -125,6 +142,21 @@ def test_a_call_behind_an_inner_loop_is_told_by_its_guard(guard: str, cause: str
     verdict = diagnose(replace(snapshot, ranks=tuple(map(standing, snapshot.ranks)))).verdict
     assert verdict.cause == cause
     assert [who.rank for who in verdict.culprits] == [culprit]
+
+
+@pytest.mark.parametrize(("asks", "all_come"), [("alike", True), ("value", False)])
+def test_a_condition_that_is_the_same_on_every_rank_leads_all_of_them_there(asks: str, all_come: bool) -> None:
+    world = World([[*turns(8 if rank == 1 else 9), *END] for rank in range(3)])
+    snapshot = world.run().snapshot()
+    frames = next(stack.frames for stack in snapshot.ranks[1].stacks if stack.main)
+    way = Bypass(Frame(SCRIPT, 54, "train"), "if step % 10 == 9", asks=asks)
+    lines = tuple(frame for frame in frames if frame.file == SCRIPT)
+    first = snapshot.ranks[1]
+    entry = replace(first, stacks=tuple(replace(stack, guard="other") for stack in first.stacks))
+    ranks = (snapshot.ranks[0], entry, *snapshot.ranks[2:])
+    case = Case(replace(snapshot, ranks=ranks, call_sites=(CallSite(lines, (way,)),)))
+    assert reached_by_all(case, case.ranks[1]) is all_come
+    assert not reached_by_all(Case(replace(snapshot, ranks=ranks)), case.ranks[1])
 
 
 def recursion(calls: int) -> list[Action]:

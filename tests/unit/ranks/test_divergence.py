@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.model import Collective, Divergence, GroupHead, Identity, Reading, StepEntry
+from hangwatch.model import Collective, Divergence, Frame, GroupHead, Identity, Reading, StepEntry
 from hangwatch.ranks.divergence import CONFIRM, DivergenceWatch, first_divergence
 
 KEPT = 16
@@ -207,3 +207,18 @@ def test_counts_that_are_equal_by_now_are_no_divergence_whatever_came_before_the
     early = [replace(entry, issued={"0": 1 if entry.step == 0 else entry.issued["0"]}) for entry in boards[2].steps]
     boards[1], boards[2] = replace(boards[1], steps=tuple(first)), replace(boards[2], steps=tuple(early))
     assert first_divergence(boards) == ()
+
+
+def _shifted_by_join(*, frame: str) -> list[Divergence]:
+    """Rank 0 has two steps less in each epoch; at their end it makes the calls of those of the others."""
+    counts = ([2, 2, 6, 2, 2, 6, 2, 2, 6], [2] * 9, [2] * 9)
+    boards = [reading(rank, each, named=False) for rank, each in enumerate(counts)]
+    end = Frame("/venv/torch/distributed/algorithms/join.py", 265, frame)
+    call = Collective("0", 5, "all_reduce", frames=(end, Frame("/home/me/train.py", 8, "main")), step=2)
+    boards[0] = replace(boards[0], calls=(call,))
+    return [*first_divergence(boards), *(found for _ in range(4) for found in DivergenceWatch().update(boards, 1.0))]
+
+
+def test_steps_that_join_made_up_for_shift_the_count_of_steps() -> None:
+    assert _shifted_by_join(frame="notify_join_context")
+    assert not _shifted_by_join(frame="__exit__")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hangwatch.model import LoaderFacts, ThreadStack
+from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.stacks.py_spy import Dump
 
 _WORKER_FILE = "torch/utils/data/_utils/worker.py"
@@ -21,12 +22,13 @@ _INTEGERS = re.compile(r"\[-?\d{1,18}(?:, -?\d{1,18})*(?:, ?\.\.\.)?\]?")
 
 
 def is_worker(stacks: Sequence[ThreadStack]) -> bool:
-    """Whether a process runs torch's worker loop, however it was started."""
+    """Whether a process runs the worker loop of torch or of a package with a loader of its own, however started."""
     return any(_in_worker_loop(stack) for stack in stacks)
 
 
 def _in_worker_loop(stack: ThreadStack) -> bool:
-    return any(frame.function == "_worker_loop" and frame.file.endswith(_WORKER_FILE) for frame in stack.frames)
+    loops = (frame.file for frame in stack.frames if frame.function == "_worker_loop")
+    return any(origin(file) in ("torch", "package") for file in loops)
 
 
 def listed(loaders: Sequence[LoaderFacts]) -> tuple[int, ...]:

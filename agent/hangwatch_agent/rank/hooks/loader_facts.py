@@ -50,6 +50,8 @@ class LoaderSlot:
     """One loader slot of the board: a loader as it is used with, or without, gradients.
 
     A loader made anew for each epoch keeps its slot if it is iterated at the same line over the same kind of data.
+    Below a trainer all loaders are iterated at one line of the user's: what a loader that still exists draws with tells
+    a validation loader over the same dataset from the training loader.
     """
 
     def __init__(self, board: BoardWriter, index: int, grad: bool, asked: Mapping[int, int]) -> None:
@@ -88,7 +90,7 @@ class LoaderSlot:
         known = self._loader() if self._loader is not None else None
         if loader is not None and known is loader:
             return True
-        if known is not None and own(known, "dataset") is not dataset:
+        if known is not None and (own(known, "dataset") is not dataset or _draws_otherwise(known, loader)):
             return False
         return self.facts.get("where") == _frame(where) and self.facts.get("dataset") == type(dataset).__name__
 
@@ -207,6 +209,12 @@ def _sampler(loader: Any, iterator: Any) -> Any:
     inner = own(index_sampler, "sampler")
     sampler = inner if inner is not None else own(loader, "sampler", index_sampler)
     return None if _is_endless(sampler) else sampler
+
+
+def _draws_otherwise(known: Any, loader: Any) -> bool:
+    """Both loaders batch what samplers of different kinds give. A wrapper of another batch sampler says nothing."""
+    samplers = [own(own(each, "batch_sampler"), "sampler") for each in (known, loader)]
+    return None not in samplers and len({type(sampler) for sampler in samplers}) > 1
 
 
 def _shuffle(sampler: Any) -> bool | None:

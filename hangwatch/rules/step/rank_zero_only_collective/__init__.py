@@ -9,17 +9,18 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_
 from hangwatch.facts.call_site import path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import last_calls, may_have_come_first
-from hangwatch.facts.parting import Left, Parting, counted, parting, repeated
+from hangwatch.facts.last_calls import brought_down, last_calls, may_have_come_first
+from hangwatch.facts.parting import Left, Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, end_of, ended_for
 from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.repeats import package_line, repeated
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import user_frame
+from hangwatch.stacks.frames import name_of, user_frame
 
 
 def rank_zero_only(case: Case) -> Finding | None:
@@ -46,7 +47,7 @@ def _alone_now(case: Case) -> RankView | None:
         and case.blocked[rank].activity.in_collective  # a line in which it waits for its device made no call
         and not case.blocked[rank].to_a_peer
         and rank not in short
-        and sites.regular(rank) is False
+        and (sites.regular(rank) is False or _in_its_first_call_alone(case, rank, _without(ranks, rank)))
         and not sites.shared(rank, _without(ranks, rank))
     ]
     if len(loners) > 1:
@@ -87,6 +88,12 @@ def _new_group_in_circle(case: Case, one: int, other: int) -> bool:
     if mine is None or theirs is None or mine is theirs or other not in mine.members or one not in theirs.members:
         return False
     return theirs.issued(one) == 0 and theirs.issued(other) == 1
+
+
+def _in_its_first_call_alone(case: Case, rank: int, others: list[int]) -> bool:
+    """It has made no call before; the source leads it alone to this one, and all ranks to the call of the others."""
+    first = sites_of(case).regular(rank) is None
+    return first and all(_only_it_comes_there(case.ranks[rank], case.ranks[other]) for other in others)
 
 
 def _only_it_comes_there(lone: RankView, other: RankView) -> bool:
@@ -133,6 +140,8 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     inside = found is None or found.divergence.step == lone.step.step
     caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
+    if caller is None and (line := package_line(case, lone.rank)) is not None:
+        at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
     call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else ""
     one = len(alone) == 1
     does = ("is alone in" if one else "are alone in") if inside else "called"
@@ -213,7 +222,7 @@ def _call_name(case: Case, view: RankView) -> str:
 def aborted_alone(case: Case) -> Finding | None:
     """A rank was aborted by its backend in a collective that no other rank ever calls."""
     dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
-    if len(dead) != 1 or len(case.ranks) < 2 or ending(dead[0]).why is Why.ITSELF:
+    if len(dead) != 1 or len(case.ranks) < 2 or not brought_down(case) or ending(dead[0]).why is Why.ITSELF:
         return None
     view, sites = dead[0], sites_of(case)
     mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)

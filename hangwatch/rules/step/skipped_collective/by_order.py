@@ -34,13 +34,18 @@ def skipped_by_site(case: Case) -> Finding | None:
     outvoted = 2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places)
     behind = due[0]
     ways = ways_past(case, skipped)
-    order_kept = f"by the order of all earlier steps, {first} comes before {second} in this one"
+    by_epoch = not any(sites.due(rank, skipped) for rank in places) and sites.ends_epochs(behind, skipped)
+    order_kept = (
+        f"at the end of the epoch before, all ranks called from {first}, before {second}"
+        if by_epoch
+        else f"by the order of all earlier steps, {first} comes before {second} in this one"
+    )
     witnesses = [Witness(Kind.HABIT, order_kept)]
     if outvoted:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(due)}"))
     return Finding(
         "skipped-collective",
-        case.weigh(witnesses),
+        Certainty.LIKELY if by_epoch else case.weigh(witnesses),  # once is no habit
         f"{case.name(ahead, capital=True)} skipped {sites.named(behind, skipped)} in"
         f" {words.step(case.ranks[ahead[0]].step) or 'this step'}{skip_path(ways)}, and"
         f" {words.verb(len(ahead), 'is', 'are')} in the next call already ({second}).",
@@ -99,7 +104,8 @@ def _in_order(case: Case, sites: Sites, places: dict[int, Site]) -> tuple[Site, 
     for earlier, later in ((one, other), (other, one)):
         there = [rank for rank, place in places.items() if place == later]
         followed = all(_follows(case, rank, earlier, later) for rank in there)
-        due = all(sites.due(rank, earlier) for rank in places) and all(map(sites.regular, there))
+        rhythm = all(sites.due(rank, earlier) for rank in places)
+        due = (rhythm or all(sites.ends_epochs(rank, earlier) for rank in places)) and all(map(sites.regular, there))
         if followed or (due and all(sites.precedes(rank, earlier, later) for rank in there)):
             found.append((earlier, later))
     return found[0] if len(found) == 1 else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, passed_call_site
+from hangwatch.facts.ways_out import likely_way, ways_out
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -16,7 +17,9 @@ def made_fewer_calls(case: Case) -> Finding | None:
     if short is None or not drew_alike(case, short) or len(short.left) > len(short.inside):
         return left_after_fewer_turns(case, "skipped-collective")
     rank, other = short.left[0], short.inside[0]
-    apart = case.ledger.first_apart(rank, other)
+    apart, way = case.ledger.first_apart(rank, other), likely_way(case, short)
+    skips = way.cause == "skipped-collective"
+    in_it = f"in it{way.why if skips else ''}"
     name = StepName() if apart is None else apart.name
     when = f" Its calls differ for the first time in {words.step(name)}." if words.step(name) else ""
     return Finding(
@@ -24,8 +27,8 @@ def made_fewer_calls(case: Case) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} made fewer collectives than the others with as many batches, and"
         f" {words.verb(len(short.left), 'is', 'are')} past the loop{words.at(case.ranks[rank].where)};"
-        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} in it.{when}",
-        culprits=case.culprits(short.left),
+        f" {case.wait_words(short.inside) if case.blocked else f'{case.name(short.inside)} failed'} {in_it}.{when}",
+        culprits=case.culprits(short.left, way.the_only if skips else None),
         step=name,
         evidence=(
             *_drawn(case, short),
@@ -34,6 +37,7 @@ def made_fewer_calls(case: Case) -> Finding | None:
                 if apart is not None
                 else ()
             ),
+            *(ways_out(short.loop) if skips else ()),
         ),
         status=None if case.blocked else Status.FAILED,
         awaited=short.left,

@@ -66,6 +66,10 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         found.append(
             f"its child process {child.facts.pid} stands at {words.place(now.where)}{f' (`{line}`)' if line else ''}"
         )
+    zombies = [child.facts for child in view.evidence.children if child.role == "child" and child.facts.state == "Z"]
+    found += [
+        f"its child process {each.pid} has ended ({words.ended(each.exit_code)})" for each in zombies[: words.SHOWN]
+    ]
     if view.in_kernel is not None and view.in_kernel.system_call:
         found.append(f"its main thread is in the system call {view.in_kernel.system_call}")
     error = view.exception

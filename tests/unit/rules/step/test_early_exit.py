@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
+from hangwatch.rules.step.early_exit import early_exit
 from tests.unit.job import blamed, gone, judge, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, epoch, everywhere, judged
@@ -118,3 +120,23 @@ def test_of_two_halves_nobody_is_said_to_have_ended_too_early() -> None:
 
 def test_where_ranks_are_not_seen_no_majority_is_known() -> None:
     assert blamed(judge(failed(0), failed(1), ended(2), world_size=8)) == []
+
+
+def test_ranks_that_another_ranks_loader_feeds_are_not_said_to_have_drawn_nothing() -> None:
+    """Accelerate's dispatcher draws on rank 0 alone: what the others did is told by their forwards."""
+    usual, odd = [*epoch(0, 8), *END], [*epoch(0, 4)[:-1], LoopEnd(exhausted=False), *END]
+    snapshot = World([odd if rank == 1 else usual for rank in range(3)]).run().snapshot()
+
+    def fed(evidence: RankEvidence) -> RankEvidence:
+        assert evidence.reading is not None
+        loaders = tuple(replace(each, drawn=0, drawn_per_epoch=()) for each in evidence.reading.loaders)
+        progress = replace(evidence.reading.progress, forwards=4)
+        return replace(evidence, reading=replace(evidence.reading, loaders=loaders, progress=progress))
+
+    finding = early_exit(Case(replace(snapshot, ranks=(snapshot.ranks[0], *map(fed, snapshot.ranks[1:])))))
+    assert finding is not None
+    assert [who.rank for who in finding.culprits] == [1]
+    assert finding.summary.startswith("Rank 1 left the training loop after 4 forwards, and is now at")
+    said = [witness.says for witness in finding.witnesses]
+    assert "rank 1 made 4 forwards, with no batch of its own loader" in said
+    assert not any("0 batches" in each for each in said)

@@ -8,11 +8,12 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, parting
-from hangwatch.model import Collectives, ProcessFacts
-from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch
+from hangwatch.judge import diagnose
+from hangwatch.model import Collectives, Frame, Phase, ProcessFacts, RankEvidence, Snapshot
+from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch, synchronised_out_of_turn
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, judged
 from tests.unit.rules.step.worlds import with_ring
-from tests.unit.simulator import Call, Draw, LoopEnd, World, blamed_ranks
+from tests.unit.simulator import TORCH, Call, Draw, LoopEnd, World, blamed_ranks
 
 
 @pytest.mark.parametrize("ranks", [3, 4, 8])
@@ -103,3 +104,66 @@ def test_one_step_that_a_rank_left_out_makes_no_rhythm() -> None:
     assert found is not None
     assert (found.how, found.who) == (Left.SKIPPED, (1,))
     assert "rank 1 issued 1 or 2 in every earlier step that is recorded" in [each.says for each in found.witnesses]
+
+
+def _accumulating(every: int, batches: int, number: int) -> Program:
+    """Each step ends with a gather; gradients are synchronised in every few of them."""
+    found: Program = []
+    for batch in range(batches):
+        found += [
+            Draw(number, batch),
+            *(GRADIENTS[:1] if (batch + 1) % every == 0 else ()),
+            Call("all_gather", line=20),
+        ]
+    return [*found, LoopEnd()]
+
+
+def _at_a_new_rhythm(*every: int) -> Snapshot:
+    """All ranks are in backward or have ended it: so their boards say."""
+    programs = [[*_accumulating(2, 8, 0), *_accumulating(each, 8, 1)] for each in every]
+    snapshot = World(programs).run().snapshot()
+    return replace(snapshot, ranks=tuple(map(_in_backward, snapshot.ranks)))
+
+
+def _in_backward(rank: RankEvidence) -> RankEvidence:
+    """Its record shows which calls the engine made, as torch's does."""
+    assert rank.reading is not None
+    assert rank.collectives is not None
+    engine = Frame(f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward")
+    recent = tuple(
+        replace(call, frames=(engine, *call.frames)) if call.frames[0].line == GRADIENTS[0].line else call
+        for call in rank.collectives.recent
+    )
+    reading = replace(rank.reading, phase=Phase.BACKWARD)
+    return replace(rank, reading=reading, collectives=replace(rank.collectives, recent=recent))
+
+
+def test_a_rhythm_that_changes_on_one_rank_in_another_way_is_told_by_its_first_turn() -> None:
+    judgement = diagnose(_at_a_new_rhythm(4, 3, 4))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("gradient-sync-mismatch", [1])
+    passed = "which ranks 0 and 2 passed without synchronising any."
+    assert judgement.verdict.summary == f"Rank 1 waits for the gradients of epoch 1, batch 2 (step 10), {passed}"
+
+
+def test_of_two_halves_with_another_rhythm_no_rank_is_to_blame() -> None:
+    finding = synchronised_out_of_turn(Case(_at_a_new_rhythm(4, 3)))
+    assert finding is not None
+    assert not finding.culprits
+
+
+def test_ranks_that_have_not_ended_their_backward_may_synchronise_yet() -> None:
+    snapshot = _at_a_new_rhythm(4, 3, 4)
+    first = snapshot.ranks[0]
+    assert first.reading is not None
+    forward = replace(first, reading=replace(first.reading, phase=Phase.FORWARD))
+    case = Case(replace(snapshot, ranks=(forward, *snapshot.ranks[1:])))
+    assert synchronised_out_of_turn(case) is None
+
+
+def test_without_accumulation_a_lone_synchronisation_is_no_rhythm() -> None:
+    usual, odd = (
+        [*_accumulating(1, 4, 0), Draw(1, 0), *gradients, Call("all_gather", line=20)]
+        for gradients in ((), GRADIENTS[:1])
+    )
+    snapshot = World([usual, odd, usual]).run().snapshot()
+    assert synchronised_out_of_turn(Case(replace(snapshot, ranks=tuple(map(_in_backward, snapshot.ranks))))) is None

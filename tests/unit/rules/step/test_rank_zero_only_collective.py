@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Frame, Judgement, Progress
 from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import Call, blamed_ranks
+from tests.unit.simulator import Call, Draw, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -168,3 +169,43 @@ def test_without_steps_a_rank_behind_the_place_of_the_others_may_only_have_come_
         ring = tuple(replace(call, step=None) for call in each.reading.calls)
         uncounted.append(replace(each, reading=replace(each.reading, calls=ring, progress=Progress())))
     assert said(judge(*uncounted))[0] != "rank-zero-only-collective"
+
+
+def test_a_rank_in_a_new_call_that_another_ranks_own_error_ended_was_not_ended_by_its_call() -> None:
+    """It may be the first to come to its call, and the error is why no other rank came."""
+    waiting = dead(0, calls(4, EXTRA), -15)
+    other = lost(1, calls(4), "no checkpoint at /scratch/1")
+    assert other.process is not None
+    judgement = judge(waiting, replace(other, process=replace(other.process, exit_code=1)))
+    assert told(judgement) == ("exception-on-one-rank", "proven", "failed")
+    assert [number for number, _, _ in blamed(judgement)] == [1]
+
+
+@pytest.mark.parametrize(("guard", "cause"), [("rank", "rank-zero-only-collective"), ("other", "collective-mismatch")])
+def test_a_rank_in_the_first_call_of_the_job_is_alone_there_by_the_source(guard: str, cause: str) -> None:
+    """set_model_state_dict where only rank 0 has loaded weights: nothing is on record that could say what is usual."""
+    lone, usual = Call("broadcast", line=10, size=1), Call("all_gather", line=17)
+    found = World([[lone], [usual], [usual]]).run().snapshot()
+    guards = (guard, "none", "none")
+    ranks = tuple(
+        replace(each, stacks=tuple(replace(stack, guard=here, in_loop=False) for stack in each.stacks))
+        for each, here in zip(found.ranks, guards, strict=True)
+    )
+    judgement = diagnose(replace(found, ranks=ranks))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [0])
+
+
+@pytest.mark.parametrize("line", [31, 30])
+def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_one(line: int) -> None:
+    """Trainer.train() leads to every call: that a rank saves alone shows in the package's lines."""
+
+    def program(extra: bool) -> Program:
+        logged = [Call("all_gather", line=5, trainer=30)]
+        steps: list[Program] = [[Draw(0, batch), Call(line=5, trainer=12), *logged] for batch in range(6)]
+        saved = [Call("all_gather", line=5, trainer=line)] if extra else []
+        return [*(each for step in steps for each in step), *saved, Draw(0, 6), Call(line=5, trainer=12)]
+
+    judgement = judged(program(False), program(True), 3, 1)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [1])
+    assert ("repeated what all call" in judgement.verdict.summary) is (line == 30)
+    assert ("(strategy.py:31, below train.py:5)" in judgement.verdict.summary) is (line == 31)

@@ -10,7 +10,7 @@ from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Frame
 from tests.unit.job import blamed, judge, told
 from tests.unit.rules.step.endings import stepped
-from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
+from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
 from tests.unit.rules.step.worlds import STEP, world
 from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, Stall, World, blamed_ranks
 
@@ -153,3 +153,26 @@ def test_a_place_at_which_all_ranks_are_for_the_first_time_is_not_new_to_one_sid
     assert judgement.verdict.cause == "skipped-collective"
     assert blamed_ranks(judgement) == [1]
     assert not any("no rank had ever made" in sentence for sentence in judgement.verdict.evidence)
+
+
+def _epochs_with_a_gather(last: bool) -> Program:
+    """Steps that end in a broadcast; at the end of an epoch a gather comes before that."""
+    found: Program = []
+    for number in range(2):
+        for batch in range(4):
+            gather = batch == 3 and (number == 0 or last)
+            found += [Draw(number, batch), GRADIENTS[0]]
+            found += [*([Call("all_gather", line=50)] if gather else []), Call("broadcast", line=20)]
+    return found
+
+
+@everywhere
+def test_a_call_of_the_end_of_an_epoch_is_due_there_by_the_epoch_before(ranks: int, culprit: int) -> None:
+    judgement = judged(_epochs_with_a_gather(True), _epochs_with_a_gather(False), ranks, culprit)
+    if ranks == 2:
+        assert judgement.verdict.certainty is not Certainty.PROVEN
+        return
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [culprit])
+    assert judgement.verdict.certainty is Certainty.LIKELY  # once is no habit
+    said = "at the end of the epoch before, all ranks called from train.py:50, before train.py:20"
+    assert said in judgement.verdict.evidence

@@ -139,3 +139,12 @@ def test_the_system_call_of_a_thread_that_serves_a_package_is_not_that_of_the_tr
     assert verdict.cause == "user-code-blocked", verdict.summary
     assert "it waits for a lock or a queue" in verdict.summary
     assert not any("epoll_wait" in each for each in verdict.evidence)
+
+
+def test_a_child_process_that_has_ended_is_told_of_a_rank_that_waits_on_a_pipe() -> None:
+    ended, other = (
+        ProcessEvidence("child", ProcessFacts(pid, state, exit_code=137)) for pid, state in ((91, "Z"), (92, "S"))
+    )
+    verdict = diagnose(changed(stuck("socket"), 1, lambda e: replace(e, children=(ended, other)))).verdict
+    assert "its child process 91 has ended (exit code 137)" in verdict.evidence
+    assert not any("92" in sentence for sentence in verdict.evidence)

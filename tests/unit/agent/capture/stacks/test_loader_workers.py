@@ -86,3 +86,8 @@ def test_whom_a_loader_counts_on() -> None:
     assert loader_workers.listed([running, over]) == (5, 6)
     assert loader_workers.listed_index(6, [running, over]) == 1
     assert loader_workers.listed_index(9, [running, over]) is None
+
+
+def test_workers_by_the_loop_of_a_package_with_a_loader_of_its_own() -> None:
+    other = LOOP.replace("torch/utils/data/_utils/worker.py", "streams/loader/worker.py")
+    assert loader_workers.is_worker([ThreadStack(1, "MainThread", (Frame(other, 9, "_worker_loop"),))])

@@ -525,3 +525,24 @@ def test_a_loader_with_an_iter_of_its_own_is_known_with_its_length(watched: Watc
     facts = watched.reading.loaders[0]
     assert (facts.epoch, facts.resumed_at, facts.left) == (1, 0, True)
     assert facts.drawn_per_epoch == (2, 1)
+
+
+def test_below_a_trainer_validation_over_the_same_dataset_has_a_slot_of_its_own(
+    watched: Watched, hook: LoaderHook
+) -> None:
+    """All loaders are iterated at one line there; what they draw with tells them apart."""
+    numbers = Numbers(3)
+    training, validation = DataLoader(numbers, sampler=RandomSampler(numbers)), DataLoader(numbers)
+
+    def passes(loader: DataLoader[int]) -> None:
+        for _ in loader:
+            if loader is training:
+                optimizer_step(watched)
+            else:
+                watched.context.evaluation_seen()
+
+    for loader in (training, validation, training, validation):
+        passes(loader)
+    found = watched.reading.loaders
+    assert [(each.training, each.drawn_per_epoch) for each in found] == [(True, (3, 3)), (False, (3, 3))]
+    assert watched.reading.progress.step == 5

@@ -1,0 +1,59 @@
+"""Ranks that wait for the gradients of a step whose backward other ranks have ended without any.
+
+Where gradients are accumulated, each rank has steps with and without a synchronisation: then one side's turn of the
+rhythm came earlier. It shows at the first pair of calls that do not belong together, with no step completed since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.facts.call_site import in_backward
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.mismatches import Mismatch, both_ways, mispaired
+from hangwatch.model import Phase
+from hangwatch.stacks.activity import Within
+
+
+@dataclass(frozen=True)
+class GradientsApart:
+    """`inside` wait for gradients of their present step, which `past` left out of theirs."""
+
+    inside: tuple[int, ...]
+    past: tuple[int, ...]
+
+
+@once
+def gradients_apart(case: Case) -> GradientsApart | None:
+    """Both sides, if all ranks have accumulated gradients before; None where one may have left backward out.
+
+    The side that did without has ended a backward of that very step, and came to a call that it makes in other steps.
+    """
+    found = mispaired(case)
+    if found is None:
+        return None
+    for inside, past in both_ways(found):
+        if in_backward(found.calls[inside[0]]) and not in_backward(found.calls[past[0]]):
+            if not all(_accumulates(case, rank, found) for rank in (*inside, *past)):
+                return None
+            went_on = all(_has_ended_backward(case, rank, inside[0]) for rank in past)
+            usual = all(sites_of(case).used(rank, found.calls[rank]) for rank in past)
+            return GradientsApart(inside, past) if went_on and usual else None
+    return None
+
+
+def _accumulates(case: Case, rank: int, found: Mismatch) -> bool:
+    """Some steps of `rank` synchronised gradients, and some did not."""
+    steps = {step.step for step in case.ledger.steps(rank) if step.complete}
+    made = sites_of(case).synchronised(rank, found.group.name, steps)
+    return bool(made) and made != steps
+
+
+def _has_ended_backward(case: Case, rank: int, inside: int) -> bool:
+    """`rank` is behind the backward of the step in which `inside` is."""
+    view, other = case.ranks[rank], case.ranks[inside]
+    now, there = view.step.step, other.step.step
+    if now is None or there is None or Within.BACKWARD not in other.now.within:
+        return False
+    return now > there or (now == there and view.phase is Phase.BACKWARD and Within.BACKWARD not in view.now.within)

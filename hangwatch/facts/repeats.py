@@ -1,0 +1,65 @@
+"""A call that one rank made more often than the others in one step, from lines that all of them call from."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hangwatch.facts.call_site import Site, through_packages
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.parting import Parting
+from hangwatch.model import Divergence, Frame
+from hangwatch.ranks.sides import spread
+from hangwatch.stacks.frames import origin, user_frame
+
+
+def repeated(case: Case, found: Parting, rank: int) -> str:
+    """What `rank` called too often in that step, where all of it comes from lines that others use as well; else ""."""
+    counts, sites = found.divergence.counts, sites_of(case)
+    other = min(counts, key=lambda each: counts[each])
+    mine, theirs = (sites.inside(each, found.divergence.group, found.divergence.step) for each in (rank, other))
+    if theirs is None or mine is None or not found.divergence.exact:
+        return ""
+    surplus = _by_line(mine[0]) - _by_line(theirs[0])
+    known = _by_line(theirs[0]).keys() | _by_line(Counter(theirs[1])).keys()
+    alike = surplus.total() == counts[rank] - counts[other] and surplus.keys() <= known
+    if len(surplus) != 1 or not alike or _by_a_way_of_its_own(case, found.divergence, rank, other):
+        return ""
+    return sites.named(rank, *next(iter(surplus.items())))
+
+
+def _by_a_way_of_its_own(case: Case, divergence: Divergence, rank: int, other: int) -> bool:
+    """Below a trainer one line of the user's leads to many calls: a package's function made one for `rank` alone."""
+    group, step = divergence.group, divergence.step
+    mine, theirs = (case.ledger.calls_in(each, group) for each in (rank, other))
+    now = {through_packages(call) for call in mine if case.ledger.step_of(rank, call) == step}
+    before = {through_packages(call) for call in mine if (case.ledger.step_of(rank, call) or 0) < step}
+    return not now <= before | {through_packages(call) for call in theirs}
+
+
+def _by_line(places: Counter[Site]) -> Counter[Site]:
+    """The same, by the innermost of the user's lines alone."""
+    found: Counter[Site] = Counter()
+    for place, times in places.items():
+        found[place._replace(lines=place.lines[:1])] += times
+    return found
+
+
+def package_line(case: Case, rank: int) -> Frame | None:
+    """The innermost line of a package on the way to the call of `rank` from where no other rank has ever called.
+
+    Only where another rank waits below the same line of the user's: else that line says more.
+    """
+    entry, others = case.blocked.get(rank), [other for other in case.ranks if other != rank]
+    there = {each.where for other, each in case.blocked.items() if other != rank}
+    if entry is None or entry.call is None or entry.where not in there:
+        return None
+    known = {
+        (frame.file, frame.line)
+        for other in spread(others)
+        for call in case.ledger.calls(other).values()
+        for frame in call.frames
+    }
+    user = user_frame(entry.call.frames)
+    inner = entry.call.frames[: entry.call.frames.index(user)] if user is not None else ()
+    return next((f for f in inner if origin(f.file) == "package" and (f.file, f.line) not in known), None)
