@@ -104,12 +104,21 @@ def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
 
 
 def _is_before(case: Case, rank: int, other: int) -> bool:
-    """`rank` stands outside of every loop, on lines ahead of those that led `other` into its loop: it has yet to come.
+    """`rank` has yet to come where `other` is: it stands on lines ahead of that loop, or in a call `other` has made.
 
     Programs have several loops one after another, and their steps are counted through.
     """
     mine, theirs = (path(case.ranks[each].evidence.main_stack) for each in (rank, other))
-    return case.ranks[rank].now.in_loop is False and comes_before(mine, theirs)
+    ahead = case.ranks[rank].now.in_loop is False and comes_before(mine, theirs)
+    return ahead or _made_its_call(case, rank, other)
+
+
+def _made_its_call(case: Case, rank: int, other: int) -> bool:
+    """`other` has made the very call in which `rank` stands, from the same place."""
+    last = last_call(case, case.ranks[rank])
+    mine = last.call if last is not None else None
+    theirs = case.ledger.call(other, mine.group, mine.seq) if mine is not None else None
+    return mine is not None and theirs is not None and site(mine) == site(theirs)
 
 
 def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:

@@ -294,6 +294,22 @@ def test_a_rank_that_left_an_inner_loop_is_told_where_the_backend_ends_the_job(c
     assert f"rank {culprit} made 18 steps" in verdict.evidence
 
 
+def test_a_rank_in_a_call_that_the_others_have_made_has_yet_to_come() -> None:
+    """GIVEN a rank that the backend aborted in a call ahead of the inner loop in which the others stand
+    THEN it has not left that loop."""
+    snapshot = World([_updates(*[4] * (4 if rank == 1 else 5)) for rank in range(3)]).run().snapshot()
+    inside = snapshot.ranks[0].main_stack
+    there = {"all_reduce": {"function": "all_gather"}, "main": {"line": 17}}
+    gather = tuple(replace(frame, **there.get(frame.function, {})) for frame in inside)  # type: ignore[arg-type]
+
+    def in_its_gather(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, frames=gather) if stack.main else stack for stack in entry.stacks)
+        return replace(entry, stacks=stacks) if entry.rank == 1 else entry
+
+    snapshot = replace(snapshot, ranks=tuple(map(in_its_gather, snapshot.ranks)))
+    assert fewer_turns(Case(_brought_down(snapshot, 1, ()))) is None
+
+
 def test_an_inner_loop_without_a_way_out_ran_out_of_turns() -> None:
     programs = [_updates(*[4] * 4, 2 if rank == 1 else 4, 4) for rank in range(3)]
     verdict = diagnose(_brought_down(World(programs).run().snapshot(), 1, ())).verdict
