@@ -49,6 +49,7 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
             outer_leaves=tuple(_leaves(f, each) for f, each in further),
             exits=_exits(((frame, loop), *further)),
+            last=max(part.end_lineno or part.lineno for part in loop.body),
         )
     return None
 

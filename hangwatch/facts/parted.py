@@ -1,0 +1,109 @@
+"""The first calls that ranks made from different places after a history that was alike: which side went by the other.
+
+Calls are mispaired from one number on, and the call before it is one that all members made. So they were at one point
+of the program then. Where the source of what led to both calls shows an order, the one that comes first from there is
+the call that some ranks made and the others went by; steps need not be counted for that, nor the call be a usual one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.facts.call_site import Path, comes_before, path
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.mismatches import both_ways, common_call, mispaired
+from hangwatch.facts.skip_paths import ways_to
+from hangwatch.model import Bypass, Collective, LoopFacts
+
+Ranks = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Parted:
+    """`made` issued `call`; `without` went on to another call. `before` had come last on all of them.
+
+    `loop` is the loop in which those that made it stand. It is `left` where both the call and the one before it are
+    made there, and the others went on outside of it: what they went by is the rest of that loop.
+    """
+
+    made: Ranks
+    without: Ranks
+    call: Collective
+    before: Collective
+    loop: LoopFacts | None
+    left: bool
+
+
+@once
+def parted(case: Case) -> Parted | None:
+    """Where the calls of a group were first mispaired, if the source shows which of two calls comes first."""
+    found = mispaired(case)
+    ways = both_ways(found) if found is not None else ()
+    if found is None or not ways or set(found.calls) != set(found.group.members):
+        return None
+    before = common_call(case, found.group, found.seq - 1, found.group.members)
+    if before is None:
+        return None
+    each = (_one_way(case, found.calls, made, without, before) for made, without in ways)
+    known = [one for one in each if one is not None]
+    return known[0] if len(known) == 1 else None
+
+
+def _one_way(
+    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective
+) -> Parted | None:
+    """`made` made the call that was due first, if that is so."""
+    call, other = calls[made[0]], calls[without[0]]
+    loop = case.ranks[made[0]].now.loop
+    here, there, last = path(call.frames), path(other.frames), path(before.frames)
+    inside = [loop is not None and _within(loop, call, each) for each in (here, last, there)]
+    left = inside == [True, True, False]
+    if not left and not _is_due_first(here, there, last):
+        return None
+    return Parted(made, without, call, before, loop, left)
+
+
+def _is_due_first(here: Path, there: Path, last: Path) -> bool:
+    """From `last` on, the source comes to `here` before it comes to `there`: in this turn of a loop, or in the next."""
+    if not comes_before(here, there):
+        return False
+    between = last == here or comes_before(here, last)
+    return not (between and comes_before(last, there))
+
+
+def _within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
+    """`lines` lead through the body of `loop`, in that invocation of its function by which `call` was made."""
+    own = [each for each in path(call.frames)[::-1]]
+    depth = next((n for n, (file, line) in enumerate(own) if file == loop.where.file and _holds(loop, line)), None)
+    outer = lines[::-1]
+    if depth is None or len(outer) <= depth or outer[:depth] != tuple(own[:depth]):
+        return False
+    file, line = outer[depth]
+    return file == loop.where.file and _holds(loop, line)
+
+
+def _holds(loop: LoopFacts, line: int) -> bool:
+    return loop.where.line <= line <= loop.last
+
+
+def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
+    """How the others went by the call: what leads past it, and was not answered before the last common call.
+
+    A way past the whole of an inner loop counts only if that common call was made outside of it: else the ranks were
+    in the loop, and what ended it differs.
+    """
+    lines = path(found.call.frames)
+    last = path(found.before.frames)
+    entered = found.loop is None or not found.loop.last or _within(found.loop, found.call, last)
+    ways = (way for way in ways_to(case, found.call) if way.asks not in ("alike", "rank"))
+    return tuple(way for way in ways if (way.inner or not entered) and not _was_answered(way, lines, last))
+
+
+def _was_answered(way: Bypass, lines: Path, last: Path) -> bool:
+    """The last common call lies between the way and the call, in the function that holds the way."""
+    for (file, line), (other, before) in zip(lines[::-1], last[::-1], strict=False):
+        if file == other == way.where.file and way.where.line < before <= line and way.where.line < line:
+            return True
+        if (file, line) != (other, before):
+            return False
+    return False
