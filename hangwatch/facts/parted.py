@@ -46,6 +46,7 @@ def parted(case: Case) -> Parted | None:
         return None
     each = (_one_way(case, found.calls, made, without, before) for made, without in ways)
     known = [one for one in each if one is not None]
+    known = [one for one in known if one.left] or known
     return known[0] if len(known) == 1 else None
 
 
@@ -65,18 +66,25 @@ def _one_way(
 
 def _is_due_first(here: Path, there: Path, last: Path) -> bool:
     """From `last` on, the source comes to `here` before it comes to `there`: in this turn of a loop, or in the next."""
-    if not comes_before(here, there):
+    turns = [_is_ahead(each, last) for each in (here, there)]
+    if None in turns:
         return False
-    between = last == here or comes_before(here, last)
-    return not (between and comes_before(last, there))
+    return bool(turns[0]) if turns[0] is not turns[1] else comes_before(here, there)
+
+
+def _is_ahead(lines: Path, last: Path) -> bool | None:
+    """`lines` come behind `last` in one turn; False if only the next turn comes to them, None if no order shows."""
+    if comes_before(last, lines):
+        return True
+    return False if lines == last or comes_before(lines, last) else None
 
 
 def _within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
     """`lines` lead through the body of `loop`, in that invocation of its function by which `call` was made."""
-    own = [each for each in path(call.frames)[::-1]]
+    own = path(call.frames)[::-1]
     depth = next((n for n, (file, line) in enumerate(own) if file == loop.where.file and _holds(loop, line)), None)
     outer = lines[::-1]
-    if depth is None or len(outer) <= depth or outer[:depth] != tuple(own[:depth]):
+    if depth is None or len(outer) <= depth or outer[:depth] != own[:depth]:
         return False
     file, line = outer[depth]
     return file == loop.where.file and _holds(loop, line)

@@ -127,6 +127,7 @@ def left_an_inner_loop(case: Case) -> Finding | None:
     odd = odd_of(found.made, found.without)
     ends = words.either(words.place(way) for way in loop.leaves[: words.SHOWN])
     at = words.place(loop.where)
+    last = f"the call before, {found.before.op}{words.at(user_frame(found.before.frames))},"
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
@@ -137,10 +138,7 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=case.ranks[found.made[0]].step,
-        evidence=(
-            f"the call before, {found.before.op}{words.at(user_frame(found.before.frames))}, was made by all of them in"
-            " that loop",
-        ),
+        evidence=(f"{last} was made by all of them in that loop",),
         status=case.failed,
         awaited=odd,
     )
