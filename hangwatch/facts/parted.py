@@ -16,6 +16,7 @@ from hangwatch.facts.skip_paths import ways_to
 from hangwatch.model import Bypass, Collective, LoopFacts
 
 Ranks = tuple[int, ...]
+ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,23 @@ def parted(case: Case) -> Parted | None:
     ways = both_ways(found) if found is not None else ()
     if found is None or not ways or set(found.calls) != set(found.group.members):
         return None
-    before = common_call(case, found.group, found.seq - 1, found.group.members)
-    if before is None:
+    numbers = range(max(found.seq - ALIKE, 1), found.seq)
+    history = [common_call(case, found.group, number, found.group.members) for number in numbers]
+    if not history or None in history:
         return None
-    each = (_one_way(case, found.calls, made, without, before) for made, without in ways)
+    each = (_one_way(case, found.calls, made, without, history[-1]) for made, without in ways)
     known = [one for one in each if one is not None]
     known = [one for one in known if one.left] or known
     return known[0] if len(known) == 1 else None
 
 
 def _one_way(
-    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective
+    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective | None
 ) -> Parted | None:
     """`made` made the call that was due first, if that is so."""
     call, other = calls[made[0]], calls[without[0]]
+    if before is None:
+        return None
     loop = case.ranks[made[0]].now.loop
     here, there, last = path(call.frames), path(other.frames), path(before.frames)
     inside = [loop is not None and _within(loop, call, each) for each in (here, last, there)]

@@ -68,7 +68,9 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         return None  # a rank that has not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
     loop = _loop(case, left, inside)
-    if loop is not None and any(_not_of_every_step(case, sites, rank, loop) for rank in inside):
+    if loop is not None and any(
+        _not_of_every_step(case, sites, rank, loop) or _several_in_a_step(case, sites, rank, loop) for rank in inside
+    ):
         begun, made = {}, {}
     return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop))
 
@@ -80,6 +82,16 @@ def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> 
     earlier = [places for number, places in sites.by_step(rank).items() if number != step]
     within = [places for places in earlier if any(place.lines[-len(callers) :] == callers for place in places)]
     return bool(callers) and len(earlier) >= HABIT and 2 * len(within) < len(earlier)
+
+
+def _several_in_a_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
+    """It has made more than one turn of that loop, the innermost around its call, in its present step."""
+    view = case.ranks[rank]
+    made = sites.by_step(rank).get(view.step.step, []) if view.step.step is not None else []
+    last = last_call(case, view) if not case.blocked else None
+    place = last.site if last is not None else sites.now(rank)
+    innermost = view.now.loop is not None and view.now.loop.where == loop.where
+    return innermost and sum(each == place for each in made) > 1
 
 
 def _in_function_of(loop: LoopFacts, frame: Frame) -> bool:

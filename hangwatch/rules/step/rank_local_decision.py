@@ -121,8 +121,9 @@ def left_an_inner_loop(case: Case) -> Finding | None:
     loop = found.loop if found is not None and found.left else None
     if found is None or loop is None or not loop.leaves or not case.in_trouble:
         return None
-    if not loop.outer or fewer_turns(case) is not None or first_uneven(case) is not None:
-        return None  # the loop over the steps: who left it has left the training
+    turns = fewer_turns(case)
+    if not loop.outer or (turns is not None and turns.begun) or first_uneven(case) is not None:
+        return None  # the loop over the steps: a rank that left it has left the training
     inside, outside = case.name(found.made), case.name(found.without)
     odd = odd_of(found.made, found.without)
     ends = words.either(words.place(way) for way in loop.leaves[: words.SHOWN])
