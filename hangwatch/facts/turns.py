@@ -15,6 +15,7 @@ from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
+from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import turn_cut_short
 from hangwatch.model import Bypass, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
@@ -64,8 +65,9 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
-    if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
-        return None  # a rank that has not been in the loop may yet reach it
+    inside = inside if begun else _where_they_were(case, sites, inside, left)
+    if not inside:
+        return None  # ranks that have not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
     loop = _loop(case, left, inside)
     if loop is not None and any(
@@ -124,14 +126,22 @@ def _is_before(case: Case, rank: int, other: int) -> bool:
     return case.ranks[rank].now.in_loop is False and comes_before(mine, theirs)
 
 
-def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
-    """`rank` has called where one of those inside stands now; each role of a program may have lines of its own."""
+def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
+    """Those inside of a loop in which all that left have been; none where messages between ranks tell the sides apart.
+
+    Each role of a program may have a loop of its own, in which the others never were.
+    """
+    found = tuple(other for other in inside if all(_has_been_there(case, sites, other, rank) for rank in left))
+    return found if not found or left_habit(case) is None else ()
+
+
+def _has_been_there(case: Case, sites: Sites, other: int, rank: int) -> bool:
+    """`rank` has called where `other` stands now."""
     if not case.blocked:
-        mine = {site(call) for call in case.ledger.calls(rank).values()}
-        lasts = (last for other in inside if (last := last_call(case, case.ranks[other])) is not None)
-        return any(last.site in mine for last in lasts)
+        last = last_call(case, case.ranks[other])
+        return last is not None and last.site in {site(call) for call in case.ledger.calls(rank).values()}
     to_peers = {site(call) for call in case.ledger.to_peers(rank) or ()}
-    return any(sites.shared(other, [rank]) or sites.now(other) in to_peers for other in inside)
+    return bool(sites.shared(other, [rank])) or sites.now(other) in to_peers
 
 
 def drew_alike(case: Case, short: FewerTurns) -> bool:
