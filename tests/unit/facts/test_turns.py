@@ -213,6 +213,17 @@ def test_roles_with_lines_of_their_own_are_in_one_loop() -> None:
     world = World([[*learner * 6, *END], [*actor * 6, *END], [*actor * 3, *END]])
     verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [2])
+    assert "rank 1 is still in it" in verdict.summary  # the learner's loop is another one, in which no actor ever was
+
+
+def test_where_messages_tell_the_sides_apart_no_loop_is_asked() -> None:
+    """The actor makes all of its turns and leaves out a send in the last one: it has not left its loop early."""
+    learner: list[Action] = [Call("broadcast", line=13, root=0), Peer("recv", 1, line=15), Peer("recv", 2, line=15)]
+    actor: list[Action] = [Call("broadcast", line=7, root=0), Peer("send", 0, line=8)]
+    world = World([[*learner * 6, *END], [*actor * 6, *END], [*actor * 5, actor[0], *END]])
+    verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("point-to-point-deadlock", [2])
+    assert "left out 1 send to rank 0" in verdict.summary
 
 
 def test_a_rank_that_never_was_where_the_others_send_may_yet_come_there() -> None:

@@ -78,7 +78,7 @@ def _evidence(case: Case, view: RankView) -> list[str]:
 
 def _own_threads(view: RankView) -> list[str]:
     """Where the program's other threads stand: a rank that waits for a lock or a queue waits for one of them."""
-    if view.now.doing is not Doing.LOCK:
+    if view.now.doing is not Doing.LOCK and not view.sleeps_privately:
         return []
     stood = [(stack.name, user_frame(stack.frames)) for stack in view.evidence.stacks if not stack.main]
     own = [(name, where) for name, where in stood if where is not None and origin(where.file) == "user"]

@@ -72,6 +72,18 @@ def test_where_its_threads_stand_is_told_of_a_rank_that_waits_for_one_of_them(ki
     assert not any("'pin'" in sentence for sentence in evidence)
 
 
+def test_a_lock_that_is_taken_by_a_statement_has_no_frame_and_is_told_by_the_system() -> None:
+    """`with self.lock:` waits below the user's own line, without a timeout, for what only its process can give."""
+    flushes = ThreadStack(9, "flusher", (Frame(FEED, 14, "flush"),))
+    blocked = rank(
+        1, IN_CODE, progress=Progress(step=5), issued=3, completed=3, still_s=70, facts={"private_wait": True}
+    )
+    blocked = replace(blocked, stacks=(*blocked.stacks, flushes))
+    verdict = judge(rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=70), blocked).verdict
+    assert "it waits for a lock of its own process" in verdict.summary
+    assert "its thread 'flusher' is in flush (feed.py:14)" in verdict.evidence
+
+
 @pytest.mark.parametrize("kind", ["socket", "lock", "sleep"])
 def test_a_rank_that_blocks_in_its_own_code_is_named_with_its_line(kind: str) -> None:
     judgement = diagnose(stuck(kind))
