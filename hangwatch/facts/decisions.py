@@ -14,9 +14,11 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
 from hangwatch.facts.mismatches import first_mismatch
+from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Parting, parting, two_sides
 from hangwatch.facts.skip_paths import ways_past
 from hangwatch.model import Bypass, Collective, Frame, StepName
+from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
 
@@ -45,9 +47,7 @@ class Disagreement:
     @property
     def odd(self) -> tuple[int, ...]:
         """The fewer ranks; all of them where both sides are equally many."""
-        if len(self.made) == len(self.without):
-            return tuple(sorted((*self.made, *self.without)))
-        return min(self.made, self.without, key=len)
+        return odd_of(self.made, self.without)
 
     @property
     def in_module(self) -> bool:
@@ -74,7 +74,7 @@ def disagreement(case: Case) -> Disagreement | None:
         return _of_parting(case, found)
     if first_uneven(case) is not None:
         return None  # a rank has left its loop before the others: what it calls behind it is a consequence
-    return _of_the_present(case, _standing(case)) or _of_mispaired(case)
+    return _of_the_present(case, _standing(case)) or _of_mispaired(case) or _of_parted(case)
 
 
 def of_every_step(case: Case, found: Disagreement) -> bool:
@@ -225,3 +225,15 @@ def _of_mispaired(case: Case) -> Disagreement | None:
         if found is not None and found.in_module:
             return found
     return None
+
+
+def _of_parted(case: Case) -> Disagreement | None:
+    """Some ranks made a call that the others went by, right after a call that all of them made."""
+    found = parted(case)
+    place = site(found.call) if found is not None else None
+    ways = ways_by(case, found) if found is not None and not found.left else ()
+    if found is None or place is None or not ways:
+        return None
+    name = sites_of(case).named(found.made[0], place)
+    step = case.ranks[found.made[0]].step
+    return Disagreement(place, found.call, name, found.made, found.without, step, ways)

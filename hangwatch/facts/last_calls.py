@@ -15,6 +15,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of, user_frame
 
 LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_saver|state_dict_loader)\.py$")
+_LOGGER = "torch/distributed/c10d_logger.py"  # wraps functions of torch
 
 
 @once
@@ -86,7 +87,8 @@ def entered(frames: tuple[Frame, ...]) -> str:
     """The function that the user's code called, for calls that no operation's name stands for."""
     where = user_frame(frames)
     depth = frames.index(where) if where is not None else 0
-    return name_of(frames[depth - 1].function) if depth else ""
+    called = (frame for frame in frames[:depth][::-1] if not frame.file.endswith(_LOGGER))
+    return next((name_of(frame.function) for frame in called), "")
 
 
 def frames_at_end(view: RankView) -> tuple[tuple[Frame, ...], str, str]:

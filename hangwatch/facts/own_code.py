@@ -86,6 +86,8 @@ def how_stuck(view: RankView) -> str:
     }.get(view.now.doing)
     if kind is not None or view.sleeps:
         return kind or "it sleeps"
+    if view.sleeps_privately:
+        return "it waits for a lock of its own process"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
 
 

@@ -189,7 +189,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     if divergence.exact:
         by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
         places = tuple(_surplus(case, divergence, few[0], many[0]))
-    majority = _by_majority(case, few, many)
+    majority = _by_majority(case, divergence, few, many)
     others = (
         _by_habit(case, divergence, few, many),
         _by_place(case, by_sites, few, call) if not _several_turns(case, divergence) else None,
@@ -237,21 +237,22 @@ def _of_several_levels(case: Case, divergence: Divergence) -> Parting:
     usual = tuple(sorted(rank for rank, count in divergence.counts.items() if count == norm))
     short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
     more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
-    witness = Witness(Kind.MAJORITY, _agree(case, usual))
+    witness = Witness(Kind.MAJORITY, _agree(case, divergence, usual))
     return Parting(divergence, Left.SKIPPED if short else Left.EXTRA, short or more, (witness,))
 
 
 # The witnesses below agree where the few have skipped a call, and speak against it where the many made one too many.
 
 
-def _by_majority(case: Case, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+def _by_majority(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
     if len(few) == len(many):
         return None
-    return Witness(Kind.MAJORITY, _agree(case, max(few, many, key=len)), agrees=len(many) > len(few))
+    return Witness(Kind.MAJORITY, _agree(case, divergence, max(few, many, key=len)), agrees=len(many) > len(few))
 
 
-def _agree(case: Case, ranks: tuple[int, ...]) -> str:
-    return f"most ranks agree in that step: {case.name(ranks)}"
+def _agree(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> str:
+    alike = len({divergence.counts[rank] for rank in ranks}) == 1  # else they are in that step still
+    return f"most ranks {'agree' if alike else 'issued more'} in that step: {case.name(ranks)}"
 
 
 def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:

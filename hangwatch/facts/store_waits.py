@@ -24,6 +24,11 @@ def waits_for_key(view: RankView) -> bool:
     return any(_WAITS.match(function) for function in native) or _reads_from_store(view)
 
 
+def polls_store(view: RankView) -> bool:
+    """It pauses in a loop of its own that asks the store, by its source: for what another rank has not done yet."""
+    return view.sleeps and view.now.loop is not None and view.now.loop.asks_store
+
+
 def _reads_from_store(view: RankView) -> bool:
     process = view.evidence.process
     if process is None or process.blocked_on is None:

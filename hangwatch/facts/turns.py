@@ -15,6 +15,7 @@ from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
+from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
 from hangwatch.model import Bypass, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
@@ -64,11 +65,14 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
-    if not begun and not all(_has_been_there(case, sites, inside, rank) for rank in left):
-        return None  # a rank that has not been in the loop may yet reach it
+    inside = inside if begun else _where_they_were(case, sites, inside, left)
+    if not inside:
+        return None  # ranks that have not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
     loop = _loop(case, left, inside)
-    if loop is not None and any(_not_of_every_step(case, sites, rank, loop) for rank in inside):
+    if loop is not None and any(
+        _not_of_every_step(case, sites, rank, loop) or _several_in_a_step(case, sites, rank, loop) for rank in inside
+    ):
         begun, made = {}, {}
     return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop))
 
@@ -80,6 +84,16 @@ def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> 
     earlier = [places for number, places in sites.by_step(rank).items() if number != step]
     within = [places for places in earlier if any(place.lines[-len(callers) :] == callers for place in places)]
     return bool(callers) and len(earlier) >= HABIT and 2 * len(within) < len(earlier)
+
+
+def _several_in_a_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
+    """It has made more than one turn of that loop, the innermost around its call, in its present step."""
+    view = case.ranks[rank]
+    made = sites.by_step(rank).get(view.step.step, []) if view.step.step is not None else []
+    last = last_call(case, view) if not case.blocked else None
+    place = last.site if last is not None else sites.now(rank)
+    innermost = view.now.loop is not None and view.now.loop.where == loop.where
+    return innermost and sum(each == place for each in made) > 1
 
 
 def _in_function_of(loop: LoopFacts, frame: Frame) -> bool:
@@ -121,14 +135,22 @@ def _made_its_call(case: Case, rank: int, other: int) -> bool:
     return mine is not None and theirs is not None and site(mine) == site(theirs)
 
 
-def _has_been_there(case: Case, sites: Sites, inside: tuple[int, ...], rank: int) -> bool:
-    """`rank` has called where one of those inside stands now; each role of a program may have lines of its own."""
+def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
+    """Those inside of a loop in which all that left have been; none where messages between ranks tell the sides apart.
+
+    Each role of a program may have a loop of its own, in which the others never were.
+    """
+    found = tuple(other for other in inside if all(_has_been_there(case, sites, other, rank) for rank in left))
+    return found if not found or left_habit(case) is None else ()
+
+
+def _has_been_there(case: Case, sites: Sites, other: int, rank: int) -> bool:
+    """`rank` has called where `other` stands now."""
     if not case.blocked:
-        mine = {site(call) for call in case.ledger.calls(rank).values()}
-        lasts = (last for other in inside if (last := last_call(case, case.ranks[other])) is not None)
-        return any(last.site in mine for last in lasts)
+        last = last_call(case, case.ranks[other])
+        return last is not None and last.site in {site(call) for call in case.ledger.calls(rank).values()}
     to_peers = {site(call) for call in case.ledger.to_peers(rank) or ()}
-    return any(sites.shared(other, [rank]) or sites.now(other) in to_peers for other in inside)
+    return bool(sites.shared(other, [rank])) or sites.now(other) in to_peers
 
 
 def drew_alike(case: Case, short: FewerTurns) -> bool:

@@ -43,7 +43,8 @@ def uneven_forecast(ranks: Ranks, waits: Waits | None = None) -> HealthWarning |
     left = " left" if any(loader.resumed_at for loader in loaders.values()) else ""
     summary = (
         f"The loader of {named(short)} has {plural(least, 'batch')}{left}, that of rank {other} {most:,}: the job will"
-        f" hang at {_step_of(ranks[first], loaders[first], least)}, unless the loop ends before"
+        f" hang at {_step_of(ranks[first], loaders[first], least)}, unless the loop ends before or the ranks agree on"
+        " its end"
     )
     evidence = [_made_of(rank, loaders[rank]) for rank in sorted(lengths)[:16]]
     return warning("uneven-forecast", summary, ranks, about=short, evidence=evidence)

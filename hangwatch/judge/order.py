@@ -59,7 +59,7 @@ from hangwatch.rules.step.node_lost import node_lost
 from hangwatch.rules.step.point_to_point_deadlock import lacks_a_counterpart, point_to_point_deadlock
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
-from hangwatch.rules.step.rank_local_decision import decided_and_ended
+from hangwatch.rules.step.rank_local_decision import decided_and_ended, left_an_inner_loop
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place
@@ -105,6 +105,7 @@ ORDER: tuple[Rule, ...] = (
     extra_call,
     ended_at_a_new_place,
     issued_before_a_common_call,
+    left_an_inner_loop,
     aborted_by_mismatch,
     aborted_by_a_peers_size,
     mispaired_with_the_main_thread,

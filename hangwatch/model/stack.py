@@ -30,6 +30,8 @@ class LoopFacts:
     outer: tuple[Frame, ...] = ()  # the loops around it, also those of callers, the innermost first
     outer_leaves: tuple[tuple[Frame, ...], ...] = ()  # `break` and `return` of each of them
     exits: tuple[Frame, ...] = ()  # `sys.exit()` and the like, in it and in those loops: they end the process
+    asks_store: bool = False  # it asks the job's store (`store.get`, `store.add`), as a wait for other ranks does
+    last: int = 0  # the last line of its body; 0 where that is not known
 
 
 @dataclass(frozen=True)

@@ -22,3 +22,8 @@ def spread(ranks: Iterable[int], most: int = ASKED) -> list[int]:
     """At most `most` of the ranks, evenly spread; all of them in a small job."""
     known = list(ranks)
     return known[:: max(-(-len(known) // most), 1)]
+
+
+def odd_of(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """The fewer ranks of two sides; all of them where both sides are equally many."""
+    return tuple(sorted((*one, *other))) if len(one) == len(other) else min(one, other, key=len)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
+from hangwatch.facts.own_order import left_own_order
 from hangwatch.facts.peer_totals import exchanged
 from hangwatch.model import Certainty
 from hangwatch.proof.waits import Blocked
@@ -62,7 +63,15 @@ def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
 def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:
     """The one that has left the order of calls of its earlier steps; none where that are several."""
     found = [entry for entry in entries if sites_of(case).strays(entry.rank)]
-    return found if len(found) == 1 else []
+    return found if len(found) == 1 else _out_of_own_order(case, entries)
+
+
+def _out_of_own_order(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """The one that made sends and receives in another order than before, where all the others kept to theirs."""
+    ranks = {entry.rank for entry in entries}
+    asked = {entry.rank: left_own_order(case, entry.rank, ranks - {entry.rank}) for entry in entries}
+    found = [entry for entry in entries if asked[entry.rank]]
+    return found if None not in asked.values() and len(found) == 1 else []
 
 
 def _out_of_turn(case: Case, entries: list[Blocked]) -> list[Blocked]:

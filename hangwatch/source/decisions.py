@@ -18,6 +18,7 @@ from hangwatch.source.loops import called, within
 Asks = Literal["rank", "value", "check", "alike"]
 
 _ORDER: tuple[Asks, ...] = ("rank", "value", "check", "alike")  # of a condition with several parts
+_FEW = 2  # items: fewer are too few for a norm over the batch, for example
 _DEPTH = 5  # assignments that are followed back from a name
 
 _COMMUNICATES = re.compile(
@@ -224,4 +225,9 @@ def _is_check(test: ast.Compare) -> bool:
     sized = sized or any(
         isinstance(part, ast.Attribute) and part.attr == "shape" for side in sides for part in ast.walk(side)
     )
-    return sized and any(isinstance(side, ast.Constant) for side in sides)
+    return sized and any(_is_few(side) for side in sides)
+
+
+def _is_few(side: ast.expr) -> bool:
+    """A size that any batch is meant to have; more is a threshold, which each rank reaches in its own time."""
+    return isinstance(side, ast.Constant) and isinstance(side.value, int | float) and side.value <= _FEW

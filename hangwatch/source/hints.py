@@ -15,6 +15,7 @@ from hangwatch.source.loops import holds, loop_around, loops_around, scope_of, t
 from hangwatch.source.skip_paths import ways_past
 from hangwatch.stacks.frames import name_of, origin
 
+_COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _EVENT_LOOPS = re.compile(r"/asyncio/base_events\.py$|/(uvloop|trio|anyio|gevent|twisted)/")
 
 
@@ -94,7 +95,17 @@ def rank_check_of(frames: tuple[Frame, ...], source_of: Callable[[str], str | No
 def _places(frames: Sequence[Frame], sources: Sequence[str | None]) -> list[tuple[Frame, ast.Module]]:
     """The frames whose source could be read, each with its module."""
     trees = map(_tree, sources)
-    return [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
+    found = [(frame, tree) for frame, tree in zip(frames, trees, strict=True) if tree is not None]
+    return [place for n, place in enumerate(found) if not _is_part_of(place, found[n + 1 :])]
+
+
+def _is_part_of(place: tuple[Frame, ast.Module], outer: Sequence[tuple[Frame, ast.Module]]) -> bool:
+    """A comprehension, which older Pythons run in a frame of its own, in one of the functions further out."""
+    frame, tree = place
+    if name_of(frame.function) not in _COMPREHENSIONS:
+        return False
+    scope = scope_of(tree, frame.line)
+    return any(other is tree and scope_of(other, around.line) is scope for around, other in outer)
 
 
 def _suspends(frames: Sequence[Frame]) -> bool:

@@ -18,6 +18,7 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
 _NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
+_OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
 _DRESSED = frozenset({"enumerate", "tqdm", "track"})
 
@@ -49,6 +50,8 @@ def loop_around(frames: Sequence[tuple[Frame, ast.Module]]) -> LoopFacts | None:
             outer=tuple(Frame(f.file, each.lineno, f.function) for f, each in further),
             outer_leaves=tuple(_leaves(f, each) for f, each in further),
             exits=_exits(((frame, loop), *further)),
+            asks_store=_asks_store(loop),
+            last=max(part.end_lineno or part.lineno for part in loop.body),
         )
     return None
 
@@ -202,6 +205,12 @@ def called(node: ast.AST) -> str:
 def _names(kind: ast.AST | None) -> set[str]:
     nodes = ast.walk(kind) if kind is not None else ()
     return {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
+
+
+def _asks_store(loop: _Loop) -> bool:
+    """A call of a store's, on something that is named one: `while int(self.store.get(key)) < ranks: ...`."""
+    calls = (node.func for node in within(loop) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute))
+    return any(call.attr in _OF_STORES and "store" in ast.unparse(call.value).lower() for call in calls)
 
 
 def _is_counted(loop: _Loop) -> bool:

@@ -708,6 +708,8 @@ export interface LoopFacts {
   outer: Frame[];
   outer_leaves: Frame[][];
   exits: Frame[];
+  asks_store: boolean;
+  last: number;
 }
 
 export interface StackNode {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch import words
 from hangwatch.facts.batches import (
     Uneven,
@@ -18,8 +20,9 @@ from hangwatch.facts.batches import (
 )
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import EndedFor, end_of, ended_before_others, ended_for, last_place
+from hangwatch.facts.ways_out import ways_out
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Status, StepName
+from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -49,6 +52,7 @@ def early_exit(case: Case) -> Finding | None:
         f"{now_at(case, first.rank, where)}; the others went on.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=first.step if is_fed(first, uneven) else _batch_left(first, uneven),
+        evidence=_ways_out_of(case, left, loop),
         witnesses=witnesses,
         details=(f"{or_error[0].upper()}{or_error[1:]}.",) if or_error else (),
         awaited=left,
@@ -68,6 +72,16 @@ def _left_with_data(case: Case, uneven: Uneven, left: tuple[int, ...]) -> tuple[
     known = all(loader.length and uneven.drawn[rank].count < loader.length for rank, loader in loaders.items())
     kind = Kind.FACT if loaders and known else Kind.HABIT
     return tuple(Witness(kind, sentence) for sentence in drawn_words(case, uneven))
+
+
+def _ways_out_of(case: Case, left: tuple[int, ...], loop: LoopFacts | None) -> tuple[str, ...]:
+    """How the loop over the data can be left, where that is the one in which the others stand."""
+    drawn = [
+        view.loader.where for view in case.views(left) if view.loader is not None and view.loader.where is not None
+    ]
+    if loop is None or not any((place.file, place.line) == (loop.where.file, loop.where.line) for place in drawn):
+        return ()
+    return ways_out(replace(loop, exits=(), skips=()))
 
 
 def _by_an_error(case: Case, left: tuple[int, ...]) -> str:

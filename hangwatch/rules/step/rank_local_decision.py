@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
+from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.parted import parted
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
+from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Phase, Status
+from hangwatch.ranks.sides import odd_of
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
 
 
 def rank_local_decision(case: Case) -> Finding | None:
@@ -108,3 +113,33 @@ def _phases(case: Case, branch: Branch) -> str:
     if evaluate == [{False}, {True}]:
         return f"; {case.name(branch.odd)} {words.verb(len(branch.odd), 'trains', 'train')}, the others evaluate"
     return ""
+
+
+def left_an_inner_loop(case: Case) -> Finding | None:
+    """Ranks were in one loop, and some left it by what its source ends it by; the others made its next call."""
+    found = parted(case)
+    loop = found.loop if found is not None and found.left else None
+    if found is None or loop is None or not loop.leaves or not case.in_trouble:
+        return None
+    turns = fewer_turns(case)
+    if not loop.outer or (turns is not None and turns.begun) or first_uneven(case) is not None:
+        return None  # the loop over the steps: a rank that left it has left the training
+    inside, outside = case.name(found.made), case.name(found.without)
+    odd = odd_of(found.made, found.without)
+    ends = words.either(words.place(way) for way in loop.leaves[: words.SHOWN])
+    at = words.place(loop.where)
+    last = f"the call before, {found.before.op}{words.at(user_frame(found.before.frames))},"
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"The ranks made different numbers of turns in the loop at {at}, which ends at {ends}:"
+        f" {outside} {words.verb(len(found.without), 'has', 'have')} left it, {inside} went on to"
+        f" {found.call.op}{words.at(user_frame(found.call.frames))}.",
+        fix="let all ranks make equally many turns: reduce the value that ends the loop before it is asked",
+        culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        step=case.ranks[found.made[0]].step,
+        evidence=(f"{last} was made by all of them in that loop",),
+        status=case.failed,
+        awaited=odd,
+    )

@@ -8,6 +8,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.device_queues import named, queue_stall
 from hangwatch.facts.last_calls import brought_down, by_backend, end_sentences, endings_of, last_call
+from hangwatch.facts.parting import Parting, counted, parting
 from hangwatch.facts.process_end import (
     PEER,
     EndedFor,
@@ -18,7 +19,8 @@ from hangwatch.facts.process_end import (
     ended_for,
 )
 from hangwatch.facts.rank_end import Why, told, words_of
-from hangwatch.model import Certainty, ExceptionFacts, Status, StepName
+from hangwatch.facts.skip_paths import passed_at, ways_past
+from hangwatch.model import Certainty, ExceptionFacts, Frame, Status, StepName
 from hangwatch.ranks.last_words import Kind, LastWord
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -87,17 +89,46 @@ def reason_not_known(case: Case) -> Finding | None:
     last = last_call(case, view)
     inside = f" in {last.name or 'a collective'}{words.at(last.where)}" if last is not None else ""
     when = words.step(view.step)
+    differed = _differed(case)
+    ended = f"{told(view, ends[first])}{inside}{f', {when}' if when else ''}"
+    reason = (
+        f"before that, {differed}: which side is wrong is not known"
+        if differed
+        else "the reason is not known: a call of any member of the group can be the cause"
+    )
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{words.ranks([first], capital=True)} {told(view, ends[first])}{inside}{f', {when}' if when else ''}; the"
-        " reason is not known: a call of any member of the group can be the cause.",
+        f"{words.ranks([first], capital=True)} {ended}; {reason}.",
         fix="read the last lines of every rank's output; compare what the ranks call in this step",
         victims=tuple(case.ranks),
         step=view.step if when else StepName(),
-        evidence=end_sentences(case),
+        evidence=(*end_sentences(case), *((differed,) if differed else ()), *_passes(case)),
         status=Status.FAILED,
     )
+
+
+def _exact(case: Case) -> Parting | None:
+    found = parting(case)
+    return found if found is not None and found.divergence.exact and not found.divergence.doubtful else None
+
+
+def _passes(case: Case) -> tuple[str, ...]:
+    """The ways past the call in which the ranks differ."""
+    found = _exact(case)
+    ways = ways_past(case, found.places[0]) if found is not None and found.places else ()
+    return (passed_at(ways, "that call"),) if ways else ()
+
+
+def _differed(case: Case) -> str:
+    """How many collectives the ranks issued in the first whole step in which they differ, and from where."""
+    found = _exact(case)
+    if found is None:
+        return ""
+    place = (
+        f" and differ in {found.places[0].kind}{words.at(Frame(*found.places[0].lines[0], ''))}" if found.places else ""
+    )
+    return f"{counted(case, found)}{place}"
 
 
 def _ended_from_outside(case: Case) -> bool:

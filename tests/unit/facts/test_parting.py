@@ -127,3 +127,21 @@ def _only_own(entry: RankEvidence) -> RankEvidence:
     """Gloo's flight recorder has no entry of what DDP's reducer issued."""
     own = tuple(call for call in entry.collectives.recent if not any(frame.line == 12 for frame in call.frames))
     return replace(entry, collectives=replace(entry.collectives, recent=own))
+
+
+@pytest.mark.parametrize(("counts", "said"), [((3, 3, 1), "agree"), ((2, 3, 1), "issued more")])
+def test_ranks_that_are_still_in_the_step_need_not_agree(counts: tuple[int, int, int], said: str) -> None:
+    """Each of them is as far in it as the backend let it come."""
+    owners = [Call("broadcast", line=30 + owner, root=owner, size=4) for owner in range(3)]
+    turns: list[list[Action]] = [[Draw(0, batch), GRADIENTS, *owners] for batch in range(6)]
+    whole = [action for turn in turns for action in turn]
+    skips = [*whole[: -len(owners)], Draw(0, 6), GRADIENTS]
+    snapshot = World([whole, whole, skips]).run().snapshot(still_s=20.0)
+    found = parting(Case(snapshot))
+    assert found is not None
+    assert (found.how, found.who) == (Left.SKIPPED, (2,))
+    seen = replace(found.divergence, counts=dict(enumerate(counts)))
+    told = parting(Case(replace(snapshot, divergences=(seen,))))
+    assert told is not None
+    assert told.divergence == seen
+    assert f"most ranks {said} in that step: ranks 0-1" in [witness.says for witness in told.witnesses]

@@ -248,6 +248,24 @@ def test_roles_with_lines_of_their_own_are_in_one_loop() -> None:
     world = World([[*learner * 6, *END], [*actor * 6, *END], [*actor * 3, *END]])
     verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [2])
+    assert "rank 1 is still in it" in verdict.summary  # the learner's loop is another one, in which no actor ever was
+
+
+def test_where_messages_tell_the_sides_apart_no_loop_is_asked() -> None:
+    """Rank 1 leaves out its part of an exchange and is in the next turn; rank 0 stands in the loop over its peers."""
+    gather = Call("all_gather", line=7)
+    first: list[Action] = [gather, Peer("recv", 1, line=15), Peer("send", 1, line=12)]
+    second: list[Action] = [gather, Peer("send", 0, line=12), Peer("recv", 0, line=15)]
+    snapshot = World([[*first * 6, *END], [*second * 5, gather, *second, *END]]).run().snapshot()
+    turn = Frame(SCRIPT, 6, "train")
+    peers = LoopFacts(Frame(SCRIPT, 14, "train"), counted=True, outer=(turn,), outer_leaves=((),))
+    ranks = tuple(
+        replace(entry, stacks=tuple(replace(stack, in_loop=True, loop=loop, guard="none") for stack in entry.stacks))
+        for entry, loop in zip(snapshot.ranks, (peers, LoopFacts(turn, counted=True)), strict=True)
+    )
+    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("point-to-point-deadlock", [1])
+    assert "left out 1 send to rank 0" in verdict.summary
 
 
 def test_a_rank_that_never_was_where_the_others_send_may_yet_come_there() -> None:

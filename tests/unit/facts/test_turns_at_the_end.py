@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import fewer_turns
@@ -54,6 +57,24 @@ def test_the_way_out_of_the_loop_is_the_cause_and_no_call_too_many() -> None:
     assert "may have left it at train.py:9" in judgement.verdict.summary
     assert "rank 1 stood outside of that loop (train.py:14)" in judgement.verdict.evidence
     assert "Rank 1 ended because of it" in judgement.verdict.details[0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "counts"), [((3,) * 6, False), (range(6), True)], ids=["in one step", "in a step each"]
+)
+def test_several_turns_in_one_step_are_no_steps(steps: Sequence[int], counts: bool) -> None:
+    """A loop over tokens, in a step of the training: that a rank left it after so many steps says nothing."""
+
+    def at_steps(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        calls = tuple(replace(call, step=step) for call, step in zip(entry.reading.calls, steps, strict=False))
+        progress = replace(entry.reading.progress, step=steps[-1])
+        return replace(entry, reading=replace(entry.reading, calls=calls, progress=progress))
+
+    short = fewer_turns(Case(snapshot(*map(at_steps, (in_the_loop(0), behind_it(1), in_the_loop(2))))))
+    assert short is not None
+    assert (short.left, short.inside) == ((1,), (0, 2))
+    assert bool(short.begun) is counts
 
 
 def test_behind_a_rank_check_it_has_left_no_loop() -> None:

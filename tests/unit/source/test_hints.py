@@ -59,3 +59,29 @@ def test_the_source_tells_a_signal_handler_from_a_call() -> None:
 @pytest.mark.parametrize("source", [None, "def broken(", "\0"])
 def test_a_source_that_cannot_be_read_tells_nothing(source: str | None) -> None:
     assert annotated(stack("user", MODULE), lambda file: source) == stack("user", MODULE)
+
+
+DECODES = textwrap.dedent(
+    """\
+    def decode(start):
+        while not done(start):
+            dist.all_reduce(start)
+    def main():
+        for epoch in range(3):
+            texts = [decode(start) for start in starts]
+            dist.barrier()
+    """
+)
+
+
+@pytest.mark.parametrize("function", ["<listcomp>", "<genexpr>", "main"])
+def test_a_comprehension_with_a_frame_of_its_own_is_a_part_of_its_function(function: str) -> None:
+    """Up to Python 3.11 it is a frame: the loop around it stood there twice, and a rank at line 7 in another one."""
+    inner = Frame("/home/ann/train.py", 3, "decode")
+    own = (Frame("/home/ann/train.py", 6, function),) if function != "main" else ()
+    told = annotated(stack(inner, *own, Frame("/home/ann/train.py", 6, "main")), lambda file: DECODES)
+    assert told.loop is not None
+    assert told.loop.outer == (Frame("/home/ann/train.py", 5, "main"),)
+    alone = annotated(stack(Frame("/home/ann/train.py", 6, function)), lambda file: DECODES)
+    assert alone.loop is not None
+    assert alone.loop.where.line == 5

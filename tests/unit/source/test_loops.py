@@ -115,3 +115,19 @@ def test_where_the_loops_around_end_the_process() -> None:
     found = loop_around([(Frame(SCRIPT, 6, "main"), ast.parse(ENDS))])
     assert found is not None
     assert (found.where.line, at(found.exits), at(found.leaves)) == (5, [4, 8], [])
+
+
+POLLS = """\
+while int(self.store.get("done")) < world:
+    time.sleep(0.1)
+for batch in batches:
+    known.get(batch)
+    store = batch
+"""
+
+
+@pytest.mark.parametrize(("line", "asks", "last"), [(2, True, 2), (4, False, 5)])
+def test_a_loop_that_asks_the_store_and_its_last_line(line: int, asks: bool, last: int) -> None:
+    found = loop_around([(Frame(SCRIPT, line, "main"), ast.parse(POLLS))])
+    assert found is not None
+    assert (found.asks_store, found.last) == (asks, last)

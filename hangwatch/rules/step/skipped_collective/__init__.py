@@ -40,7 +40,9 @@ def skipped_collective(case: Case) -> Finding | None:
 def _since_then(case: Case, found: Parting) -> str:
     """Later calls take the place of those that were left out, unless none came in that group."""
     divergence = found.divergence
-    needs = (entry.need for rank, entry in case.blocked.items() if rank in divergence.counts)
+    now = (None, found.step.step)  # those that are in a later step wait in a later call
+    asked = (rank for rank in case.blocked if rank in divergence.counts and case.ranks[rank].step.step in now)
+    needs = (case.blocked[rank].need for rank in asked)
     waits = any(need.group == divergence.group and {*found.who} <= {*need.absent} for need in needs if need is not None)
     if waits:
         return f"the others still wait for {words.verb(len(found.who), 'it', 'them')} there"

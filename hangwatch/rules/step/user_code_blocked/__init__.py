@@ -10,7 +10,8 @@ from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_childr
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.frames import user_frame
+from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.frames import origin, user_frame
 
 _NUMBERED = re.compile(r"\d")
 
@@ -70,12 +71,22 @@ def _evidence(case: Case, view: RankView) -> list[str]:
     found += [
         f"its child process {each.pid} has ended ({words.ended(each.exit_code)})" for each in zombies[: words.SHOWN]
     ]
+    found += _own_threads(view)
     if view.in_kernel is not None and view.in_kernel.system_call:
         found.append(f"its main thread is in the system call {view.in_kernel.system_call}")
     error = view.exception
     if error is not None and tries_again(view, error) and not view.progressed_since(error):
         found.append(f"it tries again after {words.error(error)}{words.at(user_frame(error.frames))}")
     return found
+
+
+def _own_threads(view: RankView) -> list[str]:
+    """Where the program's other threads stand: a rank that waits for a lock or a queue waits for one of them."""
+    if view.now.doing is not Doing.LOCK and not view.sleeps_privately:
+        return []
+    stood = [(stack.name, user_frame(stack.frames)) for stack in view.evidence.stacks if not stack.main]
+    own = [(name, where) for name, where in stood if where is not None and origin(where.file) == "user"]
+    return [f"its thread {name!r} is in {where.function}{words.at(where)}" for name, where in own[: words.SHOWN]]
 
 
 def _threads_ended(case: Case, stuck: list[RankView]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import awaited_views, status_of
-from hangwatch.facts.store_waits import gone_past, waits_for_key
+from hangwatch.facts.store_waits import gone_past, polls_store, waits_for_key
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -14,19 +14,21 @@ from hangwatch.rules.finding import Finding
 def waits_for_a_key(case: Case) -> Finding | None:
     """Every awaited rank is in `get` or `wait` of the store, so none of them is to blame for what it waits for."""
     views = awaited_views(case) if case.blocked else [view for view in case if not (view.dead or view.over)]
-    if not views or len(views) < len(case.awaited()) or not all(waits_for_key(view) for view in views):
+    if (
+        not views
+        or len(views) < len(case.awaited())
+        or not all(waits_for_key(view) or polls_store(view) for view in views)
+    ):
         return None
     ranks = tuple(view.rank for view in views)
     others = case.victims(ranks)
     waiting = (
         f"; {case.wait_words(others)} for {words.verb(len(ranks), 'it', 'them')}{words.at(case.usual_place(others))}"
     )
-    each = words.verb(len(ranks), "waits", "wait")
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {each} for a key of the job's store{words.at(views[0].where)}, which no rank"
-        f" has set yet{waiting if others else ''}.",
+        f"{case.name(ranks, capital=True)} {_wait(views)}{waiting if others else ''}.",
         fix="set the key on every way through the program, and wait for it with a timeout of its own",
         victims=tuple(case.ranks),
         step=views[0].step,
@@ -34,6 +36,14 @@ def waits_for_a_key(case: Case) -> Finding | None:
         status=status_of(case, views),
         awaited=ranks,
     )
+
+
+def _wait(views: list[RankView]) -> str:
+    at, one = words.at(views[0].where), len(views) == 1
+    if all(waits_for_key(view) for view in views):
+        return f"{'waits' if one else 'wait'} for a key of the job's store{at}, which no rank has set yet"
+    asks, has = ("asks", "has") if one else ("ask", "have")
+    return f"{asks} the job's store again and again{at}, and {has} not found there what another rank has to set"
 
 
 def _stands(view: RankView) -> str:

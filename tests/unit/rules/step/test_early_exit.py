@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
@@ -86,6 +88,20 @@ def left_with_data(loop: LoopFacts | None, *below: Frame) -> Snapshot:
 def test_a_loop_with_data_left_and_no_error_to_be_caught_is_proven() -> None:
     judgement = diagnose(left_with_data(LoopFacts(LOOP, leaves=(BREAK,))))
     assert told(judgement)[:2] == ("early-exit", "proven")
+
+
+@pytest.mark.parametrize(("line", "told"), [(9, True), (7, False)], ids=["the data's loop", "a loop within it"])
+def test_the_ways_out_of_the_loop_over_the_data_are_told(line: int, told: bool) -> None:
+    snapshot = left_with_data(LoopFacts(LOOP, leaves=(BREAK,)))
+    iterates = Frame(SCRIPT, line, "main")
+
+    def known(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loaders = tuple(replace(each, where=iterates) for each in entry.reading.loaders)
+        return replace(entry, reading=replace(entry.reading, loaders=loaders))
+
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(known, snapshot.ranks)))).verdict
+    assert ("the loop at train.py:9 can be left at train.py:13" in verdict.evidence) is told
 
 
 def test_where_an_error_would_be_caught_outside_the_loop_an_exit_is_only_likely() -> None:

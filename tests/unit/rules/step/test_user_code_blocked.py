@@ -24,6 +24,8 @@ from tests.unit.rules.step.loops import END, epoch, everywhere
 from tests.unit.rules.step.worlds import changed, retrying, stuck
 from tests.unit.simulator import SCRIPT, Stall, World, blamed_ranks
 
+FEED = "/home/ann/feed.py"
+
 
 def test_a_rank_that_waits_for_a_child_in_its_loop_has_not_left_it() -> None:
     stack = frames((f"{LIB}/subprocess.py", 2004, "_try_wait"), (f"{LIB}/subprocess.py", 1264, "wait"))
@@ -49,7 +51,7 @@ def test_who_computes_in_its_own_code_is_given_far_more_patience(still_s: float,
 @pytest.mark.parametrize(("name", "told"), [("prefetch", True), ("Thread-7 (run)", False), ("hangwatch-ticker", False)])
 def test_a_thread_that_has_ended_on_the_stuck_rank_alone_is_told(name: str, told: bool) -> None:
     def with_thread(entry: RankEvidence) -> RankEvidence:
-        return replace(entry, stacks=(*entry.stacks, ThreadStack(9, name, (Frame("/home/ann/feed.py", 8, "run"),))))
+        return replace(entry, stacks=(*entry.stacks, ThreadStack(9, name, (Frame(FEED, 8, "run"),))))
 
     snapshot = stuck("lock")
     for other in (0, 2):
@@ -58,6 +60,28 @@ def test_a_thread_that_has_ended_on_the_stuck_rank_alone_is_told(name: str, told
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [1])
     sentence = f"thread {name!r} runs on ranks 0 and 2, and not on rank 1"
     assert (sentence in verdict.evidence) is told
+
+
+@pytest.mark.parametrize(("kind", "told"), [("lock", True), ("sleep", False)])
+def test_where_its_threads_stand_is_told_of_a_rank_that_waits_for_one_of_them(kind: str, told: bool) -> None:
+    feeds = ThreadStack(9, "stats", (Frame("/usr/lib/python3.12/threading.py", 355, "wait"), Frame(FEED, 8, "run")))
+    torchs = ThreadStack(10, "pin", (Frame("/venv/lib/python3.12/site-packages/torch/pin.py", 3, "pin"),))
+    snapshot = changed(stuck(kind), 1, lambda entry: replace(entry, stacks=(*entry.stacks, feeds, torchs)))
+    evidence = diagnose(snapshot).verdict.evidence
+    assert ("its thread 'stats' is in run (feed.py:8)" in evidence) is told
+    assert not any("'pin'" in sentence for sentence in evidence)
+
+
+def test_a_lock_that_is_taken_by_a_statement_has_no_frame_and_is_told_by_the_system() -> None:
+    """`with self.lock:` waits below the user's own line, without a timeout, for what only its process can give."""
+    flushes = ThreadStack(9, "flusher", (Frame(FEED, 14, "flush"),))
+    blocked = rank(
+        1, IN_CODE, progress=Progress(step=5), issued=3, completed=3, still_s=70, facts={"private_wait": True}
+    )
+    blocked = replace(blocked, stacks=(*blocked.stacks, flushes))
+    verdict = judge(rank(0, IN_BACKWARD, progress=Progress(step=5), issued=4, completed=3, still_s=70), blocked).verdict
+    assert "it waits for a lock of its own process" in verdict.summary
+    assert "its thread 'flusher' is in flush (feed.py:14)" in verdict.evidence
 
 
 @pytest.mark.parametrize("kind", ["socket", "lock", "sleep"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Collectives, GroupHead, Phase, ProcessFacts, RankEvidence, Status
-from tests.unit.job import blamed, gone, judge
+from hangwatch.model import Collectives, GroupHead, Phase, ProcessFacts, Progress, RankEvidence, Status, StepEntry
+from tests.unit.job import NOW, blamed, gone, judge
 from tests.unit.job import told as said
-from tests.unit.rules.step.aborts import WATCHDOG
+from tests.unit.rules.step.aborts import WATCHDOG, calls, dead
 from tests.unit.rules.step.worlds import changed, error, with_error, world
 from tests.unit.simulator import Call, Die, Leave, blamed_ranks
 
@@ -58,3 +58,25 @@ def test_a_failure_after_an_unexplained_end_blames_no_rank() -> None:
     judgement = diagnose(changed(snapshot, 1, lambda e: replace(e, process=ended, stacks=())))
     assert blamed_ranks(judgement) == []
     assert judgement.status is Status.FAILED
+
+
+def test_how_the_ranks_had_differed_before_is_told_where_no_side_is_known_to_be_wrong() -> None:
+    """In step 4 ranks 0 and 2 issued one call more than ever before."""
+    entries = []
+    for number in range(3):
+        counts = [2 * step + (number != 1 and step > 4) for step in range(7)]
+        steps = tuple(
+            StepEntry(step, None, None, None, NOW - 50 + step, {"0": count}) for step, count in enumerate(counts)
+        )
+        found = dead(number, calls(6), -15 if number else -6, inside=not number)
+        heads = (GroupHead("0", (0, 1, 2), "", "gloo", counts[-1] + 1, counts[-1]),)
+        assert found.reading is not None
+        reading = replace(found.reading, heads=heads, steps=steps, progress=Progress(step=6))
+        entries.append(replace(found, reading=reading, collectives=Collectives(heads)))
+    judgement = judge(*entries, world_size=3)
+    assert said(judgement) == ("undetermined", "undetermined", "failed")
+    assert blamed(judgement) == []
+    differed = "in step 4, rank 1 issued 2 and ranks 0 and 2 issued 3 collectives in group 0 and differ in"
+    differed += " all_reduce (train.py:24)"
+    assert f"before that, {differed}: which side is wrong is not known" in judgement.verdict.summary
+    assert differed in judgement.verdict.evidence

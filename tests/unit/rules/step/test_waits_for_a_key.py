@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, OpenFile, Progress, RankEvidence
+from hangwatch.model import Frame, LoopFacts, OpenFile, Progress, RankEvidence
 from tests.unit.job import IN_BACKWARD, SCRIPT, blamed, judge, rank, told
 
 AGREE = (Frame(SCRIPT, 12, "agree_on_name"), Frame(SCRIPT, 40, "main"), Frame(SCRIPT, 90, "<module>"))
@@ -65,3 +65,18 @@ def test_a_rank_that_still_does_something_may_set_it() -> None:
     computes = rank(0, progress=Progress(step=5), issued=4, completed=4, world_size=3, facts={"cpu_delta_s": 0.9})
     judgement = judge(computes, asking(1, GET), asking(2, GET))
     assert "which no rank has set yet" not in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(("asks_store", "cause"), [(True, "undetermined"), (False, "user-code-blocked")])
+def test_a_rank_that_asks_the_store_again_and_again_waits_for_another_one(asks_store: bool, cause: str) -> None:
+    """A barrier by a counter of one's own: `while int(store.get(key)) < ranks: time.sleep(0.1)`."""
+    loop = LoopFacts(Frame(SCRIPT, 11, "agree_on_name"), asks_store=asks_store)
+    polls = [asking(number, AGREE, system_call="clock_nanosleep", blocked_on=None) for number in (1, 2)]
+    polls = [
+        replace(each, stacks=tuple(replace(stack, in_loop=True, loop=loop) for stack in each.stacks)) for each in polls
+    ]
+    judgement = judge(waiting(0), *polls)
+    assert told(judgement)[0] == cause
+    assert (blamed(judgement) == []) is asks_store
+    said = "Ranks 1-2 ask the job's store again and again (train.py:12), and have not found there what another rank has"
+    assert judgement.verdict.summary.startswith(said) is asks_store

@@ -1,0 +1,54 @@
+"""Whether a rank left the order of its own calls, where nothing counts its steps: by what always followed before.
+
+Two ranks that exchange messages may each wait for one of the other for good, and the counts on both sides differ for
+both, since one of them is a turn ahead. The calls of one rank come in the order of its program, which repeats itself: a
+rank that now makes a call too many, or leaves one out, breaks that order, and its peer goes on in its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+
+from hangwatch.facts.call_site import site
+from hangwatch.facts.case import Case
+from hangwatch.facts.common_order import LONGEST_ORDER
+from hangwatch.model import Collective
+from hangwatch.ranks.ledger import is_point_to_point
+
+ENOUGH = 5  # times that one call followed: messages that are sent as the data asks for them repeat now and then
+LATELY = 16  # calls: what a rank did before that has long been served
+
+
+def left_own_order(case: Case, rank: int, peers: Collection[int]) -> bool | None:
+    """Lately `rank` made a call where another one had always followed, and one of them is with `peers`.
+
+    None where the calls on record say too little of an order. A call from a new place is no break of it.
+    """
+    calls = case.ranks[rank].evidence.board_calls
+    tokens = [_token(call) for call in calls]
+    known = False
+    for at in range(max(len(tokens) - LATELY, 1), len(tokens)):
+        usual = _usual(tokens, at)
+        if usual is None or tokens.index(tokens[at]) == at:
+            continue
+        if tokens[usual] == tokens[at]:
+            known = True
+        elif any(is_point_to_point(call) and call.peer in peers for call in (calls[at], calls[usual])):
+            return True
+    return False if known else None
+
+
+def _token(call: Collective) -> Hashable:
+    return (call.op, call.peer, call.group, call.tag, site(call))
+
+
+def _usual(tokens: Sequence[Hashable], at: int) -> int | None:
+    """Where the call was made that always followed the calls like those before `at`; None where it differed."""
+    places = list(range(1, at))
+    for length in range(1, min(at, LONGEST_ORDER) + 1):
+        places = [place for place in places if place >= length and tokens[place - length] == tokens[at - length]]
+        if len(places) < ENOUGH:
+            return None
+        if len({tokens[place] for place in places}) == 1:
+            return places[-1]
+    return None

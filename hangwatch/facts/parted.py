@@ -1,0 +1,121 @@
+"""The first calls that ranks made from different places after a history that was alike: which side went by the other.
+
+Calls are mispaired from one number on, and the call before it is one that all members made. So they were at one point
+of the program then. Where the source of what led to both calls shows an order, the one that comes first from there is
+the call that some ranks made and the others went by; steps need not be counted for that, nor the call be a usual one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch.facts.call_site import Path, comes_before, path
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.mismatches import both_ways, common_call, mispaired
+from hangwatch.facts.skip_paths import ways_to
+from hangwatch.model import Bypass, Collective, LoopFacts
+
+Ranks = tuple[int, ...]
+ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
+
+
+@dataclass(frozen=True)
+class Parted:
+    """`made` issued `call`; `without` went on to another call. `before` had come last on all of them.
+
+    `loop` is the loop in which those that made it stand. It is `left` where both the call and the one before it are
+    made there, and the others went on outside of it: what they went by is the rest of that loop.
+    """
+
+    made: Ranks
+    without: Ranks
+    call: Collective
+    before: Collective
+    loop: LoopFacts | None
+    left: bool
+
+
+@once
+def parted(case: Case) -> Parted | None:
+    """Where the calls of a group were first mispaired, if the source shows which of two calls comes first."""
+    found = mispaired(case)
+    ways = both_ways(found) if found is not None else ()
+    if found is None or not ways or set(found.calls) != set(found.group.members):
+        return None
+    numbers = range(max(found.seq - ALIKE, 1), found.seq)
+    history = [common_call(case, found.group, number, found.group.members) for number in numbers]
+    if not history or None in history:
+        return None
+    each = (_one_way(case, found.calls, made, without, history[-1]) for made, without in ways)
+    known = [one for one in each if one is not None]
+    known = [one for one in known if one.left] or known
+    return known[0] if len(known) == 1 else None
+
+
+def _one_way(
+    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective | None
+) -> Parted | None:
+    """`made` made the call that was due first, if that is so."""
+    call, other = calls[made[0]], calls[without[0]]
+    if before is None:
+        return None
+    loop = case.ranks[made[0]].now.loop
+    here, there, last = path(call.frames), path(other.frames), path(before.frames)
+    inside = [loop is not None and _within(loop, call, each) for each in (here, last, there)]
+    left = inside == [True, True, False]
+    if not left and not _is_due_first(here, there, last):
+        return None
+    return Parted(made, without, call, before, loop, left)
+
+
+def _is_due_first(here: Path, there: Path, last: Path) -> bool:
+    """From `last` on, the source comes to `here` before it comes to `there`: in this turn of a loop, or in the next."""
+    turns = [_is_ahead(each, last) for each in (here, there)]
+    if None in turns:
+        return False
+    return bool(turns[0]) if turns[0] is not turns[1] else comes_before(here, there)
+
+
+def _is_ahead(lines: Path, last: Path) -> bool | None:
+    """`lines` come behind `last` in one turn; False if only the next turn comes to them, None if no order shows."""
+    if comes_before(last, lines):
+        return True
+    return False if lines == last or comes_before(lines, last) else None
+
+
+def _within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
+    """`lines` lead through the body of `loop`, in that invocation of its function by which `call` was made."""
+    own = path(call.frames)[::-1]
+    depth = next((n for n, (file, line) in enumerate(own) if file == loop.where.file and _holds(loop, line)), None)
+    outer = lines[::-1]
+    if depth is None or len(outer) <= depth or outer[:depth] != own[:depth]:
+        return False
+    file, line = outer[depth]
+    return file == loop.where.file and _holds(loop, line)
+
+
+def _holds(loop: LoopFacts, line: int) -> bool:
+    return loop.where.line <= line <= loop.last
+
+
+def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
+    """How the others went by the call: what leads past it, and was not answered before the last common call.
+
+    A way past the whole of an inner loop counts only if that common call was made outside of it: else the ranks were
+    in the loop, and what ended it differs.
+    """
+    lines = path(found.call.frames)
+    last = path(found.before.frames)
+    entered = found.loop is None or not found.loop.last or _within(found.loop, found.call, last)
+    ways = (way for way in ways_to(case, found.call) if way.asks not in ("alike", "rank"))
+    return tuple(way for way in ways if (way.inner or not entered) and not _was_answered(way, lines, last))
+
+
+def _was_answered(way: Bypass, lines: Path, last: Path) -> bool:
+    """The last common call lies between the way and the call, in the function that holds the way."""
+    for (file, line), (other, before) in zip(lines[::-1], last[::-1], strict=False):
+        if file == other == way.where.file and way.where.line < before <= line and way.where.line < line:
+            return True
+        if (file, line) != (other, before):
+            return False
+    return False

@@ -1,0 +1,49 @@
+"""The places of calls whose source is read for the ways past them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hangwatch.model import Collective, Frame, RankEvidence
+from hangwatch_agent.capture.source.call_sites import call_sites
+from hangwatch_agent.capture.source.files import Sources
+from tests.unit.job import main_thread, rank
+
+STEP = """\
+def step(loss):
+    if loss < best:
+        loss.backward()
+    update(loss)
+"""
+
+
+@pytest.fixture
+def frames(tmp_path: Path) -> tuple[Frame, ...]:
+    script = tmp_path / "train.py"
+    script.write_text(STEP)
+    return (Frame(str(script), 3, "step"),)
+
+
+def ways(*ranks: RankEvidence) -> list[tuple[int, str]]:
+    found = call_sites(ranks, Sources(), Path("/nonexistent"))
+    return [(way.where.line, way.text) for site in found for way in site.bypasses]
+
+
+def test_where_a_main_thread_stands_counts_though_no_call_was_recorded(frames: tuple[Frame, ...]) -> None:
+    """DDP issues the collectives of a backward, and a rank that died may have left nothing but its stack."""
+    assert ways(rank(0, frames), rank(1, frames)) == [(2, "if loss < best")]
+
+
+def test_other_threads_and_ranks_without_any_stack_add_nothing(frames: tuple[Frame, ...]) -> None:
+    beside = replace(rank(0), stacks=(replace(main_thread(frames), main=False, name="logger"),))
+    assert ways(beside, rank(1)) == []
+
+
+def test_a_call_and_a_stack_at_one_place_are_told_once(frames: tuple[Frame, ...]) -> None:
+    found = rank(0, frames)
+    assert found.reading is not None
+    recorded = (Collective("0", 3, "all_reduce", frames=frames),)
+    assert ways(replace(found, reading=replace(found.reading, calls=recorded))) == [(2, "if loss < best")]

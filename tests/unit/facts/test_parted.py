@@ -1,0 +1,109 @@
+"""The first mispaired call after a history that was alike on all ranks: which side went by the other's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.parted import parted
+from hangwatch.judge import diagnose
+from hangwatch.model import Bypass, CallSite, Frame, LoopFacts, RankEvidence, Snapshot
+from tests.unit.rules.step.decisions import blamed, changed, way
+from tests.unit.simulator import SCRIPT, Action, Call, World
+
+RETURNS = Call("broadcast", line=40)  # of every turn of the loop over lines 20 to 60
+LEARNS = Call("all_reduce", line=30)  # where a condition at line 28 asks for it
+LAST = Call("reduce", line=50)
+
+
+def job(*ranks: list[Action], loop: LoopFacts | None = None, ways: tuple[Bypass, ...] = (way("value"),)) -> Snapshot:
+    """Three turns alike and then the calls of each rank's own; all stand in a loop."""
+    world = World([[RETURNS, RETURNS, RETURNS, *own] for own in ranks])
+
+    def standing(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(each, in_loop=True, loop=loop) for each in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    site = CallSite((Frame(SCRIPT, 30, "main"),), ways)
+    return replace(changed(world.run().snapshot(), standing), call_sites=(site,))
+
+
+def test_the_call_that_comes_first_in_the_next_turn_was_gone_by() -> None:
+    snapshot = job([LEARNS, RETURNS], [RETURNS], [LEARNS, RETURNS])
+    found = parted(Case(snapshot))
+    assert found is not None
+    assert (found.made, found.without, found.call.op, found.left) == ((0, 2), (1,), "all_reduce", False)
+
+
+def test_its_condition_is_named_with_the_rank_that_answered_it_otherwise() -> None:
+    """No rank had ever made that call, so that neither habits nor steps tell the sides apart."""
+    judgement = diagnose(job([LEARNS, RETURNS], [RETURNS], [LEARNS, RETURNS]))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])
+    assert judgement.verdict.summary == (
+        "`if loss < best` (train.py:28) came out differently on the ranks:"
+        " ranks 0 and 2 called all_reduce (train.py:30), rank 1 did not."
+    )
+
+
+def test_a_call_behind_the_last_common_one_comes_before_the_next_turn() -> None:
+    """After line 40 follows line 50 in this turn: the ranks at line 30 are in the next one, and went by it."""
+    found = parted(Case(job([LEARNS], [LAST], [LAST])))
+    assert found is not None
+    assert (found.made, found.without, found.call.op) == ((1, 2), (0,), "reduce")
+
+
+@pytest.mark.parametrize(("line", "counts"), [(28, True), (38, True), (20, True)])
+def test_a_way_that_was_answered_before_the_last_common_call_is_none(line: int, counts: bool) -> None:
+    behind = Call("all_reduce", line=45)
+    snapshot = job([behind], [LAST], [LAST], ways=())
+    site = CallSite((Frame(SCRIPT, 45, "main"),), (way("value", line=line), way("value", line=43)))
+    judgement = diagnose(replace(snapshot, call_sites=(site,)))
+    assert judgement.verdict.cause == "rank-local-decision"
+    assert blamed(judgement) == [(0, 43)]
+
+
+def solving(*, leaves: tuple[int, ...] = (35,), outer: bool = True, last: int = 41) -> LoopFacts:
+    """A loop over lines 35 to `last` of a solver, within the loop over the steps."""
+    return LoopFacts(
+        Frame(SCRIPT, 35, "main"),
+        leaves=tuple(Frame(SCRIPT, line, "main") for line in leaves),
+        outer=(Frame(SCRIPT, 20, "main"),) if outer else (),
+        last=last,
+    )
+
+
+def test_a_rank_in_another_turn_of_an_inner_loop_is_told_with_what_ends_it() -> None:
+    first = Call("all_gather", line=36)
+    snapshot = job([LAST], [first, RETURNS], [LAST], loop=solving(), ways=())
+    found = parted(Case(snapshot))
+    assert found is not None
+    assert (found.made, found.without, found.left) == ((1,), (0, 2), True)
+    judgement = diagnose(snapshot)
+    assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 35)])
+    assert judgement.verdict.summary == (
+        "The ranks made different numbers of turns in the loop at train.py:35, which ends at train.py:35:"
+        " ranks 0 and 2 have left it, rank 1 went on to all_gather (train.py:36)."
+    )
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        pytest.param(solving(leaves=()), id="nothing of the rank's own ends it"),
+        pytest.param(solving(last=0), id="where it ends is not known"),
+        pytest.param(solving(last=38), id="the common call lies outside of it"),
+        pytest.param(solving(last=55), id="both calls lie in it"),
+        pytest.param(solving(outer=False), id="it is the loop over the steps"),
+    ],
+)
+def test_other_loops_say_nothing_of_their_turns(loop: LoopFacts) -> None:
+    first = Call("all_gather", line=36)
+    verdict = diagnose(job([LAST], [first, RETURNS], [LAST], loop=loop, ways=())).verdict
+    assert "different numbers of turns" not in verdict.summary
+
+
+def test_without_a_common_call_before_no_order_is_known() -> None:
+    world = World([[LEARNS], [RETURNS], [RETURNS]])
+    assert parted(Case(world.run().snapshot())) is None
