@@ -128,11 +128,14 @@ def _is_before(case: Case, rank: int, other: int) -> bool:
 
 
 def _made_its_call(case: Case, rank: int, other: int) -> bool:
-    """`other` has made the very call in which `rank` stands, from the same place."""
+    """`other` has made the very call in which `rank` stands, from the same place, and a later one since."""
     last = last_call(case, case.ranks[rank])
     mine = last.call if last is not None else None
-    theirs = case.ledger.call(other, mine.group, mine.seq) if mine is not None else None
-    return mine is not None and theirs is not None and site(mine) == site(theirs)
+    group = case.ledger.group(other, mine.group) if mine is not None else None
+    if mine is None or group is None or (group.issued(other) or 0) <= mine.seq:
+        return False
+    theirs = case.ledger.call(other, mine.group, mine.seq)
+    return theirs is not None and site(mine) == site(theirs)
 
 
 def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tuple[int, ...]) -> tuple[int, ...]:
