@@ -15,8 +15,8 @@ from hangwatch.facts.common_order import LONGEST_ORDER
 from hangwatch.model import Collective
 from hangwatch.ranks.ledger import is_point_to_point
 
-ENOUGH = 5  # times that one call followed: messages that are sent as the data asks for them repeat now and then
-LATELY = 16  # calls: what a rank did before that has long been served
+FOLLOWED = 5  # times that one call followed: messages that are sent as the data asks for them repeat now and then
+LATELY = 16  # calls: the peer has long served what a rank asked of it before them
 
 
 def left_own_order(case: Case, rank: int, peers: Collection[int]) -> bool | None:
@@ -47,7 +47,7 @@ def _usual(tokens: Sequence[Hashable], at: int) -> int | None:
     places = list(range(1, at))
     for length in range(1, min(at, LONGEST_ORDER) + 1):
         places = [place for place in places if place >= length and tokens[place - length] == tokens[at - length]]
-        if len(places) < ENOUGH:
+        if len(places) < FOLLOWED:
             return None
         if len({tokens[place] for place in places}) == 1:
             return places[-1]
