@@ -52,9 +52,16 @@ class Histories:
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
         tokens: dict[object, int] = {}
-        self._token = array("l", (tokens.setdefault(_identity(call), len(tokens)) for call in queues.calls))
+        self._sited = _all_or_none_sited(queues)
+        self._token = array("l", (tokens.setdefault(self._identity(call), len(tokens)) for call in queues.calls))
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
+
+    def _identity(self, call: Call) -> object:
+        if not self._sited:
+            return shape(call)
+        path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
+        return shape(call), path or call.frames
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""
@@ -164,8 +171,8 @@ class Histories:
     def used(self, group: Communicator, rank: int, call: Call) -> bool:
         """Whether `rank` has ever made that call in this communicator, as far as its record goes back."""
         lane = group.lanes.get(rank)
-        token = _identity(call)
-        return lane is not None and any(_identity(self.queues.calls[index]) == token for index in set(lane.calls))
+        token = self._identity(call)
+        return lane is not None and any(self._identity(self.queues.calls[index]) == token for index in set(lane.calls))
 
     def shares_sites(self, group: Communicator, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` has calls in its history that others have too: only then a new one means something."""
@@ -180,9 +187,14 @@ class Histories:
         )
 
 
-def _identity(call: Call) -> object:
-    path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
-    return shape(call), path or call.frames
+def _all_or_none_sited(queues: Queues) -> bool:
+    """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank."""
+    sited: dict[int, bool] = {}
+    for _, lane in queues.lanes():
+        if len(lane):
+            has = sited.get(lane.rank, False)
+            sited[lane.rank] = has or any(queues.calls[index].frames for index in set(lane.calls))
+    return len(set(sited.values())) < 2
 
 
 def _majority(rows: dict[int, array[int]]) -> tuple[int, int]:

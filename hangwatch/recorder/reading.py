@@ -113,6 +113,8 @@ class QueueReader:
             lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order)
         everything = self.queues_so_far
         everything.timed = everything.timed or timed
+        if completion and not timed:
+            everything.untimed.add(rank)
         limits.add(everything.timeout_ns // NS_IN_MS)
         everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
         everything.last_event = max(everything.last_event, last)
