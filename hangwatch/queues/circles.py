@@ -11,6 +11,7 @@ from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
+from .lone import alone_in_circle
 from .model import Call, Queues
 from .readings import Kind as How
 from .stuck import Kind, Stuck
@@ -38,6 +39,8 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
+    if (lone := alone_in_circle(chain.roots, histories)) is not None:
+        return lone
     pairs = any(each.peers for each in chain.roots)
     sure = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks

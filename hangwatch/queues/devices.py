@@ -26,6 +26,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     cut = [rank for rank in root.awaited if _begins_open(queues, rank)]
     few = 2 * len(root.awaited) <= len(root.group.members) and not cut
     untold = queues.untimed & set(root.waiting)
+    begun = set(root.waiting) - set(root.awaited) - untold
     before = (
         f"the record of {ranks(cut)} no longer holds what is before it there"
         if cut
@@ -44,7 +45,7 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         else (),
         victims=victims(chain.path, root.awaited),
         evidence=(
-            f"started on {ranks(set(root.waiting) - set(root.awaited) - untold)}, only enqueued on {ranks(root.awaited)}",
+            f"started on {ranks(begun)}, only enqueued on {ranks(root.awaited)}",
             *([f"{ranks(untold)}: no start events are recorded"] if untold else []),
             *without_record(queues, root),
         ),

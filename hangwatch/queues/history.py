@@ -168,11 +168,11 @@ class Histories:
             aliases[own] = other
         return row, None
 
-    def used(self, group: Communicator, rank: int, call: Call) -> bool:
-        """Whether `rank` has ever made that call in this communicator, as far as its record goes back."""
-        lane = group.lanes.get(rank)
-        token = self._identity(call)
-        return lane is not None and any(self._identity(self.queues.calls[index]) == token for index in set(lane.calls))
+    def times(self, group: Communicator, rank: int, call: Call) -> int:
+        """How often `rank` has made that call in this communicator, as far as its record goes back."""
+        lane, identity = group.lanes.get(rank), self._identity(call)
+        counts = Counter(lane.calls) if lane is not None else Counter()
+        return sum(count for index, count in counts.items() if self._identity(self.queues.calls[index]) == identity)
 
     def shares_sites(self, group: Communicator, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` has calls in its history that others have too: only then a new one means something."""

@@ -17,6 +17,7 @@ from .departures import departed_in
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
+from .lone import alone, new_call
 from .matching import odd_ones, shape
 from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
@@ -145,9 +146,9 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
-    new = _new_call(root, histories)
+    new = new_call(root, histories)
     if new is not None and len(root.waiting) < len(root.awaited):
-        return _alone(root) if new else _ahead(queues, root)
+        return alone(root) if new else _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
     return _never_came(queues, chain)
@@ -194,39 +195,6 @@ def _may_still_come(queues: Queues, root: Stuck) -> bool:
     own = [lane for _, lane in queues.lanes() if lane.rank in root.awaited]
     used = all(len(root.group.lanes[rank]) for rank in root.awaited)
     return used and all(lane.first_open() is None for lane in own)
-
-
-def _new_call(root: Stuck, histories: Histories) -> bool | None:
-    """Whether the awaited ranks never made the call that is due; None where their records are too short to tell."""
-    call = root.calls.get(root.waiting[0]) if root.waiting else None
-    if call is None or not call.frames:
-        return None
-    if not all(histories.shares_sites(root.group, rank, root.waiting) for rank in root.awaited):
-        return None
-    return not any(histories.used(root.group, rank, call) for rank in root.awaited)
-
-
-def _alone(root: Stuck) -> Finding:
-    """Few ranks are in a call that the many have never made."""
-    call = root.call
-    return Finding(
-        "rank-zero-only-collective",
-        Certainty.LIKELY,
-        f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
-        " never made.",
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
-        victims=root.awaited,
-        evidence=(
-            f"no record of {ranks(root.awaited)} has a call from{at(call)} in {root.group.title}",
-            f"{ranks(root.awaited)} completed all that they enqueued before it",
-        ),
-        alternatives=(
-            Alternative(
-                "undetermined", Certainty.UNDETERMINED, "the other ranks may come to this call for the first time, late"
-            ),
-        ),
-        passing=True,
-    )
 
 
 def _ahead(queues: Queues, root: Stuck) -> Finding:
