@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .stuck import Kind, Stuck
 
 _ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
+_ALL_CAME = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.HELD, Kind.QUEUED})
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Follower:
         """
         if one.kind in _ENDS:
             yield from self._same_batch(one) if one.kind is Kind.WIRE else ()
+            yield from self._enqueued_earlier(one) if one.kind is Kind.MISSING else ()
             return
         early = one.kind in (Kind.HELD, Kind.QUEUED)
         ranks = one.waiting if one.kind is Kind.QUEUED else one.awaited
@@ -56,6 +58,13 @@ class Follower:
         yield from sorted(found.values(), key=lambda other: other.kind is Kind.QUEUED)
         if one.kind is Kind.ABSENT:
             yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
+
+    def _enqueued_earlier(self, one: Stuck) -> Iterator[Stuck]:
+        """Calls that stand although all of their ranks came, before one for which a rank without a record may lack."""
+        for other in self.stuck:
+            common = set(other.waiting) & set(one.waiting)
+            if other.kind in _ALL_CAME and common and all(before(other, one, rank) for rank in common):
+                yield other
 
     def _same_batch(self, one: Stuck) -> Iterator[Stuck]:
         """What holds up the batches of sends and receives that a matched pair belongs to, over other such pairs.
@@ -94,7 +103,10 @@ class Follower:
         absent = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
             if any(chain.roots[0] is each for each in absent):
-                chain.beside = tuple(each for each in absent if each is not chain.roots[0])
+                known = chain.roots[0].kind is Kind.ABSENT  # of a rank without a record it is not known
+                chain.beside = tuple(
+                    each for each in absent if each is not chain.roots[0] and not (known and each.kind is Kind.MISSING)
+                )
         return ordered
 
     def _walk(self, start: Stuck) -> Chain:
@@ -111,9 +123,9 @@ class Follower:
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:
-    """The chain ends at a few ranks that have not come to a call, and that wait nowhere themselves."""
+    """The chain ends at a few ranks that have not come to a call, as far as is known, and that wait nowhere."""
     root = chain.roots[0]
-    return not chain.circle and root.kind is Kind.ABSENT and len(root.awaited) <= len(root.waiting)
+    return not chain.circle and root.kind in (Kind.ABSENT, Kind.MISSING) and len(root.awaited) <= len(root.waiting)
 
 
 def _due_earlier(other: Stuck, one: Stuck) -> bool:

@@ -157,7 +157,7 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _never_came(queues: Queues, chain: Chain) -> Finding:
     """Ranks that wait nowhere have not enqueued a call for which others wait, in one group or in several."""
     root = chain.roots[0]
-    beside = [each for each in chain.beside if not set(each.awaited) <= set(root.awaited)]
+    beside = _beside(chain)
     absent = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)})
     path = (*chain.path, *beside)
     more = "".join(f" {_not_in(each)}." for each in beside[:_MOST_BESIDE])
@@ -175,6 +175,11 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         " the end of its data, an exception, or a call that blocks the host",
         passing=True,
     )
+
+
+def _beside(chain: Chain) -> list[Stuck]:
+    """Calls of other groups for which other ranks are awaited."""
+    return [each for each in chain.beside if not set(each.awaited) <= set(chain.roots[0].awaited)]
 
 
 def _not_in(one: Stuck) -> str:
@@ -243,6 +248,11 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
     few = 2 * len(root.awaited) < len(root.group.members)
+    beside = _beside(chain)
+    blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []
+    more = "".join(
+        f" Nor is it known of {ranks(each.awaited)} in {collective(each)}." for each in beside[:_MOST_BESIDE]
+    )
     lost = [rank for rank in root.awaited if rank in queues.ranks]
     silent = [rank for rank in root.awaited if rank not in queues.ranks]
     why = words.listed(
@@ -250,7 +260,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
             None,
             (
                 f"there is no {queues.record} of {ranks(silent)}" if silent else "",
-                f"that of {ranks(lost)} no longer tells of this group" if lost else "",
+                f"that of {ranks(lost)} does not tell of this group" if lost else "",
             ),
         )
     )
@@ -259,9 +269,9 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         Certainty.UNDETERMINED,
         f"All ranks whose {queues.record} tells of it have enqueued {collective(root)}{at(root.call)} alike, and {why}:"
         " either the record is elsewhere, or"
-        f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.",
-        culprits=tuple((rank, None) for rank in root.awaited) if few else (),
-        victims=victims(chain.path, root.awaited),
+        f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.{more}",
+        culprits=tuple((rank, None) for rank in blamed),
+        victims=victims((*chain.path, *beside), blamed or root.awaited),
         evidence=(f"no {queues.record} of {ranks(silent)}: a process that has died or is frozen writes none",)
         if silent
         else (),
