@@ -100,13 +100,11 @@ class Follower:
             if len(chain.path) > len(known.path):
                 known.path = chain.path
         ordered = sorted(found.values(), key=_importance, reverse=True)
-        absent = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
+        awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
-            if any(chain.roots[0] is each for each in absent):
-                known = chain.roots[0].kind is Kind.ABSENT  # of a rank without a record it is not known
-                chain.beside = tuple(
-                    each for each in absent if each is not chain.roots[0] and not (known and each.kind is Kind.MISSING)
-                )
+            root = chain.roots[0]
+            if any(root is each for each in awaiting):
+                chain.beside = tuple(each for each in awaiting if each is not root and each.kind is root.kind)
         return ordered
 
     def _walk(self, start: Stuck) -> Chain:
@@ -144,6 +142,8 @@ def before(other: Stuck, one: Stuck, rank: int) -> bool:
 
 
 def _importance(chain: Chain) -> tuple[int, int]:
+    """What the records show comes before what they lack, and then that for which most ranks wait."""
     root = chain.roots[0]
-    first = {Kind.MISMATCH: 2, Kind.STALE: 0}.get(root.kind, 1)
+    unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and root.peers)
+    first = {Kind.MISMATCH: 3, Kind.STALE: 0}.get(root.kind, 1 if unknown else 2)
     return first, chain.weight
