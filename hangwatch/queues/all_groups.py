@@ -117,6 +117,11 @@ class AllGroups:
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
 
+    def as_before(self, rank: int, last: int) -> bool:
+        """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
+        steps = [(one.token, other.token) for one, other in pairwise(self._steps_until(rank, last))]
+        return bool(steps) and steps[-1] in steps[:-1]
+
     def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
         steps = self.steps(rank)
         if last is None:

@@ -69,7 +69,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 
 def _is_sure(departure: Departure) -> bool:
     """Whether majority, habit and the calls behind the place agree, and nothing else may look the same."""
-    if departure.ended or (departure.kind is Kind.EXTRA and departure.repeated):
+    if departure.ended or not departure.sited or (departure.kind is Kind.EXTRA and departure.repeated):
         return False
     return bool(departure.majority and departure.habit >= OFTEN and departure.agreeing >= AGREED)
 

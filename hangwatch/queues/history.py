@@ -44,6 +44,7 @@ class Departure:
     repeated: bool = False  # the own call is one that the others had made before
     ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
+    sited: bool = True  # call sites were compared: one rank's record lacks them otherwise
 
 
 class Histories:
@@ -112,16 +113,23 @@ class Histories:
             other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
             if other is not None and other.habit:
                 return other
-        elif majority and not first.habit and self._left_its_own(first, rows, usual):
+        elif majority and not first.habit and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
         kept = tuple(sorted(rows.keys() - {each.ranks[0] for each in found}))
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
-    def _left_its_own(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
-        """Whether it is the majority that left the order which it kept before."""
+    def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
+        """Whether it is the majority that left the order which it kept before, in this group or over all of them."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-        return other is not None and bool(other.habit)
+        if other is not None and other.habit:
+            return True
+        lanes = {each: first.group.lanes[each] for each in (rank, usual)}
+        there = {each: lane.places(first.number) for each, lane in lanes.items()}
+        until = {each: lane.order[there[each].start] for each, lane in lanes.items() if there[each]}
+        if len(until) < len(lanes) or not self.all_groups.as_before(rank, until[rank]):
+            return False
+        return self.all_groups.strays(lanes, until) == [usual]
 
     def _compared(
         self, group: Communicator, rank: int, row: array[int], usual: array[int], other: int
@@ -150,6 +158,7 @@ class Histories:
             habit=_strays(row, usual, place),
             repeated=row[place] in usual[:place],
             ended=_ended(reading, row, usual, place),
+            sited=self._sited,
         )
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:

@@ -60,11 +60,12 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None and not root.peers:
         return before
-    odd = odd_ones(root.sides) if root.sides else []
+    odd = _minority(root, histories)
     habit = _unlike_before(root, histories)
     blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
     agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
-    certainty = Certainty.PROVEN if agree else Certainty.LIKELY if odd or habit else Certainty.UNDETERMINED
+    told = odd or (habit and set(root.calls) == set(root.group.members))  # else the others are not known
+    certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
     summary = (
@@ -82,6 +83,16 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
         alternatives=_or_another_path(root, habit, agree),
         waits=wait_edges(root, blamed) if others else (),
     )
+
+
+def _minority(root: Stuck, histories: Histories) -> list[int]:
+    """The ranks that differ from most; none where the histories show that most may have left the common order."""
+    odd = odd_ones(root.sides) if root.sides else []
+    if not odd or root.peers or set(root.calls) != set(root.group.members):
+        return odd
+    found = histories.departure(root.group, root.number)
+    same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
+    return [] if same and found is not None and not (found.majority or found.habit) else odd
 
 
 def _one_line(root: Stuck) -> bool:
@@ -247,7 +258,7 @@ def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
-    few = 2 * len(root.awaited) < len(root.group.members)
+    few = 2 * len(root.awaited) <= len(root.group.members) and 2 * len(queues.missing()) < (queues.world_size or 0)
     beside = _beside(chain)
     blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []
     more = "".join(
