@@ -44,7 +44,7 @@ class Departure:
     repeated: bool = False  # the own call is one that the others had made before
     ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
-    sited: bool = True  # call sites were compared: one rank's record lacks them otherwise
+    sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
 
 
 class Histories:
@@ -54,6 +54,7 @@ class Histories:
         self.queues = queues
         tokens: dict[object, int] = {}
         self._sited = _all_or_none_sited(queues)
+        self._any_site = any(call.frames for call in queues.calls)
         self._token = array("l", (tokens.setdefault(self._identity(call), len(tokens)) for call in queues.calls))
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
@@ -158,7 +159,7 @@ class Histories:
             habit=_strays(row, usual, place),
             repeated=row[place] in usual[:place],
             ended=_ended(reading, row, usual, place),
-            sited=self._sited,
+            sited=self._sited and self._any_site,
         )
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
