@@ -18,7 +18,7 @@ from .finding import Finding, at, collective, named, ranks, victims, wait_edges,
 from .follow import Chain
 from .history import Histories
 from .lone import alone, new_call
-from .matching import odd_ones, shape
+from .matching import kind_of, odd_ones, shape
 from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, open_s
@@ -65,6 +65,8 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
     agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
     told = odd or (habit and set(root.calls) == set(root.group.members))  # else the others are not known
+    others_path = _or_another_path(root, habit, agree)
+    told = told and not (others_path and _of_another_function(root, habit))
     certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
@@ -80,7 +82,7 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
-        alternatives=_or_another_path(root, habit, agree),
+        alternatives=others_path,
         waits=wait_edges(root, blamed) if others else (),
     )
 
@@ -99,6 +101,19 @@ def _one_line(root: Stuck) -> bool:
     """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
     places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
     return len(places) == 1 and None not in places
+
+
+def _of_another_function(root: Stuck, who: list[int]) -> bool:
+    """Whether these ranks call from a function from which no other rank calls, or for a barrier: not one call changed.
+
+    torch's own thread calls from none.
+    """
+    own, others = ([call for rank, call in root.calls.items() if (rank in who) is mine] for mine in (True, False))
+    places = [
+        {(call.where.file, call.where.function) if call.where else None for call in each} for each in (own, others)
+    ]
+    barriers = [{kind_of(call) == "barrier" for call in each} for each in (own, others)]
+    return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
 
 
 def _same_behind(root: Stuck, histories: Histories) -> bool:
