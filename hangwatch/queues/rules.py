@@ -64,7 +64,7 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     habit = _unlike_before(root, histories)
     blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
     agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
-    told = odd or (habit and set(root.calls) == set(root.group.members))  # else the others are not known
+    told = odd or (habit and _all_recorded(root))
     others_path = _or_another_path(root, habit, agree)
     told = told and not (others_path and _of_another_function(root, habit))
     certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
@@ -90,11 +90,15 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
 def _minority(root: Stuck, histories: Histories) -> list[int]:
     """The ranks that differ from most; none where the histories show that most may have left the common order."""
     odd = odd_ones(root.sides) if root.sides else []
-    if not odd or root.peers or set(root.calls) != set(root.group.members):
+    if not odd or root.peers or not _all_recorded(root):
         return odd
     found = histories.departure(root.group, root.number)
     same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
     return [] if same and found is not None and not (found.majority or found.habit) else odd
+
+
+def _all_recorded(root: Stuck) -> bool:
+    return set(root.group.members) <= root.group.lanes.keys()
 
 
 def _one_line(root: Stuck) -> bool:
