@@ -130,7 +130,8 @@ def _said(departure: Departure) -> tuple[str, str]:
 
 def _witnesses(departure: Departure) -> Iterable[str]:
     if departure.majority:
-        yield f"most ranks of {departure.group.title} call {shape(departure.usual)}{at(departure.usual)} there"
+        usual = f"{shape(departure.usual)}{at(departure.usual)}"
+        yield f"most ranks of {departure.group.title} that came to it call {usual} there"
     if departure.habit:
         called = f"{shape(departure.usual)}{at(departure.usual)}"
         yield f"in earlier rounds {ranks(departure.ranks)} called {called} there too"

@@ -74,14 +74,13 @@ class Histories:
         rows = self._rows(group)
         if len(rows) < 2:
             return None
-        usual, alike = _majority(rows)
+        usual = _usual(rows)
         compared = (self._compared(group, rank, row, rows[usual], usual) for rank, row in rows.items())
         found = [each for each in compared if each is not None and (until is None or each.number <= until)]
         if not found:
             return None
         first = min(found, key=lambda each: each.number)
-        size = len(rows) if group.guessed else len(group.members)  # a rank without a record may be of either side
-        return self._over_all_groups(self._settled(first, found, 2 * alike > size, rows, usual))
+        return self._over_all_groups(self._settled(first, found, _most(group, first, found, rows), rows, usual))
 
     def _rows(self, group: Communicator) -> dict[int, array[int]]:
         """The calls of each rank, from the first number on that all of them still record."""
@@ -116,7 +115,7 @@ class Histories:
                 return other
         elif majority and not first.habit and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
-        kept = tuple(sorted(rows.keys() - {each.ranks[0] for each in found}))
+        kept = tuple(sorted(_came(first, rows) - {each.ranks[0] for each in found}))
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
     def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
@@ -207,12 +206,30 @@ def _all_or_none_sited(queues: Queues) -> bool:
     return len(set(sited.values())) < 2
 
 
-def _majority(rows: dict[int, array[int]]) -> tuple[int, int]:
-    """A rank whose history most others share as far as all go, the one that goes furthest, and how many share it."""
-    length = min(map(len, rows.values()))
-    prefixes = {rank: row[:length].tobytes() for rank, row in rows.items()}
-    (common, count), *_ = Counter(prefixes.values()).most_common(1)
-    return max((rank for rank, prefix in prefixes.items() if prefix == common), key=lambda rank: len(rows[rank])), count
+def _usual(rows: dict[int, array[int]]) -> int:
+    """The rank whose history most others share, call by call: ranks that have not come so far have no vote there."""
+    alive, start = dict(rows), 0
+    while True:
+        length = min(map(len, alive.values()))
+        parts = {rank: row[start:length].tobytes() for rank, row in alive.items()}
+        (common, _), *_ = Counter(parts.values()).most_common(1)
+        shared = {rank: row for rank, row in alive.items() if parts[rank] == common}
+        longer = {rank: row for rank, row in shared.items() if len(row) > length}
+        if not longer:
+            return next(iter(shared))
+        alive, start = longer, length
+
+
+def _came(first: Departure, rows: dict[int, array[int]]) -> set[int]:
+    return {rank for rank in rows if first.group.lanes[rank].numbers[-1] >= first.number}
+
+
+def _most(group: Communicator, first: Departure, found: list[Departure], rows: dict[int, array[int]]) -> bool:
+    """Whether most ranks that came to the call did as is usual; a rank without a record may be of either side."""
+    came = _came(first, rows)
+    other = {each.ranks[0] for each in found if each.number <= first.number}
+    unknown = 0 if group.guessed else len(group.members) - len(rows)
+    return 2 * len(came - other) > len(came) + unknown
 
 
 def _left_out(history: array[int], wanted: int, own: int) -> int:
