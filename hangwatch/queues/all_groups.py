@@ -117,6 +117,12 @@ class AllGroups:
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
 
+    def habit(self, rank: int, last: int, usual: int) -> int:
+        """How often `rank` went on to `usual` from where it now went to the call of that order, which is new there."""
+        tokens = [step.token for step in self._steps_until(rank, last)]
+        steps = Counter(pairwise(tokens[:-1]))
+        return 0 if len(tokens) < 2 or steps[tokens[-2], tokens[-1]] else steps[tokens[-2], usual]
+
     def as_before(self, rank: int, last: int) -> bool:
         """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
         steps = [(one.token, other.token) for one, other in pairwise(self._steps_until(rank, last))]

@@ -106,17 +106,34 @@ class Histories:
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
-        if not majority and not first.own.frames:
-            first = replace(first, habit=0)  # calls of several lines look alike: their order tells little
-        elif not majority and len(rows) == 2 and not first.habit:
-            (rank,) = first.ranks
-            other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-            if other is not None and other.habit:
-                return other
-        elif majority and not first.habit and self._most_left(first, rows, usual):
+        if not majority:
+            first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=_sited_habit(first))
+            ranks = ranks if first.ranks[0] in ranks else first.ranks
+        elif not first.habit and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
-        kept = tuple(sorted(_came(first, rows) - {each.ranks[0] for each in found}))
+        kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         return replace(first, ranks=ranks, majority=majority, against=kept)
+
+    def _of_two(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
+        """That of two ranks which left what it had called there before; `first` without a habit where both did."""
+        (rank,) = first.ranks
+        other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
+        mine = _sited_habit(first) or self._habit(first)
+        theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
+        if other is not None and theirs and not mine:
+            return replace(other, habit=theirs)
+        return replace(first, habit=0 if theirs else mine)
+
+    def _habit(self, one: Departure) -> int:
+        """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
+        if not (self._sited and self._any_site):
+            return 0
+        (rank,) = one.ranks
+        lane = one.group.lanes[rank]
+        return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], self._of(one.usual))
+
+    def _of(self, call: Call) -> int:
+        return next(token for known, token in zip(self.queues.calls, self._token, strict=True) if known is call)
 
     def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
         """Whether it is the majority that left the order which it kept before, in this group or over all of them."""
@@ -218,6 +235,11 @@ def _usual(rows: dict[int, array[int]]) -> int:
         if not longer:
             return next(iter(shared))
         alive, start = longer, length
+
+
+def _sited_habit(one: Departure) -> int:
+    """Its habit in its group; calls of several lines look alike without call sites: their order tells little there."""
+    return one.habit if one.own.frames else 0
 
 
 def _came(first: Departure, rows: dict[int, array[int]]) -> set[int]:

@@ -36,7 +36,7 @@ def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | 
         if (
             _few_wait(one)
             and not _made(one, histories)
-            and all(_regular(one, rank, others, histories) for rank in one.awaited)
+            and all(_regular(rank, others, histories) for rank in one.awaited)
         ):
             return alone(one, completed=False)
     return None
@@ -50,12 +50,12 @@ def _made(one: Stuck, histories: Histories) -> bool:
     return one.call is not None and any(histories.times(one.group, rank, one.call) for rank in one.awaited)
 
 
-def _regular(one: Stuck, rank: int, others: Iterable[Stuck], histories: Histories) -> bool:
-    """Whether `rank` stands in a call that it made before, as did the ranks that wait for it in `one`."""
+def _regular(rank: int, others: Iterable[Stuck], histories: Histories) -> bool:
+    """Whether `rank` stands in a call that it made before, or in a group of which its oldest calls are lost."""
     for other in others:
-        call = other.calls.get(rank)
-        if call is not None and rank in other.waiting and histories.times(other.group, rank, call) > 1:
-            return any(histories.times(other.group, waiting, call) for waiting in one.waiting)
+        call, lane = other.calls.get(rank), other.group.lanes.get(rank)
+        if call is not None and lane is not None and rank in other.waiting:
+            return lane.lost or histories.times(other.group, rank, call) > 1
     return False
 
 
@@ -63,7 +63,7 @@ def alone(root: Stuck, *, completed: bool = True) -> Finding:
     """Few ranks are in a call that the many have never made; `completed`: those have no call open themselves."""
     call = root.call
     before = f"{ranks(root.awaited)} completed all that they enqueued before it"
-    elsewhere = f"{ranks(root.awaited)} went on to a call that all ranks made in earlier rounds"
+    elsewhere = f"{ranks(root.awaited)} went on to the next call of a group that they had used before"
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,

@@ -126,3 +126,52 @@ def test_groups_that_all_ranks_use_in_two_orders_stay_a_circle(tmp_path: Path) -
     found = verdict(tmp_path)
     assert [each.rank for each in found.culprits] == [0]
     assert found.cause in ("group-order-cycle", "skipped-collective")
+
+
+def test_a_group_that_the_status_does_not_tell_of_was_never_used_by_that_rank(tmp_path: Path) -> None:
+    """The rings no longer hold the beginning; the recorder's status has each group ever used."""
+    programs = every(4, TURN * 12, {0: [*TURN * 9, *REPORT, *TURN * 3]})
+    JobDumps(programs, METRICS, window=18).write(tmp_path)
+    found = verdict(tmp_path)
+    assert (found.cause, [each.rank for each in found.culprits]) == ("rank-zero-only-collective", [0])
+    assert "in group 1 (metrics)" in found.evidence[0] or "metrics" in found.evidence[0]
+
+
+def _step(pair: str, *, without: bool = False) -> list[Step]:
+    """A call of all ranks, then the gradients of a pair of ranks: buckets that torch's own thread reduces."""
+    buckets: list[Step] = [Call("all_reduce", BACKWARD, size, pair) for size in (4096, 2048)]
+    return [Call("broadcast", 20, 8), *buckets[without:], Call("all_reduce", 30, 1), Sync()]
+
+
+def test_of_two_ranks_the_one_that_left_its_own_order_over_all_groups_is_to_blame(tmp_path: Path) -> None:
+    """A pair of ranks has no majority, and calls without sites look alike: the calls before them tell."""
+    pairs = {f"pair{rank}": (rank, rank + 2) for rank in range(2)}
+    programs = {rank: _step(f"pair{rank % 2}") * 7 for rank in range(4)}
+    programs[3] = [*_step("pair1") * 5, *_step("pair1", without=True), *_step("pair1")]
+    JobDumps(programs, pairs).write(tmp_path)
+    rewrite(tmp_path, (0, 1, 2, 3), _as_recorded)
+    found = verdict(tmp_path)
+    assert [each.rank for each in found.culprits] == [3]
+    assert found.cause in ("skipped-collective", "collective-mismatch")
+
+
+def test_a_rank_with_a_line_of_another_group_is_not_called_a_rank_without_a_line(tmp_path: Path) -> None:
+    """Rank 1's line is of its own group; in that of all ranks it is rank 2 that has not come."""
+    common = (
+        "] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] failure detected by watchdog at work sequence id: {number} PG"
+    )
+    line = (
+        "[rank{rank}]:[E1 ProcessGroupNCCL.cpp:1] [Rank {rank}] Watchdog caught collective operation timeout:"
+        " WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran\n"
+        "[rank{rank}]:[E1" + common + " status: last enqueued work: {number}, last completed work: {done}"
+    )
+    lines = [line.format(rank=rank, number=9, done=8) for rank in (0, 3)]
+    lines.append(line.format(rank=1, number=40, done=39).replace("0(default_pg)", "4(tp)"))
+    lines.append(
+        "[rank2]:[E1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a dump signal due to a"
+        " collective timeout from rank 0. Last enqueued NCCL work: 8, last completed NCCL work: 8."
+    )
+    (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
+    found = verdict(tmp_path)
+    assert [each.rank for each in found.culprits] == [2]
+    assert "the line of the watchdog of rank 1 does not tell of the default group" in found.evidence
