@@ -161,11 +161,9 @@ def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
     lane = root.group.lanes.get(rank)
     if lane is None:
         return False
-    here = set(lane.places(root.number))
+    before = range(lane.places(root.number).start)
     call = root.calls[rank]
-    return not any(
-        place not in here and histories.queues.call(lane, place) == call for place in range(len(lane))
-    ) and len(lane) > len(here)
+    return bool(before) and not any(histories.queues.call(lane, place) == call for place in before)
 
 
 # ------------------------------------------------------------------------------------------ awaited ranks

@@ -96,3 +96,11 @@ def test_a_call_of_no_round_in_place_of_a_round_s_first_is_not_called_a_likely_m
     found = verdict(JobDumps(every(4, ROUND * 7, {2: [*ROUND * 6, Call("barrier", 199, 1), Sync()]})), tmp_path)
     assert (blamed(found), found.certainty) == ([2], "undetermined")
     assert {"rank-zero-only-collective", "uneven-steps"} <= {each.cause for each in found.alternatives}
+
+
+def test_a_call_that_is_new_to_a_rank_is_new_although_the_rank_repeats_it(tmp_path: Path) -> None:
+    """An evaluation after the loop, of several like calls: the first of them meets the others' next round."""
+    after: list[Step] = [*[Call("all_gather", 150, 8, out=32)] * 3, Sync()]
+    found = verdict(JobDumps(every(4, ROUND * 7, {2: [*ROUND * 6, *after]})), tmp_path)
+    assert blamed(found) == [2]
+    assert "uneven-steps" in {each.cause for each in found.alternatives}
