@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from .model import Communicator, Queues
-from .readings import Kind, Reading, read
+from .readings import Kind, Reading, habit, read
 
 _WENT_WELL = 2  # times that a step went well, which make it the rank's own
 _TRIED = 8  # other ranks to whose order a rank's is compared
@@ -119,9 +119,8 @@ class AllGroups:
 
     def habit(self, rank: int, last: int, usual: int) -> int:
         """How often `rank` went on to `usual` from where it now went to the call of that order, which is new there."""
-        tokens = [step.token for step in self._steps_until(rank, last)]
-        steps = Counter(pairwise(tokens[:-1]))
-        return 0 if len(tokens) < 2 or steps[tokens[-2], tokens[-1]] else steps[tokens[-2], usual]
+        *before, own = [step.token for step in self._steps_until(rank, last)] or [usual]
+        return habit(before, own, usual)
 
     def as_before(self, rank: int, last: int) -> bool:
         """Whether `rank` had come from the same call to the one of that order in an earlier round too."""

@@ -12,14 +12,13 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
 from .matching import shape
 from .model import Call, Communicator, Lane, Queues
-from .readings import FARTHEST, Kind, Reading, read, swapped
+from .readings import FARTHEST, Kind, Reading, habit, read, swapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,12 @@ class Histories:
 
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
-        tokens: dict[object, int] = {}
+        self._tokens: dict[object, int] = {}
         self._sited = _all_or_none_sited(queues)
         self._any_site = any(call.frames for call in queues.calls)
-        self._token = array("l", (tokens.setdefault(self._identity(call), len(tokens)) for call in queues.calls))
+        self._token = array(
+            "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
+        )
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
 
@@ -130,10 +131,8 @@ class Histories:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
-        return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], self._of(one.usual))
-
-    def _of(self, call: Call) -> int:
-        return next(token for known, token in zip(self.queues.calls, self._token, strict=True) if known is call)
+        usual = self._tokens[self._identity(one.usual)]
+        return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], usual)
 
     def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
         """Whether it is the majority that left the order which it kept before, in this group or over all of them."""
@@ -172,7 +171,7 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=_strays(row, usual, place),
+            habit=habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
             ended=_ended(reading, row, usual, place),
             sited=self._sited and self._any_site,
@@ -269,14 +268,6 @@ def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> 
     if reading.kind is not Kind.SKIPPED or usual[place] not in before or row[place] in before:
         return False
     return before[::-1].index(usual[place]) < reading.count
-
-
-def _strays(row: array[int], usual: array[int], place: int) -> int:
-    """How often the rank made the others' step to this call before, where its own step is new to it."""
-    if place == 0:
-        return 0
-    before = Counter(pairwise(row[:place]))
-    return 0 if before[row[place - 1], row[place]] else before[row[place - 1], usual[place]]
 
 
 def _alike(one: Departure, other: Departure) -> bool:
