@@ -108,7 +108,7 @@ def test_sizes_that_differ_by_right_are_not_told_as_alike(tmp_path: Path) -> Non
 
 
 REPORT: list[Step] = [Call("_all_gather_base", 144, 8, "metrics", out=32), Sync()]
-METRICS = {"metrics": (0, 1, 2, 3)}
+METRICS: dict[str, tuple[int, ...]] = {"metrics": (0, 1, 2, 3)}
 
 
 def test_a_call_of_one_rank_in_another_group_is_no_order_of_groups(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def _step(pair: str, *, without: bool = False) -> list[Step]:
 
 def test_of_two_ranks_the_one_that_left_its_own_order_over_all_groups_is_to_blame(tmp_path: Path) -> None:
     """A pair of ranks has no majority, and calls without sites look alike: the calls before them tell."""
-    pairs = {f"pair{rank}": (rank, rank + 2) for rank in range(2)}
+    pairs: dict[str, tuple[int, ...]] = {f"pair{rank}": (rank, rank + 2) for rank in range(2)}
     programs = {rank: _step(f"pair{rank % 2}") * 7 for rank in range(4)}
     programs[3] = [*_step("pair1") * 5, *_step("pair1", without=True), *_step("pair1")]
     JobDumps(programs, pairs).write(tmp_path)

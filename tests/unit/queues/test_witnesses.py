@@ -75,7 +75,7 @@ def test_a_call_that_stands_with_all_its_ranks_comes_before_a_rank_without_a_dum
     turn = {rank: [Call("all_reduce", 30, 64, f"half{rank // 4}"), *GRADIENTS, *LOSS] for rank in range(8)}
     programs: dict[int, list[Step]] = {rank: list(steps) * 5 for rank, steps in turn.items()}
     programs[5] = [*turn[5] * 3, StuckKernel(), *turn[5]]
-    groups = {"half0": (0, 1, 2, 3), "half1": (4, 5, 6, 7)}
+    groups: dict[str, tuple[int, ...]] = {"half0": (0, 1, 2, 3), "half1": (4, 5, 6, 7)}
     found = verdict(JobDumps(programs, groups, timed=False, silent=(0,)), tmp_path)
     assert not found.culprits
     assert found.certainty == "undetermined"
