@@ -14,6 +14,7 @@ from .unknown import unknown
 _SHOWN = 3
 _IB_FIX = "look at that port and its link (ibstat, the kernel log, cable and switch), and at both ends of it"
 _CUDA_FIX = "look for Xid in the kernel log of that host (dmesg); run with CUDA_LAUNCH_BLOCKING=1 to find the kernel"
+_GPU_MEMORY_FIX = "leave NCCL some memory: a smaller batch, or no other process on that GPU (nvidia-smi)"
 _PEER_FIX = "give the logs of all ranks: the process that ended first is the one to look at"
 
 
@@ -121,7 +122,11 @@ def _never_finished(communicator: Communicator, left: list[int], name: str) -> _
 def worst(logs: Logs) -> tuple[str, Warned] | None:
     """The warning that tells most: of two ranks on one GPU, of a device, of a network, of a peer that has gone."""
     order = list(Fault)
-    return min(logs.warnings.items(), key=lambda item: order.index(item[1].fault), default=None)
+    return min(
+        logs.warnings.items(),
+        key=lambda item: (order.index(item[1].fault), -item[1].count, not by(item[1], logs)),
+        default=None,
+    )
 
 
 def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
@@ -130,6 +135,7 @@ def warned(text: str, warning: Warned, logs: Logs) -> Judgement:
     cause_id, certainty, summary, fix = {
         Fault.DUPLICATE: _duplicate,
         Fault.CUDA: _cuda,
+        Fault.MEMORY: _memory,
         Fault.NETWORK: _network,
         Fault.PEER: _peer,
     }[warning.fault](text, ranks)
@@ -162,8 +168,19 @@ def _duplicate(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
 
 def _cuda(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
     whose = f" on {words.ranks(ranks)}" if ranks else ""
+    if "out of memory" in text:
+        summary = f"NCCL{whose} found too little memory left on the GPU: {text}."
+        certainty = Certainty.LIKELY if len(ranks) == 1 else Certainty.UNDETERMINED
+        return "exception-on-one-rank", certainty, summary, _GPU_MEMORY_FIX
     summary = f"NCCL{whose} met an error of CUDA, which may come from an earlier kernel of any kind: {text}."
     return "undetermined", Certainty.UNDETERMINED, summary, _CUDA_FIX
+
+
+def _memory(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
+    entry = cause("shared-memory-exhausted")
+    whose = f" of {words.ranks(ranks)}" if ranks else ""
+    summary = f"NCCL{whose} got no shared memory: {text}."
+    return entry.id, Certainty.LIKELY if "No space left" in text else Certainty.UNDETERMINED, summary, entry.fix
 
 
 def _network(text: str, ranks: list[int]) -> tuple[str, Certainty, str, str]:
@@ -187,7 +204,7 @@ def evidence(logs: Logs) -> tuple[str, ...]:
 def _warnings(logs: Logs) -> Iterator[str]:
     for text, known in list(logs.warnings.items())[:_SHOWN]:
         ranks = by(known, logs)
-        whose = f"{words.ranks(ranks)} on " if ranks else ""
+        whose = f"{words.ranks(ranks)}{' on ' if known.host else ': '}" if ranks else ""
         yield f"{whose}{text}{f' ({known.count} times)' if known.count > 1 else ''}"
 
 

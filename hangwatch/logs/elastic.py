@@ -20,6 +20,7 @@ _ROOT = "Root Cause (first observed failure)"
 _FIELD = re.compile(r"^\s*(?:\[[^\]]*\]:?)?\s*(time|host|rank|exitcode|error_file|traceback)\s+: (.*)$")
 _RANK = re.compile(r"(\d+)")
 _EXIT = re.compile(r"(-?\d+) \(pid: (\d+)\)")
+_ASKED = re.compile(r"Received (?:Signals\.)?(\w+) death signal, shutting down workers")
 _REAPED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -39,6 +40,10 @@ class Table:
             return True
         if "failed (exitcode" in line and (reaped := _REAPED.search(line)):
             logs.reaped[f"torchrun {reaped[3]}"] = Reaped(int(reaped[2]), int(reaped[3]), int(reaped[1]))
+            return True
+        if "death signal" in line and (asked := _ASKED.search(line)):
+            name = f"signal {asked[1]}" if asked[1].isdecimal() else asked[1]
+            logs.ended_by[f"torchrun was told to end ({name})"] = None
             return True
         if self._rank is not None and (place := _PLACE.search(line)):
             known = logs.failures[self._rank]

@@ -13,23 +13,26 @@ from hangwatch import words
 from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Stage, Status, Verdict
 
-from . import slurm
+from . import kernel, slurm
 from .model import Failure, Logs, Raised, Reaped
 from .unknown import unknown
 
 # What a process says that ended because another rank had gone, or had not come.
 _BROUGHT_DOWN = re.compile(
     r"watchdog|timed? ?out|connection (?:reset|closed|refused)|reset by peer|NCCL (?:communicator|error)"
-    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe|SIGTERM|Signal 15",
+    r"|monitoredBarrier|remote (?:process|error)|DistBackendError|DistNetworkError|broken pipe"
+    r"|SignalException|SIGTERM|Signal 15",
     re.IGNORECASE,
 )
-_OF_A_GPU = re.compile(r"CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
+_OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _ABORT, _TERMINATE = -6, -15
 
 
 def failures(logs: Logs) -> dict[int, Failure]:
     """What torchrun saw, with what the ranks' tracebacks add; and ranks that only an exception is known of."""
     found = dict(logs.failures)
+    for own in kernel.failures(logs):
+        found[own.rank] = replace(found.get(own.rank, own), pid=own.pid, text=own.text, exit_code=own.exit_code)
     for task in slurm.failures(logs):
         found.setdefault(task.rank, task)
     for rank, raised in logs.raised.items():
@@ -51,11 +54,16 @@ def _completes(known: Failure, raised: Raised) -> bool:
 def first_ends(logs: Logs) -> list[Failure]:
     """The failures that are no consequence of others; only the first of them where torchrun tells which it is."""
     victims = {timeout.rank for timeout in logs.timeouts}
-    own = [each for each in failures(logs).values() if each.rank not in victims and not _brought_down(each)]
+    own = [each for each in failures(logs).values() if _by_itself(each, victims)]
     first = [each for each in own if each.first]
     if any(_as_likely(one, each) for one in first for each in own if not each.first):
         first = []
     return first or sorted(own, key=lambda each: each.rank)
+
+
+def _by_itself(failure: Failure, victims: set[int]) -> bool:
+    """A GPU that failed is no consequence of a wait, even where the rank's watchdog gave its call up."""
+    return failure.text.startswith("Xid") or (failure.rank not in victims and not _brought_down(failure))
 
 
 def _as_likely(first: Failure, other: Failure) -> bool:
@@ -90,7 +98,7 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
             fix=entry.fix,
             culprits=tuple(Culprit(each.rank, each.pid, each.host, where=each.where) for each in ends),
             victims=tuple(sorted(victims)),
-            evidence=(_order(ends),),
+            evidence=(_order(ends, logs), *outside(logs)),
         ),
     )
 
@@ -113,13 +121,17 @@ def _said(ends: list[Failure]) -> Iterable[str]:
 def _how(end: Failure) -> str:
     said = f": {end.text}" if end.text and not end.text.startswith("Signal ") else ""
     code = end.exit_code
+    if end.text.startswith("Xid"):
+        return f"lost its GPU{said}"
     how = "raised an exception" if code is None else f"failed with exit code {code}"
     return f"{f'died by signal {-code}' if code is not None and code < 0 else how}{words.at(end.where)}{said}"
 
 
-def _order(ends: list[Failure]) -> str:
+def _order(ends: list[Failure], logs: Logs) -> str:
     if len(ends) > 1:
         return "nothing tells which of them failed first"
+    if any(said.text == ends[0].text for said in logs.kernel.values()):
+        return f"the kernel log says so of its process {ends[0].pid}"
     return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
 
 
@@ -136,8 +148,7 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
     """The verdict on a process of which only the rank within its node is known."""
     as_rank = Failure(end.local_rank, exit_code=end.exit_code, text=end.text, where=end.where)
     name = _cause([as_rank])
-    ranks = sorted(rank for (_, pid), (_, rank) in logs.processes.items() if pid == end.pid)
-    rank = ranks[0] if len(ranks) == 1 else None
+    rank = logs.rank_of_pid(end.pid) if end.pid is not None else None
     who = words.ranks([rank], capital=True) if rank is not None else f"Local rank {end.local_rank}"
     pid = f" (pid {end.pid})" if end.pid is not None else ""
     return Judgement(
@@ -155,7 +166,27 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
     )
 
 
+def outside(logs: Logs) -> tuple[str, ...]:
+    """Who ended the job, and what the kernel says of processes that are no known rank."""
+    return (*logs.ended_by, *kernel.unplaced(logs))
+
+
+def ended(logs: Logs) -> Judgement:
+    """The job was ended from outside, and nothing else is told."""
+    return unknown(
+        Status.FAILED,
+        Stage.STEP,
+        f"{words.listed(list(logs.ended_by))}: these logs blame no rank.",
+        fix="if the job stood still before, give the flight recorder's dumps; else give it more time, or let it save"
+        " a checkpoint when it is told to end",
+        victims=tuple(sorted(failures(logs))),
+        evidence=outside(logs),
+    )
+
+
 def only_victims(logs: Logs) -> Judgement:
+    if logs.ended_by:
+        return ended(logs)
     ranks = sorted(failures(logs))
     return unknown(
         Status.FAILED,

@@ -12,7 +12,7 @@ from hangwatch.stacks.frames import user_frame
 
 from .. import queues as model
 from ..queues.model import Queues
-from . import communicators, ends, rendezvous
+from . import communicators, desync, ends, rendezvous
 from .model import Fault, LateAtBarrier, Logs, Timeout
 from .queued import of_no_group, to_peers
 from .unknown import unknown
@@ -39,6 +39,7 @@ def _documented(judged: Judgement) -> Judgement:
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
+    _ended_without_record(queues, logs)
     if found := ends.first_ends(logs):
         return model.Assessment(ends.failed(found, logs))
     if (reaped := ends.reaped(logs)) is not None:
@@ -53,6 +54,13 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     if judged is not None:
         return model.Assessment(judged)
     return stands if queues.ranks else model.Assessment(None, _nothing(logs))
+
+
+def _ended_without_record(queues: Queues, logs: Logs) -> None:
+    """The traceback at the end of a rank's own file ended it, where others left a record and this rank none."""
+    for rank, raised in logs.raised.items():
+        if raised.last and queues.ranks and rank not in queues.ranks:
+            logs.raised[rank] = replace(raised, ended=True)
 
 
 def _of_logs(logs: Logs) -> Judgement | None:
@@ -71,7 +79,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return communicators.warned(*warning, logs)
     if any("stuck" in said for said in logs.stalls.values()):
         return _stalled(logs)
-    return ends.only_victims(logs) if ends.failures(logs) else None
+    return ends.only_victims(logs) if ends.failures(logs) or logs.ended_by else None
 
 
 def _nothing(logs: Logs) -> tuple[str, ...]:
@@ -159,7 +167,7 @@ def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     said = _gave_up(logs)
     verdict = replace(
         verdict,
-        evidence=(*verdict.evidence, *_stalls(logs), *said),
+        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *ends.outside(logs), *said),
         alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
     )
     if said and judged.status is Status.WAITING:

@@ -58,6 +58,7 @@ class Fault(StrEnum):
 
     DUPLICATE = "duplicate"  # two ranks on one GPU
     CUDA = "cuda"  # an error of the rank's own device or driver
+    MEMORY = "memory"  # shared memory of the host
     NETWORK = "network"
     PEER = "peer"  # the other end closed the connection: its process has ended, or never was there
 
@@ -68,17 +69,22 @@ class Warned:
 
     fault: Fault
     count: int = 0
+    host: str = ""
     processes: dict[tuple[str, int], None] = field(default_factory=dict)
     ranks: set[int] = field(default_factory=set)  # where the warning or its file names them
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told."""
+    """The exception that ended a rank, from its traceback. `ended` is False where it may have been caught and told.
+
+    `last` says that nothing comes behind it in the rank's own file.
+    """
 
     text: str
     where: Frame | None = None
     ended: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,15 @@ class Reaped:
     where: Frame | None = None
 
 
+@dataclass(frozen=True)
+class KernelSaid:
+    """A sentence of a host's kernel log on a process (None where it does not say which)."""
+
+    pid: int | None
+    exit_code: int | None
+    text: str
+
+
 @dataclass
 class LateAtBarrier:
     """A monitored barrier gave up: `ranks` had not come to it within `timeout_s`; rank 0 waited at `where`."""
@@ -128,6 +143,9 @@ class Logs:
     tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of
+    kernel: dict[tuple[int | None, str], KernelSaid] = field(default_factory=dict)
+    lagging: dict[str, set[int]] = field(default_factory=dict)  # torch's desync report, in words, and of which ranks
+    ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
     processes: dict[tuple[str, int], tuple[int, int]] = field(
         default_factory=dict
@@ -156,6 +174,12 @@ class Logs:
         largest = max((each for each, _ in self.processes.values()), default=0)
         alone = sum(known == (size, rank) for known in self.processes.values()) == 1
         return rank if size == largest and alone else None
+
+    def rank_of_pid(self, pid: int) -> int | None:
+        """The rank of a process, where one host only has a rank of that pid."""
+        named = {self.rank_of(process) for process in self.processes if process[1] == pid}
+        named |= {each.rank for each in self.failures.values() if each.pid == pid}
+        return named.pop() if len(named) == 1 else None
 
 
 def _numbered_alike(one: dict[int, tuple[str, int]], other: dict[int, tuple[str, int]]) -> bool:

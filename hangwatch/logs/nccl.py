@@ -17,6 +17,7 @@ _CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\] (?:\[\w+
 _FAULTS = {
     Fault.DUPLICATE: re.compile(r"Duplicate GPU detected : rank (\d+) and rank (\d+)"),
     Fault.CUDA: re.compile(r"C(?:uda|UDA) (?:failure|error)|unhandled cuda|Xid|uncorrectable"),
+    Fault.MEMORY: re.compile(r"/dev/shm|shared memory segment|posix_fallocate|No space left on device"),
     Fault.PEER: re.compile(r"Connection (?:closed|reset)|closed by remote peer|reset by peer|remote process exited"),
     Fault.NETWORK: re.compile(
         r"Got completion .*(?:status|error)|NET/IB.*(?:error|fail|timeout|down|async event)"
@@ -78,19 +79,20 @@ def _interfaces(host: str, found: re.Match[str], logs: Logs) -> bool:
 
 
 def _warning(process: tuple[str, int], text: str, logs: Logs, rank: int | None) -> bool:
-    known = _kept(f"{process[0]}: ", text, logs, rank)
+    known = _kept(process[0], text, logs, rank)
     if known is not None:
         known.processes[process] = None
     return known is not None
 
 
-def _kept(whose: str, text: str, logs: Logs, rank: int | None) -> Warned | None:
+def _kept(host: str, text: str, logs: Logs, rank: int | None) -> Warned | None:
     fault, found = next(
         ((fault, found) for fault, each in _FAULTS.items() if (found := each.search(text))), (None, None)
     )
     if fault is None or found is None:
         return None
-    known = logs.warnings.setdefault(whose + _NUMBERS.sub("N", text).strip(), Warned(fault))
+    said = f"{host}: {text}" if host else text
+    known = logs.warnings.setdefault(_NUMBERS.sub("N", said).strip(), Warned(fault, host=host))
     known.count += 1
     if fault is Fault.DUPLICATE:
         known.ranks.update(map(int, found.groups()))
@@ -103,13 +105,17 @@ class LastError:
     """Takes the lines of a log: behind `Last error:`, torch's exception repeats the last warning that NCCL kept."""
 
     def __init__(self) -> None:
-        self._due = False
+        self._due: set[str] = set()  # prefixes of the ranks whose last error comes next: ranks write into one file
 
     def take(self, line: str, logs: Logs, rank: int | None) -> bool:
         """Keep what a line says. False for a line of no use."""
-        due, self._due = self._due, line.rstrip().endswith("Last error:")
+        prefix = _OWN.match(line)
+        whose = prefix[0] if prefix else ""
+        due = whose in self._due
+        self._due.discard(whose)
+        if line.rstrip().endswith("Last error:"):
+            self._due.add(whose)
         if not due:
             return False
-        prefix = _OWN.match(line)
         said = line[prefix.end() :].strip() if prefix else line.strip()
         return _kept("", said, logs, int(prefix[1]) if prefix else rank) is not None

@@ -8,6 +8,7 @@ from hangwatch.ranks.ledger import family
 from hangwatch.stacks.frames import origin
 
 from ..queues.model import RETIRED, SCHEDULED, Call, Communicator, Lane, Queues
+from . import desync
 from .model import Logs, Progress, Timeout
 
 _DEFAULT = ("0", "default_pg")
@@ -19,7 +20,7 @@ def completed(queues: Queues, logs: Logs) -> Queues:
     """The queues with a lane for each rank that has lines and no dump; calls that torch gave up are marked."""
     size = world_size(queues, logs)
     told = logs.timeouts or logs.progress
-    sized = bool(queues.world_size or logs.communicators)
+    sized = bool(queues.world_size or logs.communicators or desync.lagging(logs))
     if told:
         queues.world_size = size
     dumped = queues.ranks
@@ -33,14 +34,15 @@ def completed(queues: Queues, logs: Logs) -> Queues:
         _add_members(group, logs, size or 0)
     if told:
         queues.ranks = dumped | {far.rank for far in logs.progress} | {each.rank for each in logs.timeouts}
-        queues.record = queues.record if dumped else "line of the watchdog"
+        if not dumped:
+            queues.ranks, queues.record = queues.ranks | logs.stalls.keys(), "line of the watchdog"
     return queues
 
 
 def world_size(queues: Queues, logs: Logs) -> int | None:
     """The number of ranks, by the dumps, by NCCL's communicators, or by the highest rank that is named."""
     sizes = [communicator.size for communicator in logs.communicators.values()]
-    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks)]
+    named = [rank + 1 for rank in (*logs.ranks, *queues.ranks, *desync.lagging(logs))]
     return max((queues.world_size or 0, *sizes, *named, *_spread(logs.timeouts)), default=0) or None
 
 

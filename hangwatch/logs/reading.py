@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import barrier, elastic, nccl, slurm, spawn, tracebacks, watchdog
+from . import barrier, desync, elastic, kernel, nccl, slurm, spawn, tracebacks, watchdog
 from .model import Logs
 
 _MARKS = tuple(
-    mark.encode() for each in (watchdog, nccl, elastic, barrier, slurm, spawn, tracebacks) for mark in each.MARKS
+    mark.encode()
+    for each in (watchdog, nccl, elastic, barrier, slurm, spawn, tracebacks, kernel)
+    for mark in each.MARKS
 )
 # What launchers and containers put before a line.
 _LABEL = re.compile(
@@ -82,7 +86,9 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
             line = bare(said)
             told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
             told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
+            told = told or desync.take(line, logs) or kernel.take(line, logs)
             of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
+    raised.end(logs)
     return of_use
 
 
@@ -95,10 +101,9 @@ def _pieces(file: BinaryIO) -> Iterator[str]:
 
 def _go_to_last_attempt(file: BinaryIO) -> None:
     """To behind the last line that says that the processes are started anew; to the beginning where none does."""
-    begin = at = 0
-    file.seek(0)
-    for raw in file:
-        at += len(raw)
-        if b"restart" in raw and _ANEW.search(raw):
-            begin = at
+    begin = 0
+    if os.fstat(file.fileno()).st_size:
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as whole:
+            for found in _ANEW.finditer(whole):
+                begin = whole.find(b"\n", found.end()) + 1 or len(whole)
     file.seek(begin)

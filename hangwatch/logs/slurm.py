@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from .model import Failure, Logs
 
-MARKS = ("srun: error: ",)
+MARKS = ("srun: error: ", "slurmstepd: error: ***")
 _ENDED = re.compile(r"srun: error: \S+: tasks? ([\d,-]+): (.*\S)")
+_CANCELLED = re.compile(r"slurmstepd: error: \*\*\* (JOB|STEP) \S+ ON (\S+) CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
+_NODE = re.compile(r"srun: error: Node failure on (\S+)")
 _CODE = re.compile(r"Exited with exit code (\d+)")
 _SIGNALS = {"Out Of Memory": -9, "Killed": -9, "Segmentation fault": -11, "Bus error": -7, "Floating point": -8}
 _ASKED = ("Terminated", "Aborted", "Interrupt", "Exited with exit code 0")  # ended from outside, or by a watchdog
@@ -21,12 +23,24 @@ def take(line: str, logs: Logs) -> bool:
     if line[:1] in _DIGITS and (labelled := _LABELLED.match(line)):
         logs.labels.add((int(labelled[1]), int(labelled[2])))
         return False
-    found = _ENDED.search(line) if "srun: error: " in line else None
+    if "slurmstepd" in line and (cancelled := _CANCELLED.search(line)):
+        logs.ended_by[_cancelled(cancelled[1].lower(), cancelled[3])] = None
+        return True
+    if "srun: error: " not in line:
+        return False
+    if failed := _NODE.search(line):
+        logs.ended_by[f"Slurm says that node {failed[1]} failed"] = None
+        return True
+    found = _ENDED.search(line)
     if found is None:
         return False
     for task in _numbers(found[1]):
         logs.tasks.setdefault(task, found[2])
     return True
+
+
+def _cancelled(what: str, reason: str | None) -> str:
+    return f"Slurm cancelled the job ({reason.strip().lower()})" if reason else f"Slurm cancelled the {what}"
 
 
 def failures(logs: Logs) -> Iterator[Failure]:

@@ -8,7 +8,7 @@ itself. Tracebacks of several ranks may be mixed line by line.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch.model import Frame
 from hangwatch.stacks.frames import origin
@@ -34,9 +34,12 @@ class Tracebacks:
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
+        self._last: int | None = None  # whose traceback ended with the last line
 
     def take(self, line: str, logs: Logs, rank: int | None) -> bool:
         """Keep what a line says; `rank` is that of the file, where its name tells. False for a line of no use."""
+        if line.strip():
+            self._last = None
         if not self._open and MARKS[0] not in line:
             return False
         prefix = _PREFIX.match(line)
@@ -58,5 +61,11 @@ class Tracebacks:
             if found[1] not in ("SystemExit", "KeyboardInterrupt"):
                 logs.raised[rank] = Raised(said.strip(), known.where, known.ended)
                 logs.ranks.add(rank)
+                self._last = rank
                 return True
         return False
+
+    def end(self, logs: Logs) -> None:
+        """The file has ended."""
+        if self._last is not None:
+            logs.raised[self._last] = replace(logs.raised[self._last], last=True)

@@ -27,6 +27,7 @@ _AT = re.compile(r"(?:at work(?: sequence id)?|work sequence id): (\d+)")
 _GROUP = re.compile(r"\[PG (?:ID \d+ PG GUID )?(\w+)(?:\(([^)]*)\))?\s+Rank (\d+)\]")
 _FRAME = re.compile(r"^\s*#\d+ (\S+) from (.+):(\d+)\s*$")
 _STUCK = re.compile(r"watchdog got stuck for (\d+) seconds without making progress")
+_NO_HEARTBEAT = "Heartbeat monitor timed out!"  # torch 2.2 to 2.6; the sentence above may follow
 _BROKE = re.compile(r"watchdog thread terminated with exception: (?:\[Rank \d+\] )?(CUDA error: .*)")
 _THROWN = re.compile(r"\s*what\(\): ")
 _NO_LOCK = re.compile(r"Could not acquire GIL within (\d+) ms on exit")
@@ -41,7 +42,7 @@ def take(line: str, logs: Logs, rank: int | None) -> bool:
         return _progress(line, far, logs, rank)
     if "CUDA error" in line and (broke := _BROKE.search(line)):
         return _broken(line, broke[1], logs, rank)
-    if (stuck := _STUCK.search(line)) or (stuck := _NO_LOCK.search(line)):
+    if (stuck := _STUCK.search(line)) or (stuck := _NO_LOCK.search(line)) or _NO_HEARTBEAT in line:
         return _stalled(line, stuck, logs, rank)
     if logs.timeouts and (frame := _FRAME.match(_PREFIX.sub("", line, count=1))):
         logs.timeouts[-1].frames.append(Frame(frame[2], int(frame[3]), frame[1]))
@@ -61,18 +62,18 @@ def _broken(line: str, error: str, logs: Logs, rank: int | None) -> bool:
     return True
 
 
-def _stalled(line: str, found: re.Match[str], logs: Logs, rank: int | None) -> bool:
+def _stalled(line: str, found: re.Match[str] | None, logs: Logs, rank: int | None) -> bool:
     """torch's monitor found the watchdog's own thread stuck, or did not get the interpreter lock."""
     whose = rank_of(line, rank)
     if whose is None:
         return False
     logs.ranks.add(whose)
-    said = (
-        f"torch found its watchdog thread stuck for {found[1]} s"
-        if found.re is _STUCK
-        else f"torch did not get the interpreter lock within {found[1]} ms"
-    )
-    logs.stalls[whose] = "; ".join(dict.fromkeys((*filter(None, [logs.stalls.get(whose)]), said)))
+    said = "torch found its watchdog thread stuck"
+    if found is not None:
+        waited = f"torch did not get the interpreter lock within {found[1]} ms"
+        said = f"{said} for {found[1]} s" if found.re is _STUCK else waited
+    told = dict.fromkeys((*filter(None, logs.stalls.get(whose, "").split("; ")), said))
+    logs.stalls[whose] = "; ".join(one for one in told if not any(two.startswith(f"{one} ") for two in told))
     return True
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from .model import Communicator, Queues
-from .readings import Kind, Reading, read
+from .readings import Kind, Reading, habit, read
 
 _WENT_WELL = 2  # times that a step went well, which make it the rank's own
 _TRIED = 8  # other ranks to whose order a rank's is compared
@@ -116,6 +116,16 @@ class AllGroups:
         new = {rank: _new_steps(self._steps_until(rank, until.get(rank))) for rank in ranks}
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
+
+    def habit(self, rank: int, last: int, usual: int) -> int:
+        """How often `rank` went on to `usual` from where it now went to the call of that order, which is new there."""
+        *before, own = [step.token for step in self._steps_until(rank, last)] or [usual]
+        return habit(before, own, usual)
+
+    def as_before(self, rank: int, last: int) -> bool:
+        """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
+        steps = [(one.token, other.token) for one, other in pairwise(self._steps_until(rank, last))]
+        return bool(steps) and steps[-1] in steps[:-1]
 
     def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
         steps = self.steps(rank)

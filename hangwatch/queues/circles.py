@@ -11,6 +11,7 @@ from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
+from .lone import alone_in_circle
 from .model import Call, Queues
 from .readings import Kind as How
 from .stuck import Kind, Stuck
@@ -38,8 +39,10 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
+    if (lone := alone_in_circle(chain.roots, histories)) is not None:
+        return lone
     pairs = any(each.peers for each in chain.roots)
-    sure = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
+    counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     edges = _edges(chain)
     inside = _inside(edges)
@@ -50,10 +53,11 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     left_out = bool(without) and not pairs and _left_out(edges, stray, histories)
+    told = left_out or pairs or not without  # else it may come later to what it has not enqueued
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
-        Certainty.LIKELY if sure else Certainty.UNDETERMINED,
+        Certainty.LIKELY if counted and told else Certainty.UNDETERMINED,
         without
         or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
         f"{'; ...' if len(edges) > 3 else ''}.",
@@ -63,7 +67,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
         alternatives=_or_else(stray, left_out) if without and not pairs else (),
         fix=fix,
-        passing=not sure,
+        passing=not counted,
     )
 
 

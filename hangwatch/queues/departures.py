@@ -69,7 +69,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 
 def _is_sure(departure: Departure) -> bool:
     """Whether majority, habit and the calls behind the place agree, and nothing else may look the same."""
-    if departure.ended or (departure.kind is Kind.EXTRA and departure.repeated):
+    if departure.ended or not departure.sited or (departure.kind is Kind.EXTRA and departure.repeated):
         return False
     return bool(departure.majority and departure.habit >= OFTEN and departure.agreeing >= AGREED)
 
@@ -130,7 +130,8 @@ def _said(departure: Departure) -> tuple[str, str]:
 
 def _witnesses(departure: Departure) -> Iterable[str]:
     if departure.majority:
-        yield f"most ranks of {departure.group.title} call {shape(departure.usual)}{at(departure.usual)} there"
+        usual = f"{shape(departure.usual)}{at(departure.usual)}"
+        yield f"most ranks of {departure.group.title} that came to it call {usual} there"
     if departure.habit:
         called = f"{shape(departure.usual)}{at(departure.usual)}"
         yield f"in earlier rounds {ranks(departure.ranks)} called {called} there too"

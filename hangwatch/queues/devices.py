@@ -11,6 +11,7 @@ from .departures import departed_in
 from .finding import Finding, at, collective, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
+from .matching import shape
 from .model import Queues
 from .stuck import Stuck
 
@@ -24,6 +25,8 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
     cut = [rank for rank in root.awaited if _begins_open(queues, rank)]
     few = 2 * len(root.awaited) <= len(root.group.members) and not cut
+    untold = queues.untimed & set(root.waiting)
+    begun = set(root.waiting) - set(root.awaited) - untold
     before = (
         f"the record of {ranks(cut)} no longer holds what is before it there"
         if cut
@@ -42,7 +45,8 @@ def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         else (),
         victims=victims(chain.path, root.awaited),
         evidence=(
-            f"started on {ranks(set(root.waiting) - set(root.awaited))}, only enqueued on {ranks(root.awaited)}",
+            f"started on {ranks(begun)}, only enqueued on {ranks(root.awaited)}",
+            *([f"{ranks(untold)}: no start events are recorded"] if untold else []),
             *without_record(queues, root),
         ),
         waits=wait_edges(root),
@@ -134,10 +138,11 @@ def _alike(root: Stuck, state: str) -> Iterator[str]:
     compared = [rank for rank in root.waiting if rank in root.calls]
     untold = [rank for rank in root.waiting if rank not in root.calls]
     calls = [root.calls[rank] for rank in compared]
+    compared_by = [shape(call) for call in calls]
     facts = ["operation"]
-    if all(call.inputs or call.outputs for call in calls):
+    if all(one.given is not None or one.made is not None for one in compared_by):
         facts.append("size")
-    if all(call.input_dtypes or call.output_dtypes for call in calls):
+    if all(one.dtypes for one in compared_by):
         facts.append("type")
     same = f", the same {words.listed(facts)}" if len(compared) > 1 else ""
     if compared:

@@ -82,7 +82,7 @@ def _calls(queues: Queues, group: Communicator, lane: Lane) -> Iterator[Collecti
             sizes=call.inputs,
             dtypes=call.input_dtypes,
             output_sizes=call.outputs,
-            started=lane.states[place] & STATE >= STARTED if queues.timed else None,
+            started=lane.states[place] & STATE >= STARTED if queues.timed and lane.rank not in queues.untimed else None,
             retired=lane.states[place] & STATE == COMPLETED,
             peer=group.members[other] if other is not None and other < len(group.members) else other,
             frames=call.frames,

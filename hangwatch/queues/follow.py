@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .stuck import Kind, Stuck
 
 _ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
+_ALL_CAME = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.HELD, Kind.QUEUED})
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Follower:
         """
         if one.kind in _ENDS:
             yield from self._same_batch(one) if one.kind is Kind.WIRE else ()
+            yield from self._enqueued_earlier(one) if one.kind is Kind.MISSING else ()
             return
         early = one.kind in (Kind.HELD, Kind.QUEUED)
         ranks = one.waiting if one.kind is Kind.QUEUED else one.awaited
@@ -56,6 +58,13 @@ class Follower:
         yield from sorted(found.values(), key=lambda other: other.kind is Kind.QUEUED)
         if one.kind is Kind.ABSENT:
             yield from (other for other in self.stuck if id(other) not in found and _due_earlier(other, one))
+
+    def _enqueued_earlier(self, one: Stuck) -> Iterator[Stuck]:
+        """Calls that stand although all of their ranks came, before one for which a rank without a record may lack."""
+        for other in self.stuck:
+            common = set(other.waiting) & set(one.waiting)
+            if other.kind in _ALL_CAME and common and all(before(other, one, rank) for rank in common):
+                yield other
 
     def _same_batch(self, one: Stuck) -> Iterator[Stuck]:
         """What holds up the batches of sends and receives that a matched pair belongs to, over other such pairs.
@@ -91,10 +100,11 @@ class Follower:
             if len(chain.path) > len(known.path):
                 known.path = chain.path
         ordered = sorted(found.values(), key=_importance, reverse=True)
-        absent = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
+        awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
-            if any(chain.roots[0] is each for each in absent):
-                chain.beside = tuple(each for each in absent if each is not chain.roots[0])
+            root = chain.roots[0]
+            if any(root is each for each in awaiting):
+                chain.beside = tuple(each for each in awaiting if each is not root and each.kind is root.kind)
         return ordered
 
     def _walk(self, start: Stuck) -> Chain:
@@ -111,9 +121,9 @@ class Follower:
 
 
 def _ranks_did_not_come(chain: Chain) -> bool:
-    """The chain ends at a few ranks that have not come to a call, and that wait nowhere themselves."""
+    """The chain ends at a few ranks that have not come to a call, as far as is known, and that wait nowhere."""
     root = chain.roots[0]
-    return not chain.circle and root.kind is Kind.ABSENT and len(root.awaited) <= len(root.waiting)
+    return not chain.circle and root.kind in (Kind.ABSENT, Kind.MISSING) and len(root.awaited) <= len(root.waiting)
 
 
 def _due_earlier(other: Stuck, one: Stuck) -> bool:
@@ -132,6 +142,8 @@ def before(other: Stuck, one: Stuck, rank: int) -> bool:
 
 
 def _importance(chain: Chain) -> tuple[int, int]:
+    """What the records show comes before what they lack, and then that for which most ranks wait."""
     root = chain.roots[0]
-    first = {Kind.MISMATCH: 2, Kind.STALE: 0}.get(root.kind, 1)
+    unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and root.peers)
+    first = {Kind.MISMATCH: 3, Kind.STALE: 0}.get(root.kind, 1 if unknown else 2)
     return first, chain.weight

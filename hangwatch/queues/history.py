@@ -12,14 +12,13 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
 from .matching import shape
 from .model import Call, Communicator, Lane, Queues
-from .readings import FARTHEST, Kind, Reading, read, swapped
+from .readings import FARTHEST, Kind, Reading, habit, read, swapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,7 @@ class Departure:
     repeated: bool = False  # the own call is one that the others had made before
     ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
+    sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
 
 
 class Histories:
@@ -51,10 +51,20 @@ class Histories:
 
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
-        tokens: dict[object, int] = {}
-        self._token = array("l", (tokens.setdefault(_identity(call), len(tokens)) for call in queues.calls))
+        self._tokens: dict[object, int] = {}
+        self._sited = _all_or_none_sited(queues)
+        self._any_site = any(call.frames for call in queues.calls)
+        self._token = array(
+            "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
+        )
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
+
+    def _identity(self, call: Call) -> object:
+        if not self._sited:
+            return shape(call)
+        path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
+        return shape(call), path or call.frames
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""
@@ -65,14 +75,13 @@ class Histories:
         rows = self._rows(group)
         if len(rows) < 2:
             return None
-        usual, alike = _majority(rows)
+        usual = _usual(rows)
         compared = (self._compared(group, rank, row, rows[usual], usual) for rank, row in rows.items())
         found = [each for each in compared if each is not None and (until is None or each.number <= until)]
         if not found:
             return None
         first = min(found, key=lambda each: each.number)
-        size = len(rows) if group.guessed else len(group.members)  # a rank without a record may be of either side
-        return self._over_all_groups(self._settled(first, found, 2 * alike > size, rows, usual))
+        return self._over_all_groups(self._settled(first, found, _most(group, first, found, rows), rows, usual))
 
     def _rows(self, group: Communicator) -> dict[int, array[int]]:
         """The calls of each rank, from the first number on that all of them still record."""
@@ -98,23 +107,45 @@ class Histories:
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
-        if not majority and not first.own.frames:
-            first = replace(first, habit=0)  # calls of several lines look alike: their order tells little
-        elif not majority and len(rows) == 2 and not first.habit:
-            (rank,) = first.ranks
-            other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-            if other is not None and other.habit:
-                return other
-        elif majority and not first.habit and self._left_its_own(first, rows, usual):
+        if not majority:
+            first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=_sited_habit(first))
+            ranks = ranks if first.ranks[0] in ranks else first.ranks
+        elif not first.habit and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
-        kept = tuple(sorted(rows.keys() - {each.ranks[0] for each in found}))
+        kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
-    def _left_its_own(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
-        """Whether it is the majority that left the order which it kept before."""
+    def _of_two(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
+        """That of two ranks which left what it had called there before; `first` without a habit where both did."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-        return other is not None and bool(other.habit)
+        mine = _sited_habit(first) or self._habit(first)
+        theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
+        if other is not None and theirs and not mine:
+            return replace(other, habit=theirs)
+        return replace(first, habit=0 if theirs else mine)
+
+    def _habit(self, one: Departure) -> int:
+        """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
+        if not (self._sited and self._any_site):
+            return 0
+        (rank,) = one.ranks
+        lane = one.group.lanes[rank]
+        usual = self._tokens[self._identity(one.usual)]
+        return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], usual)
+
+    def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
+        """Whether it is the majority that left the order which it kept before, in this group or over all of them."""
+        (rank,) = first.ranks
+        other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
+        if other is not None and other.habit:
+            return True
+        lanes = {each: first.group.lanes[each] for each in (rank, usual)}
+        there = {each: lane.places(first.number) for each, lane in lanes.items()}
+        until = {each: lane.order[there[each].start] for each, lane in lanes.items() if there[each]}
+        if len(until) < len(lanes) or not self.all_groups.as_before(rank, until[rank]):
+            return False
+        return self.all_groups.strays(lanes, until) == [usual]
 
     def _compared(
         self, group: Communicator, rank: int, row: array[int], usual: array[int], other: int
@@ -140,9 +171,10 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=_strays(row, usual, place),
+            habit=habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
             ended=_ended(reading, row, usual, place),
+            sited=self._sited and self._any_site,
         )
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
@@ -161,11 +193,11 @@ class Histories:
             aliases[own] = other
         return row, None
 
-    def used(self, group: Communicator, rank: int, call: Call) -> bool:
-        """Whether `rank` has ever made that call in this communicator, as far as its record goes back."""
-        lane = group.lanes.get(rank)
-        token = _identity(call)
-        return lane is not None and any(_identity(self.queues.calls[index]) == token for index in set(lane.calls))
+    def times(self, group: Communicator, rank: int, call: Call) -> int:
+        """How often `rank` has made that call in this communicator, as far as its record goes back."""
+        lane, identity = group.lanes.get(rank), self._identity(call)
+        counts = Counter(lane.calls) if lane is not None else Counter()
+        return sum(count for index, count in counts.items() if self._identity(self.queues.calls[index]) == identity)
 
     def shares_sites(self, group: Communicator, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` has calls in its history that others have too: only then a new one means something."""
@@ -180,17 +212,45 @@ class Histories:
         )
 
 
-def _identity(call: Call) -> object:
-    path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
-    return shape(call), path or call.frames
+def _all_or_none_sited(queues: Queues) -> bool:
+    """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank."""
+    sited: dict[int, bool] = {}
+    for _, lane in queues.lanes():
+        if len(lane):
+            has = sited.get(lane.rank, False)
+            sited[lane.rank] = has or any(queues.calls[index].frames for index in set(lane.calls))
+    return len(set(sited.values())) < 2
 
 
-def _majority(rows: dict[int, array[int]]) -> tuple[int, int]:
-    """A rank whose history most others share as far as all go, the one that goes furthest, and how many share it."""
-    length = min(map(len, rows.values()))
-    prefixes = {rank: row[:length].tobytes() for rank, row in rows.items()}
-    (common, count), *_ = Counter(prefixes.values()).most_common(1)
-    return max((rank for rank, prefix in prefixes.items() if prefix == common), key=lambda rank: len(rows[rank])), count
+def _usual(rows: dict[int, array[int]]) -> int:
+    """The rank whose history most others share, call by call: ranks that have not come so far have no vote there."""
+    alive, start = dict(rows), 0
+    while True:
+        length = min(map(len, alive.values()))
+        parts = {rank: row[start:length].tobytes() for rank, row in alive.items()}
+        (common, _), *_ = Counter(parts.values()).most_common(1)
+        shared = {rank: row for rank, row in alive.items() if parts[rank] == common}
+        longer = {rank: row for rank, row in shared.items() if len(row) > length}
+        if not longer:
+            return next(iter(shared))
+        alive, start = longer, length
+
+
+def _sited_habit(one: Departure) -> int:
+    """Its habit in its group; calls of several lines look alike without call sites: their order tells little there."""
+    return one.habit if one.own.frames else 0
+
+
+def _came(first: Departure, rows: dict[int, array[int]]) -> set[int]:
+    return {rank for rank in rows if first.group.lanes[rank].numbers[-1] >= first.number}
+
+
+def _most(group: Communicator, first: Departure, found: list[Departure], rows: dict[int, array[int]]) -> bool:
+    """Whether most ranks that came to the call did as is usual; a rank without a record may be of either side."""
+    came = _came(first, rows)
+    other = {each.ranks[0] for each in found if each.number <= first.number}
+    unknown = 0 if group.guessed else len(group.members) - len(rows)
+    return 2 * len(came - other) > len(came) + unknown
 
 
 def _left_out(history: array[int], wanted: int, own: int) -> int:
@@ -208,14 +268,6 @@ def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> 
     if reading.kind is not Kind.SKIPPED or usual[place] not in before or row[place] in before:
         return False
     return before[::-1].index(usual[place]) < reading.count
-
-
-def _strays(row: array[int], usual: array[int], place: int) -> int:
-    """How often the rank made the others' step to this call before, where its own step is new to it."""
-    if place == 0:
-        return 0
-    before = Counter(pairwise(row[:place]))
-    return 0 if before[row[place - 1], row[place]] else before[row[place - 1], usual[place]]
 
 
 def _alike(one: Departure, other: Departure) -> bool:

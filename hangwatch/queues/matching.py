@@ -46,7 +46,8 @@ def kind_of(call: Call) -> str:
 def shape(call: Call) -> Shape:
     """What `call` must share with its partners, as far as it was recorded."""
     kind = kind_of(call)
-    if call.op.endswith(_UNEVEN) or kind not in (_BOTH | _INPUTS | _OUTPUTS):
+    uneven = call.op.endswith(_UNEVEN) or kind == "all_to_all"
+    if not uneven and kind not in (_BOTH | _INPUTS | _OUTPUTS):
         return Shape(kind)
     given = elements(call.inputs) if kind not in _OUTPUTS else None
     made = elements(call.outputs) if kind not in _INPUTS else None
@@ -56,7 +57,8 @@ def shape(call: Call) -> Shape:
         for name in names
         if counted is not None
     }
-    return Shape(kind, given, made, "/".join(sorted(filter(None, dtypes))))
+    said = "/".join(sorted(filter(None, dtypes)))
+    return Shape(kind, dtypes=said) if uneven else Shape(kind, given, made, said)
 
 
 def elements(sizes: tuple[tuple[int, ...], ...]) -> int | None:

@@ -129,6 +129,7 @@ class Queues:
     ranks: frozenset[int] = frozenset()  # with a record
     world_size: int | None = None
     timed: bool = False  # start events were recorded: without them nothing is ever "started"
+    untimed: set[int] = field(default_factory=set)  # ranks that completed calls of which no start was recorded
     last_event: int = 0
     last_completion: int = 0
     timeout_ns: int = 0  # the shortest timeout of the calls that are not complete

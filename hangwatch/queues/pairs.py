@@ -163,9 +163,9 @@ def _met(queues: Queues, found: Stuck, own: _Open, theirs: _Open) -> Stuck | Non
     found.created[theirs.rank], found.batch[theirs.rank] = theirs.created, theirs.number
     if own.started and theirs.started and own.send:
         found.kind, found.awaited, found.waiting = Kind.WIRE, (), (own.rank, theirs.rank)
-    elif queues.timed and own.started and not theirs.started:
+    elif own.started and not theirs.started and theirs.rank not in queues.untimed:
         found.kind = Kind.HELD
-    elif not queues.timed and own.send:
+    elif own.send and (not queues.timed or queues.untimed & {own.rank, theirs.rank}):
         found.kind, found.awaited, found.waiting = Kind.QUEUED, (), (own.rank, theirs.rank)
     else:
         return None

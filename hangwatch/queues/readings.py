@@ -119,6 +119,12 @@ def _copied(calls: list[int], source: int, length: int) -> list[int]:
     return calls[end:]
 
 
+def habit(before: Sequence[int], own: int, usual: int) -> int:
+    """How often an order of calls went on to `usual` from where it now goes on to `own`, which is new there."""
+    steps = Counter(pairwise(before))
+    return 0 if not len(before) or steps[before[-1], own] else steps[before[-1], usual]
+
+
 def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
     """Two calls in the other order, which no earlier round had in that order."""
     one, two = list(row[place : place + 2]), list(usual[place : place + 2])

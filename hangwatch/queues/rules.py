@@ -17,7 +17,8 @@ from .departures import departed_in
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
-from .matching import odd_ones, shape
+from .lone import alone, new_call
+from .matching import kind_of, odd_ones, shape
 from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, open_s
@@ -59,11 +60,14 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None and not root.peers:
         return before
-    odd = odd_ones(root.sides) if root.sides else []
+    odd = _minority(root, histories)
     habit = _unlike_before(root, histories)
     blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
     agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
-    certainty = Certainty.PROVEN if agree else Certainty.LIKELY if odd or habit else Certainty.UNDETERMINED
+    told = odd or (habit and _all_recorded(root))
+    others_path = _or_another_path(root, habit, agree)
+    told = told and not (others_path and _of_another_function(root, habit))
+    certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
     summary = (
@@ -78,15 +82,42 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
-        alternatives=_or_another_path(root, habit, agree),
+        alternatives=others_path,
         waits=wait_edges(root, blamed) if others else (),
     )
+
+
+def _minority(root: Stuck, histories: Histories) -> list[int]:
+    """The ranks that differ from most; none where the histories show that most may have left the common order."""
+    odd = odd_ones(root.sides) if root.sides else []
+    if not odd or root.peers or not _all_recorded(root):
+        return odd
+    found = histories.departure(root.group, root.number)
+    same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
+    return [] if same and found is not None and not (found.majority or found.habit) else odd
+
+
+def _all_recorded(root: Stuck) -> bool:
+    return set(root.group.members) <= root.group.lanes.keys()
 
 
 def _one_line(root: Stuck) -> bool:
     """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
     places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
     return len(places) == 1 and None not in places
+
+
+def _of_another_function(root: Stuck, who: list[int]) -> bool:
+    """Whether these ranks call from a function from which no other rank calls, or for a barrier: not one call changed.
+
+    torch's own thread calls from none.
+    """
+    own, others = ([call for rank, call in root.calls.items() if (rank in who) is mine] for mine in (True, False))
+    places = [
+        {(call.where.file, call.where.function) if call.where else None for call in each} for each in (own, others)
+    ]
+    barriers = [{kind_of(call) == "barrier" for call in each} for each in (own, others)]
+    return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
 
 
 def _same_behind(root: Stuck, histories: Histories) -> bool:
@@ -130,11 +161,9 @@ def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
     lane = root.group.lanes.get(rank)
     if lane is None:
         return False
-    here = set(lane.places(root.number))
+    before = range(lane.places(root.number).start)
     call = root.calls[rank]
-    return not any(
-        place not in here and histories.queues.call(lane, place) == call for place in range(len(lane))
-    ) and len(lane) > len(here)
+    return bool(before) and not any(histories.queues.call(lane, place) == call for place in before)
 
 
 # ------------------------------------------------------------------------------------------ awaited ranks
@@ -145,9 +174,9 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
-    new = _new_call(root, histories)
+    new = new_call(root, histories)
     if new is not None and len(root.waiting) < len(root.awaited):
-        return _alone(root) if new else _ahead(queues, root)
+        return alone(root) if new else _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
     return _never_came(queues, chain)
@@ -156,7 +185,7 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _never_came(queues: Queues, chain: Chain) -> Finding:
     """Ranks that wait nowhere have not enqueued a call for which others wait, in one group or in several."""
     root = chain.roots[0]
-    beside = [each for each in chain.beside if not set(each.awaited) <= set(root.awaited)]
+    beside = _beside(chain)
     absent = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)})
     path = (*chain.path, *beside)
     more = "".join(f" {_not_in(each)}." for each in beside[:_MOST_BESIDE])
@@ -174,6 +203,11 @@ def _never_came(queues: Queues, chain: Chain) -> Finding:
         " the end of its data, an exception, or a call that blocks the host",
         passing=True,
     )
+
+
+def _beside(chain: Chain) -> list[Stuck]:
+    """Calls of other groups for which other ranks are awaited."""
+    return [each for each in chain.beside if not set(each.awaited) <= set(chain.roots[0].awaited)]
 
 
 def _not_in(one: Stuck) -> str:
@@ -194,39 +228,6 @@ def _may_still_come(queues: Queues, root: Stuck) -> bool:
     own = [lane for _, lane in queues.lanes() if lane.rank in root.awaited]
     used = all(len(root.group.lanes[rank]) for rank in root.awaited)
     return used and all(lane.first_open() is None for lane in own)
-
-
-def _new_call(root: Stuck, histories: Histories) -> bool | None:
-    """Whether the awaited ranks never made the call that is due; None where their records are too short to tell."""
-    call = root.calls.get(root.waiting[0]) if root.waiting else None
-    if call is None or not call.frames:
-        return None
-    if not all(histories.shares_sites(root.group, rank, root.waiting) for rank in root.awaited):
-        return None
-    return not any(histories.used(root.group, rank, call) for rank in root.awaited)
-
-
-def _alone(root: Stuck) -> Finding:
-    """Few ranks are in a call that the many have never made."""
-    call = root.call
-    return Finding(
-        "rank-zero-only-collective",
-        Certainty.LIKELY,
-        f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
-        " never made.",
-        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
-        victims=root.awaited,
-        evidence=(
-            f"no record of {ranks(root.awaited)} has a call from{at(call)} in {root.group.title}",
-            f"{ranks(root.awaited)} completed all that they enqueued before it",
-        ),
-        alternatives=(
-            Alternative(
-                "undetermined", Certainty.UNDETERMINED, "the other ranks may come to this call for the first time, late"
-            ),
-        ),
-        passing=True,
-    )
 
 
 def _ahead(queues: Queues, root: Stuck) -> Finding:
@@ -274,7 +275,12 @@ def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
-    few = 2 * len(root.awaited) < len(root.group.members)
+    few = 2 * len(root.awaited) <= len(root.group.members) and 2 * len(queues.missing()) < (queues.world_size or 0)
+    beside = _beside(chain)
+    blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []
+    more = "".join(
+        f" Nor is it known of {ranks(each.awaited)} in {collective(each)}." for each in beside[:_MOST_BESIDE]
+    )
     lost = [rank for rank in root.awaited if rank in queues.ranks]
     silent = [rank for rank in root.awaited if rank not in queues.ranks]
     why = words.listed(
@@ -282,7 +288,7 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
             None,
             (
                 f"there is no {queues.record} of {ranks(silent)}" if silent else "",
-                f"that of {ranks(lost)} no longer tells of this group" if lost else "",
+                f"that of {ranks(lost)} does not tell of this group" if lost else "",
             ),
         )
     )
@@ -291,9 +297,9 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         Certainty.UNDETERMINED,
         f"All ranks whose {queues.record} tells of it have enqueued {collective(root)}{at(root.call)} alike, and {why}:"
         " either the record is elsewhere, or"
-        f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.",
-        culprits=tuple((rank, None) for rank in root.awaited) if few else (),
-        victims=victims(chain.path, root.awaited),
+        f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.{more}",
+        culprits=tuple((rank, None) for rank in blamed),
+        victims=victims((*chain.path, *beside), blamed or root.awaited),
         evidence=(f"no {queues.record} of {ranks(silent)}: a process that has died or is frozen writes none",)
         if silent
         else (),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -178,10 +178,10 @@ def _classify(queues: Queues, found: Stuck, floor: int, states: dict[int, int | 
         found.kind, found.awaited = Kind.ABSENT, tuple(sorted(absent))
     elif stale:
         found.kind, found.awaited = Kind.STALE, tuple(sorted(stale))
-    elif missing and not (queues.timed and _is_held(found, _begun(states))):
+    elif missing and not (queues.timed and _held(found, _begun(states), queues.untimed)):
         found.kind, found.awaited = Kind.MISSING, tuple(sorted(missing))
     elif queues.timed:
-        _by_start(found, _begun(states))
+        _by_start(found, _begun(states), queues.untimed)
     elif set(found.waiting) <= (told := running(queues, group)).keys():
         _by_start(found, [rank for rank, runs in told.items() if runs])
 
@@ -190,14 +190,16 @@ def _begun(states: dict[int, int | None]) -> list[int]:
     return [rank for rank, state in states.items() if state is not None and state & STATE >= STARTED]
 
 
-def _is_held(found: Stuck, begun: list[int]) -> bool:
-    """Some devices have not started it while others have: that is their own, whatever a rank without a record does."""
-    return bool(begun) and not set(found.waiting) <= set(begun)
+def _held(found: Stuck, begun: list[int], untimed: Set[int]) -> list[int]:
+    """Devices that have not started what others have: that is their own, whatever a rank without a record does.
+
+    Of a rank without start events it is not known whether its device has started anything.
+    """
+    return sorted(set(found.waiting) - set(begun) - untimed) if begun else []
 
 
-def _by_start(found: Stuck, begun: list[int]) -> None:
-    held = [rank for rank in found.waiting if rank not in begun]
-    if not held:
+def _by_start(found: Stuck, begun: list[int], untimed: Set[int] = frozenset()) -> None:
+    if held := _held(found, begun, untimed):
+        found.kind, found.awaited = Kind.HELD, tuple(held)
+    elif set(found.waiting) <= set(begun):
         found.kind = Kind.WIRE
-    elif begun:
-        found.kind, found.awaited = Kind.HELD, tuple(sorted(held))

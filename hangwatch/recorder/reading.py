@@ -113,6 +113,8 @@ class QueueReader:
             lane.add(int(entry["p2p_seq_id" if p2p else "collective_seq_id"]), call, state, created, order)
         everything = self.queues_so_far
         everything.timed = everything.timed or timed
+        if completion and not timed:
+            everything.untimed.add(rank)
         limits.add(everything.timeout_ns // NS_IN_MS)
         everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
         everything.last_event = max(everything.last_event, last)
@@ -231,8 +233,7 @@ def _place(group: Communicator, rank: int, known: _Rank, name: Name, identifiers
         group.peers[rank] = peers
     lane = known.lanes.get((*name, False))
     if lane is None:
-        lane = Lane(rank, lost=known.lost, known=not known.lost)
-        lane.enqueued = -1
+        lane = Lane(rank, lost=known.lost, known=not known.lost or _used_no_other(known))
     status = _status_of(known, name, identifiers)
     if status is not None and peers is None:  # torch counts point-to-point calls into the same status
         lane.enqueued, lane.started = max(lane.enqueued, status[0]), max(lane.started, status[1])
@@ -240,6 +241,11 @@ def _place(group: Communicator, rank: int, known: _Rank, name: Name, identifiers
             lane.completed = status[2]
         lane.known = True
     group.lanes[rank] = lane
+
+
+def _used_no_other(known: _Rank) -> bool:
+    """Whether the rank used no groups but those of which a call is left: the status has each group ever used."""
+    return bool(known.status) and known.status.keys() <= known.identifiers.keys()
 
 
 def _status_of(known: _Rank, name: Name, identifiers: Mapping[str, Name]) -> tuple[int, int, int] | None:

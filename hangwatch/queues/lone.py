@@ -1,0 +1,80 @@
+"""Calls that few ranks make and the many never made: evaluation, a checkpoint or a report on rank 0 alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch.model import Alternative, Certainty
+
+from .finding import Finding, at, collective, ranks
+from .history import Histories
+from .stuck import Kind, Stuck
+
+_LATE = Alternative(
+    "undetermined", Certainty.UNDETERMINED, "the other ranks may come to this call for the first time, late"
+)
+_CROSSED = Alternative(
+    "group-order-cycle", Certainty.UNDETERMINED, "the other ranks may come to this call later, in another order"
+)
+
+
+def new_call(root: Stuck, histories: Histories) -> bool | None:
+    """Whether the awaited ranks never made the call that is due; None where their records are too short to tell."""
+    call = root.calls.get(root.waiting[0]) if root.waiting else None
+    if call is None or not call.frames:
+        return None
+    if not all(histories.shares_sites(root.group, rank, root.waiting) for rank in root.awaited):
+        return None
+    return not any(histories.times(root.group, rank, call) for rank in root.awaited)
+
+
+def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | None:
+    """One wait of a circle is for ranks that never made its call, and that stand in one which all made before."""
+    calls = list(circle)
+    for one in calls:
+        others = [each for each in calls if each is not one]
+        if (
+            _few_wait(one)
+            and not _made(one, histories)
+            and all(_regular(rank, others, histories) for rank in one.awaited)
+        ):
+            return alone(one, completed=False)
+    return None
+
+
+def _few_wait(one: Stuck) -> bool:
+    return one.kind is Kind.ABSENT and not one.peers and one.call is not None and len(one.waiting) < len(one.awaited)
+
+
+def _made(one: Stuck, histories: Histories) -> bool:
+    return one.call is not None and any(histories.times(one.group, rank, one.call) for rank in one.awaited)
+
+
+def _regular(rank: int, others: Iterable[Stuck], histories: Histories) -> bool:
+    """Whether `rank` stands in a call that it made before, or in a group of which its oldest calls are lost."""
+    for other in others:
+        call, lane = other.calls.get(rank), other.group.lanes.get(rank)
+        if call is not None and lane is not None and rank in other.waiting:
+            return lane.lost or histories.times(other.group, rank, call) > 1
+    return False
+
+
+def alone(root: Stuck, *, completed: bool = True) -> Finding:
+    """Few ranks are in a call that the many have never made; `completed`: those have no call open themselves."""
+    call = root.call
+    before = f"{ranks(root.awaited)} completed all that they enqueued before it"
+    elsewhere = f"{ranks(root.awaited)} went on to the next call of a group that they had used before"
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
+        " never made.",
+        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
+        victims=root.awaited,
+        evidence=(
+            f"no record of {ranks(root.awaited)} has such a call{at(call)} in {root.group.title}",
+            before if completed else elsewhere,
+        ),
+        alternatives=(_LATE if completed else _CROSSED,),
+        passing=completed,
+    )

@@ -1,0 +1,106 @@
+"""Who counts as a witness: the majority only while it keeps its own order, a habit only where all have a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hangwatch.commands import evidence_files
+from hangwatch.model import Verdict
+from tests.dump_programs import BUCKETS
+from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every
+
+GRADIENTS: list[Step] = [*BUCKETS, Join()]
+STATISTICS: list[Step] = [Call("_all_gather_base", 90, 8, out=64)]
+LOSS: list[Step] = [Call("all_reduce", 80, 1), Sync()]
+ROUND: list[Step] = [*GRADIENTS, *STATISTICS, *LOSS]
+WITHOUT: list[Step] = [*GRADIENTS, *LOSS]
+
+
+def verdict(job: JobDumps, folder: Path) -> Verdict:
+    job.write(folder)
+    found = evidence_files.sort_out([folder]).assessment.judgement
+    assert found is not None
+    return found.verdict
+
+
+def blamed(found: Verdict) -> list[int | None]:
+    return sorted((each.rank for each in found.culprits), key=lambda rank: -1 if rank is None else rank)
+
+
+def test_one_rank_that_kept_the_order_of_all_is_not_the_odd_one(tmp_path: Path) -> None:
+    """Seven of eight leave a call out that all made in each round before."""
+    few = {rank: [*ROUND * 5, *WITHOUT, *ROUND] for rank in range(8) if rank != 3}
+    found = verdict(JobDumps(every(8, ROUND * 7, few)), tmp_path)
+    assert found.certainty == "undetermined"
+    assert blamed(found) != [3]
+
+
+def test_one_rank_that_left_the_order_of_all_is_the_odd_one(tmp_path: Path) -> None:
+    found = verdict(JobDumps(every(8, ROUND * 7, {3: [*ROUND * 5, *WITHOUT, *ROUND]})), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [3])
+
+
+def _over_two_groups(rank: int, *, without: bool) -> list[Step]:
+    """A call of the group of all ranks between two of a smaller group: the small one alone shows no change."""
+    small = f"half{rank // 4}"
+    first, second = Call("all_reduce", 40, 16, small), Call("all_reduce", 42, 32, small)
+    left_out: list[Step] = [first, second, Sync()]
+    turn: list[Step] = [first, Call("all_reduce", 41, 8), second, Sync()]
+    end: list[Step] = [Call("broadcast", 50, 4), Sync()]
+    return [*turn * 4, *(left_out if without else turn), *end]
+
+
+def test_most_ranks_are_no_witness_where_the_order_over_all_groups_shows_that_they_left_it(tmp_path: Path) -> None:
+    programs = {rank: _over_two_groups(rank, without=rank != 2) for rank in range(8)}
+    job = JobDumps(programs, {"half0": (0, 1, 2, 3), "half1": (4, 5, 6, 7)})
+    found = verdict(job, tmp_path)
+    assert found.certainty == "undetermined"
+    assert blamed(found) != [2]
+    # AND only ranks that came to the call are said to have made it
+    assert "ranks 4-7 call broadcast" in found.summary
+
+
+def test_two_ranks_of_four_do_not_tell_which_of_them_calls_the_wrong_thing(tmp_path: Path) -> None:
+    other: list[Step] = [*ROUND * 5, Call("broadcast", 90, 8), Sync()]
+    found = verdict(JobDumps(every(4, ROUND * 7, {1: other}), silent=(0, 3)), tmp_path)
+    assert (found.cause, found.certainty) == ("collective-mismatch", "undetermined")
+    # AND with the records of all ranks the majority tells
+    (tmp_path / "all").mkdir()
+    found = verdict(JobDumps(every(4, ROUND * 7, {1: other})), tmp_path / "all")
+    assert (blamed(found), found.certainty) == ([1], "likely")
+
+
+def test_a_call_that_stands_with_all_its_ranks_comes_before_a_rank_without_a_dump(tmp_path: Path) -> None:
+    """The kernel of rank 5 holds up its group; a lost dump of rank 0 is no reason for that."""
+    turn = {rank: [Call("all_reduce", 30, 64, f"half{rank // 4}"), *GRADIENTS, *LOSS] for rank in range(8)}
+    programs: dict[int, list[Step]] = {rank: list(steps) * 5 for rank, steps in turn.items()}
+    programs[5] = [*turn[5] * 3, StuckKernel(), *turn[5]]
+    groups: dict[str, tuple[int, ...]] = {"half0": (0, 1, 2, 3), "half1": (4, 5, 6, 7)}
+    found = verdict(JobDumps(programs, groups, timed=False, silent=(0,)), tmp_path)
+    assert not found.culprits
+    assert found.certainty == "undetermined"
+    assert "half1" in found.summary or "group 2" in found.summary
+
+
+def test_records_without_call_sites_prove_nothing(tmp_path: Path) -> None:
+    ahead, without = ([step for step in turn if not isinstance(step, Sync)] for turn in (ROUND, WITHOUT))
+    programs = every(4, [*ahead * 9, Sync()], {3: [*ahead * 5, *without, *ahead * 3, Sync()]})
+    found = verdict(JobDumps(programs, frames=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [3], "likely")
+    (tmp_path / "sites").mkdir()
+    assert verdict(JobDumps(programs), tmp_path / "sites").certainty == "proven"
+
+
+def test_a_call_of_no_round_in_place_of_a_round_s_first_is_not_called_a_likely_mismatch(tmp_path: Path) -> None:
+    """It may be the end of the loop as well."""
+    found = verdict(JobDumps(every(4, ROUND * 7, {2: [*ROUND * 6, Call("barrier", 199, 1), Sync()]})), tmp_path)
+    assert (blamed(found), found.certainty) == ([2], "undetermined")
+    assert {"rank-zero-only-collective", "uneven-steps"} <= {each.cause for each in found.alternatives}
+
+
+def test_a_call_that_is_new_to_a_rank_is_new_although_the_rank_repeats_it(tmp_path: Path) -> None:
+    """An evaluation after the loop, of several like calls: the first of them meets the others' next round."""
+    after: list[Step] = [*[Call("all_gather", 150, 8, out=32)] * 3, Sync()]
+    found = verdict(JobDumps(every(4, ROUND * 7, {2: [*ROUND * 6, *after]})), tmp_path)
+    assert blamed(found) == [2]
+    assert "uneven-steps" in {each.cause for each in found.alternatives}
