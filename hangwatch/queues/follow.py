@@ -99,13 +99,26 @@ class Follower:
             known.weight += len(start.waiting)
             if len(chain.path) > len(known.path):
                 known.path = chain.path
-        ordered = sorted(found.values(), key=_importance, reverse=True)
+        ordered = sorted(found.values(), key=self._importance, reverse=True)
         awaiting = [chain.roots[0] for chain in ordered if _ranks_did_not_come(chain)]
         for chain in ordered:
             root = chain.roots[0]
             if any(root is each for each in awaiting):
-                chain.beside = tuple(each for each in awaiting if each is not root and each.kind is root.kind)
+                others = (each for each in awaiting if each is not root and each.kind is root.kind)
+                chain.beside = tuple(each for each in others if not self._wait_elsewhere(each))
         return ordered
+
+    def _importance(self, chain: Chain) -> tuple[int, bool, int]:
+        """What the records show comes before what they lack, and then that for which most ranks wait."""
+        root = chain.roots[0]
+        unsure = bool(root.peers) or root.group.guessed  # others may belong to the group and not have come
+        unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and unsure)
+        first = {Kind.MISMATCH: 3, Kind.STALE: 0}.get(root.kind, 1 if unknown else 2)
+        return first, not (root.kind is Kind.MISSING and self._wait_elsewhere(root)), chain.weight
+
+    def _wait_elsewhere(self, one: Stuck) -> bool:
+        """The ranks that are awaited wait in other calls, with whose ends they may come."""
+        return all(any(rank in other.waiting for other in self._by_rank.get(rank, ())) for rank in one.awaited)
 
     def _walk(self, start: Stuck) -> Chain:
         """To the end along the first edges, which are those of the ranks that are awaited."""
@@ -139,11 +152,3 @@ def before(other: Stuck, one: Stuck, rank: int) -> bool:
     if rank in one.batch and one.batch[rank] == other.batch.get(rank):
         return False  # calls of one batch are issued together
     return rank in other.order and rank in one.order and other.order[rank] < one.order[rank]
-
-
-def _importance(chain: Chain) -> tuple[int, int]:
-    """What the records show comes before what they lack, and then that for which most ranks wait."""
-    root = chain.roots[0]
-    unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and root.peers)
-    first = {Kind.MISMATCH: 3, Kind.STALE: 0}.get(root.kind, 1 if unknown else 2)
-    return first, chain.weight

@@ -400,3 +400,15 @@ def test_a_member_of_a_group_of_which_no_line_speaks_is_told_by_the_places_of_th
     assert blamed(found) == named
     assert found.judgement is not None
     assert found.judgement.verdict.cause == "undetermined"
+
+
+def test_in_a_mesh_the_rank_that_waits_nowhere_is_the_one_to_look_at(tmp_path: Path) -> None:
+    """GIVEN two groups of which one rank each has no line WHEN one of these two has given up a call with the other
+    THEN that call is not told as one to which all came, and only the other is named."""
+    lines = [asked_to_dump(rank, 40, 40) for rank in range(8)]
+    for rank, place, group in [(rank, rank // 2, f"2 PG GUID {3 + 2 * (rank % 2)}(mesh_dp)") for rank in range(8)]:
+        if rank not in (2, 3):
+            text = far(rank, 40, 40, 39, group)
+            lines += [gave_up(rank, 40, "_REDUCE_SCATTER_BASE", 400), text.replace(f"Rank {rank}]", f"Rank {place}]")]
+    lines += [gave_up(2, 900), far(2, 900, 900, 899, "3 PG GUID 7(mesh_tp)").replace("Rank 2]", "Rank 0]")]
+    assert blamed(judged(tmp_path, *lines)) == [3]
