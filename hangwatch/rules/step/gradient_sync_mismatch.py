@@ -94,9 +94,12 @@ def synchronised_alone(case: Case) -> Finding | None:
 
 
 def synchronised_out_of_turn(case: Case) -> Finding | None:
-    """Ranks wait in the gradients of a step that others ended without any, where all accumulate gradients."""
+    """Few ranks wait in the gradients of a step that most ended without any, where all accumulate gradients.
+
+    Were they more, the others could as well have left out a synchronisation that was due.
+    """
     found = gradients_apart(case) if case.in_trouble else None
-    if found is None or len(found.inside) + len(found.past) < len(case.ranks):
+    if found is None or len(found.inside) + len(found.past) < len(case.ranks) or len(found.inside) >= len(found.past):
         return None
     habit = f"{case.name((*found.inside, *found.past))} have made steps with and without a synchronisation before"
     return _alone(case, found.inside, found.past, case.ranks[found.inside[0]].step, habit)
