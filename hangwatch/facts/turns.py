@@ -18,6 +18,7 @@ from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
 from hangwatch.model import Bypass, Frame, LoopFacts
+from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
 
@@ -48,20 +49,10 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
     if len(begun) == 1 or first_uneven(case) is not None:
         return None
-    most, asked = max(begun.values(), default=0), list(begun or case.blocked or case.ranks)
-    if case.blocked:
-        left = tuple(rank for rank in asked if has_left_inner_loop(case, case.ranks[rank]))
-        waiting = [rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked]
-        inside = tuple(r for r in waiting if r not in left or any(begun.get(other, 0) < most for other in left))
-    else:
-        around = _ended_around(case)
-        left = around or tuple(r for r in asked if case.ranks[r].finished or _died_behind_it(case, case.ranks[r]))
-        last = [r for r in asked if begun.get(r, 0) == most and r not in left]
-        inside = tuple(r for r in last if ended_for(case.ranks[r]) and (begun or case.ranks[r].now.in_loop))
-    left = tuple(rank for rank in left if not all(_is_before(case, rank, other) for other in inside))
+    left, inside = _sides(case, begun)
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
-    level = any(begun.get(rank, 0) == most for rank in left)
+    level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
     sites = sites_of(case)
@@ -75,6 +66,23 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     ):
         begun, made = {}, {}
     return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop))
+
+
+def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that are past the loop, and those that are in it and have begun the most steps."""
+    most, asked = max(begun.values(), default=0), list(begun or case.blocked or case.ranks)
+    if case.blocked:
+        left = tuple(rank for rank in asked if has_left_inner_loop(case, case.ranks[rank]))
+        alike = set(left) if all(begun.get(rank, 0) == most for rank in left) else set()
+        waiting = (rank for rank in asked if begun.get(rank, 0) == most and rank in case.blocked)
+        inside = tuple(rank for rank in waiting if rank not in alike)
+    else:
+        around = _ended_around(case)
+        left = around or tuple(r for r in asked if case.ranks[r].finished or _died_behind_it(case, case.ranks[r]))
+        last = [r for r in asked if begun.get(r, 0) == most and r not in left]
+        inside = tuple(r for r in last if ended_for(case.ranks[r]) and (begun or case.ranks[r].now.in_loop))
+    some = spread(inside)
+    return tuple(rank for rank in left if not all(_is_before(case, rank, other) for other in some)), inside
 
 
 def _not_of_every_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> bool:
@@ -118,7 +126,7 @@ def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
 
 
 def _is_before(case: Case, rank: int, other: int) -> bool:
-    """`rank` has yet to come where `other` is: it stands on lines ahead of that loop, or in a call `other` has made.
+    """`rank` has yet to come where `other` is: it stands on lines ahead of that loop, or in a call `other` is past.
 
     Programs have several loops one after another, and their steps are counted through.
     """
@@ -143,7 +151,8 @@ def _where_they_were(case: Case, sites: Sites, inside: tuple[int, ...], left: tu
 
     Each role of a program may have a loop of its own, in which the others never were.
     """
-    found = tuple(other for other in inside if all(_has_been_there(case, sites, other, rank) for rank in left))
+    asked = spread(left)
+    found = tuple(other for other in inside if all(_has_been_there(case, sites, other, rank) for rank in asked))
     return found if not found or left_habit(case) is None else ()
 
 
