@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,8 @@ OLD_S = 10 * sweep.YOUNG_S
 
 @pytest.fixture(scope="module")
 def gone() -> int:
-    """The pid of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
+    """A pid that no process has. That of one that has ended may be given to another before the test is over."""
+    return int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
 
 
 def made(root: Path, name: str, age_s: float = OLD_S) -> Path:
