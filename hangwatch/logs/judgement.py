@@ -39,7 +39,7 @@ def _documented(judged: Judgement) -> Judgement:
 
 def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     """The first end of a process that is no consequence comes before all waiting."""
-    _ended_without_record(queues, logs)
+    logs = _with_ends(queues, logs)
     if found := ends.first_ends(logs):
         return model.Assessment(ends.failed(found, logs))
     if (reaped := ends.reaped(logs)) is not None:
@@ -56,19 +56,21 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
     return stands if queues.ranks else model.Assessment(None, _nothing(logs))
 
 
-def _ended_without_record(queues: Queues, logs: Logs) -> None:
+def _with_ends(queues: Queues, logs: Logs) -> Logs:
     """The traceback at the end of a rank's own file ended it, where others left a record and this rank none."""
-    for rank, raised in logs.raised.items():
-        if raised.last and queues.ranks and rank not in queues.ranks:
-            logs.raised[rank] = replace(raised, ended=True)
+    silent = {rank for rank, raised in logs.raised.items() if raised.last and rank not in queues.ranks}
+    if not queues.ranks or not silent:
+        return logs
+    raised = {rank: replace(each, ended=each.ended or rank in silent) for rank, each in logs.raised.items()}
+    return replace(logs, raised=raised)
 
 
 def _of_logs(logs: Logs) -> Judgement | None:
     """What the logs say where the queues show nothing wrong; None where they do not either."""
     if messages := list(filter(to_peers, logs.timeouts)):
-        return _given_up(messages, *_BETWEEN_PEERS, logs)
+        return _unpaired(messages, *_BETWEEN_PEERS, logs)
     if calls := of_no_group(logs):
-        return _given_up(calls, *_OF_NO_GROUP, logs)
+        return _unpaired(calls, *_OF_NO_GROUP, logs)
     if (awaited := rendezvous.judged(logs)) is not None:
         return awaited
     if logs.late is not None:
@@ -77,7 +79,7 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return communicators.set_up(communicator, logs)
     if (warning := communicators.worst(logs)) is not None:
         return communicators.warned(*warning, logs)
-    if any("stuck" in said for said in logs.stalls.values()):
+    if any("stuck" in said for told in logs.stalls.values() for said in told):
         return _stalled(logs)
     return ends.only_victims(logs) if ends.failures(logs) or logs.ended_by else None
 
@@ -105,7 +107,7 @@ def _late(told: LateAtBarrier) -> Judgement:
     )
 
 
-def _given_up(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) -> Judgement:
+def _unpaired(calls: Sequence[Timeout], waited_in: str, fix: str, logs: Logs) -> Judgement:
     """Calls were given up, and the lines do not tell which calls of different ranks belong together."""
     ranks = sorted({each.rank for each in calls})
     names = [
@@ -147,14 +149,14 @@ def _stalled(logs: Logs) -> Judgement:
 
 def _stalls(logs: Logs) -> Iterator[str]:
     alike: dict[str, list[int]] = {}
-    for rank, said in sorted(logs.stalls.items()):
-        alike.setdefault(said, []).append(rank)
+    for rank, told in sorted(logs.stalls.items()):
+        alike.setdefault("; ".join(told), []).append(rank)
     yield from (f"{words.ranks(ranks)}: {said}" for said, ranks in alike.items())
 
 
 def _or_the_lock(logs: Logs) -> tuple[Alternative, ...]:
     said = "torch's monitor did not get the interpreter lock: a thread may hold it in a call of CUDA"
-    told = any("interpreter lock" in each for each in logs.stalls.values())
+    told = any("interpreter lock" in said for each in logs.stalls.values() for said in each)
     return (Alternative("gil-held", Certainty.UNDETERMINED, said),) if told else ()
 
 

@@ -151,7 +151,7 @@ class Logs:
         default_factory=dict
     )  # largest communicator and rank in it
     raised: dict[int, Raised] = field(default_factory=dict)
-    stalls: dict[int, str] = field(default_factory=dict)  # ranks whose watchdog thread torch found stuck, in words
+    stalls: dict[int, list[str]] = field(default_factory=dict)  # how torch found the watchdog thread of a rank stuck
     networks: dict[str, set[str]] = field(default_factory=dict)  # host to the interfaces that NCCL uses there
     transports: dict[str, int] = field(default_factory=dict)  # "P2P/CUMEM", "NET/IB", ...: channels
     ranks: set[int] = field(default_factory=set)  # ranks of which there is any line

@@ -72,8 +72,8 @@ def _stalled(line: str, found: re.Match[str] | None, logs: Logs, rank: int | Non
     if found is not None:
         waited = f"torch did not get the interpreter lock within {found[1]} ms"
         said = f"{said} for {found[1]} s" if found.re is _STUCK else waited
-    told = dict.fromkeys((*filter(None, logs.stalls.get(whose, "").split("; ")), said))
-    logs.stalls[whose] = "; ".join(one for one in told if not any(two.startswith(f"{one} ") for two in told))
+    told = dict.fromkeys((*logs.stalls.get(whose, ()), said))
+    logs.stalls[whose] = [one for one in told if not any(two.startswith(f"{one} ") for two in told)]
     return True
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from .stuck import Kind, Stuck
 
 _ENDS = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.MISSING, Kind.STALE})
-_ALL_CAME = frozenset({Kind.MISMATCH, Kind.WIRE, Kind.HELD, Kind.QUEUED})
 
 
 @dataclass(slots=True)
@@ -63,7 +62,7 @@ class Follower:
         """Calls that stand although all of their ranks came, before one for which a rank without a record may lack."""
         for other in self.stuck:
             common = set(other.waiting) & set(one.waiting)
-            if other.kind in _ALL_CAME and common and all(before(other, one, rank) for rank in common):
+            if other.all_came and common and all(before(other, one, rank) for rank in common):
                 yield other
 
     def _same_batch(self, one: Stuck) -> Iterator[Stuck]:
@@ -111,8 +110,7 @@ class Follower:
     def _importance(self, chain: Chain) -> tuple[int, bool, int]:
         """What the records show comes before what they lack, and then that for which most ranks wait."""
         root = chain.roots[0]
-        unsure = bool(root.peers) or root.group.guessed  # others may belong to the group and not have come
-        unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and unsure)
+        unknown = root.kind is Kind.MISSING or (root.kind is Kind.QUEUED and not root.all_came)
         first = {Kind.MISMATCH: 3, Kind.STALE: 0}.get(root.kind, 1 if unknown else 2)
         return first, not (root.kind is Kind.MISSING and self._wait_elsewhere(root)), chain.weight
 

@@ -52,8 +52,7 @@ class Histories:
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
         self._tokens: dict[object, int] = {}
-        self._sited = _all_or_none_sited(queues)
-        self._any_site = any(call.frames for call in queues.calls)
+        self._sited = _all_sited(queues)
         self._token = array(
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
         )
@@ -127,7 +126,7 @@ class Histories:
 
     def _habit(self, one: Departure) -> int:
         """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
-        if not (self._sited and self._any_site):
+        if not self._sited:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
@@ -174,7 +173,7 @@ class Histories:
             habit=habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
             ended=_ended(reading, row, usual, place),
-            sited=self._sited and self._any_site,
+            sited=self._sited,
         )
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
@@ -212,14 +211,14 @@ class Histories:
         )
 
 
-def _all_or_none_sited(queues: Queues) -> bool:
+def _all_sited(queues: Queues) -> bool:
     """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank."""
     sited: dict[int, bool] = {}
     for _, lane in queues.lanes():
         if len(lane):
             has = sited.get(lane.rank, False)
             sited[lane.rank] = has or any(queues.calls[index].frames for index in set(lane.calls))
-    return len(set(sited.values())) < 2
+    return bool(sited) and all(sited.values())
 
 
 def _usual(rows: dict[int, array[int]]) -> int:

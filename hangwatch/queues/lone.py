@@ -20,12 +20,11 @@ _CROSSED = Alternative(
 
 def new_call(root: Stuck, histories: Histories) -> bool | None:
     """Whether the awaited ranks never made the call that is due; None where their records are too short to tell."""
-    call = root.calls.get(root.waiting[0]) if root.waiting else None
-    if call is None or not call.frames:
+    if root.call is None or not root.call.frames:
         return None
     if not all(histories.shares_sites(root.group, rank, root.waiting) for rank in root.awaited):
         return None
-    return not any(histories.times(root.group, rank, call) for rank in root.awaited)
+    return not _made(root, histories)
 
 
 def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | None:

@@ -48,6 +48,12 @@ class Stuck:
     batch: dict[int, int] = field(default_factory=dict)  # of a pair: each rank's number, which coalesced calls share
 
     @property
+    def all_came(self) -> bool:
+        """All of its ranks are known to have enqueued it: without start events no more may be known of the group."""
+        known = not (self.peers or self.group.guessed)
+        return self.kind in (Kind.MISMATCH, Kind.WIRE, Kind.HELD) or (self.kind is Kind.QUEUED and known)
+
+    @property
     def call(self) -> Call | None:
         """The call of most waiting ranks; None where no entry of it is left."""
         found = [self.calls[rank] for rank in self.waiting if rank in self.calls] or list(self.calls.values())

@@ -7,26 +7,15 @@ from typing import Any
 
 import pytest
 
-from hangwatch.commands import evidence_files
-from hangwatch.model import Certainty, Verdict
+from hangwatch.model import Certainty
 from hangwatch.queues.pairs import stuck_pairs
 from hangwatch.recorder import QueueReader
 from tests.dump_programs import around, pipe, pipeline
+from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import WORLD as WORLD_GROUP
 from tests.dump_world import Call, JobDumps, Step, Stop, Sync, every
 
 WORLD = 4
-
-
-def verdict(job: JobDumps, folder: Path) -> Verdict:
-    job.write(folder)
-    found = evidence_files.sort_out([folder]).assessment.judgement
-    assert found is not None
-    return found.verdict
-
-
-def blamed(found: Verdict) -> list[int | None]:
-    return [each.rank for each in found.culprits]
 
 
 def exchange(rank: int, without: int | None = None, line: int = 500) -> list[Step]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.commands import evidence_files
-from hangwatch.model import Certainty, Verdict
+from hangwatch.model import Certainty
 from hangwatch.queues.readings import Kind, read
 from tests.dump_programs import BARRIER
+from tests.dump_verdicts import verdict
 from tests.dump_world import WORLD, Call, JobDumps, Step, Sync, every
 
 HEAD = Call("broadcast", 20, 64)
@@ -40,13 +40,6 @@ def test_what_explains_all_that_comes_behind(row: str, usual: str, kind: Kind, c
     assert (found.kind, found.count) == (kind, count)
 
 
-def told_of(job: JobDumps, folder: Path, *, as_json: bool = False) -> Verdict:
-    job.write(folder, as_json=as_json)
-    found = evidence_files.sort_out([folder]).assessment.judgement
-    assert found is not None
-    return found.verdict
-
-
 def _rounds(count: int, *, without: Step | None = None, at: int = -1) -> list[Step]:
     rounds = ([step for step in ROUND if not (turn == at and step is without)] for turn in range(count))
     return [step for steps in rounds for step in steps]
@@ -55,13 +48,13 @@ def _rounds(count: int, *, without: Step | None = None, at: int = -1) -> list[St
 def test_a_call_left_out_at_the_end_of_a_round_is_not_the_next_round_that_was_added(tmp_path: Path) -> None:
     """Without frames the rest of the rank's next round looked like calls that it alone made, and was called proven."""
     job = JobDumps(every(4, _rounds(8), {3: _rounds(8, without=LOSS, at=5)}), timed=False)
-    found = told_of(job, tmp_path, as_json=True)
+    found = verdict(job, tmp_path, as_json=True)
     assert (found.cause, [each.rank for each in found.culprits]) == ("skipped-collective", [3])
 
 
 def test_the_many_who_leave_their_own_order_do_not_make_the_one_who_keeps_it_guilty(tmp_path: Path) -> None:
     others: dict[int, list[Step]] = {rank: _rounds(8, without=METRIC, at=5) for rank in (0, 1, 2)}
-    found = told_of(JobDumps(every(4, _rounds(8), others)), tmp_path)
+    found = verdict(JobDumps(every(4, _rounds(8), others)), tmp_path)
     assert found.certainty is Certainty.UNDETERMINED
     assert {each.rank for each in found.culprits} == {0, 1, 2, 3}
 
@@ -71,7 +64,7 @@ def test_a_rank_that_goes_from_its_loop_to_the_end_has_left_the_loop(as_json: bo
     whole: list[Step] = [step for step in _rounds(9) if not isinstance(step, Sync)]
     short: list[Step] = [step for step in _rounds(7) if not isinstance(step, Sync)]
     job = JobDumps(every(4, [*whole, *BARRIER], {1: [*short, *BARRIER]}))
-    found = told_of(job, tmp_path, as_json=as_json)
+    found = verdict(job, tmp_path, as_json=as_json)
     assert (found.cause, found.certainty) == ("uneven-steps", Certainty.LIKELY)
     assert [each.rank for each in found.culprits] == [1]
 
@@ -97,5 +90,5 @@ def test_a_call_of_another_group_that_never_comes_was_left_out(
     program: Callable[[int], list[Step]], cause: str, tmp_path: Path
 ) -> None:
     job = JobDumps({rank: program(rank) for rank in range(4)}, {"b": (0, 1, 2, 3)}, timed=False)
-    found = told_of(job, tmp_path)
+    found = verdict(job, tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == (cause, [2])

@@ -8,21 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hangwatch.commands import evidence_files
-from hangwatch.model import Verdict
 from tests.dump_programs import BUCKETS, TURN
+from tests.dump_verdicts import verdict_on
 from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every
 
 GATHERS: list[Step] = [Call("_all_gather_base", 55, size, out=4 * size) for size in (64, 96)]
 BACKWARD = 56  # a call from there has no frames on any rank: torch's own thread makes it
 AGAIN: list[Step] = [Call("_all_gather_base", BACKWARD, size, out=4 * size) for size in (96, 64)]
 HIDDEN: list[Step] = [*GATHERS, *AGAIN, *BUCKETS, Join(), Sync()]
-
-
-def verdict(folder: Path) -> Verdict:
-    found = evidence_files.sort_out([folder]).assessment.judgement
-    assert found is not None
-    return found.verdict
 
 
 def rewrite(folder: Path, ranks: tuple[int, ...], change: Callable[[dict[str, Any]], None]) -> None:
@@ -57,7 +50,7 @@ def test_a_record_without_call_sites_is_no_other_path_of_the_code(tmp_path: Path
     JobDumps(every(4, HIDDEN * 5, {3: HIDDEN * 4})).write(tmp_path)
     rewrite(tmp_path, (0, 1, 2, 3), _as_recorded)
     rewrite(tmp_path, (1, 3), _without_frames)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == ("undetermined", [3])
 
 
@@ -66,14 +59,14 @@ def test_a_skipped_call_is_told_by_its_size_where_a_record_has_no_call_sites(tmp
     JobDumps(program).write(tmp_path)
     rewrite(tmp_path, (0, 1, 2, 3), _as_recorded)
     rewrite(tmp_path, (0,), _without_frames)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == ("skipped-collective", [3])
 
 
 def test_a_device_of_a_rank_without_start_events_is_not_called_behind(tmp_path: Path) -> None:
     JobDumps(every(6, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]})).write(tmp_path)
     rewrite(tmp_path, (0, 4), _without_starts)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == ("device-stall", [2])
     assert "started on ranks 1, 3 and 5, only enqueued on rank 2" in found.evidence
     assert "ranks 0 and 4: no start events are recorded" in found.evidence
@@ -82,7 +75,7 @@ def test_a_device_of_a_rank_without_start_events_is_not_called_behind(tmp_path: 
 def test_where_only_ranks_without_start_events_have_not_started_it_nothing_is_told_of_a_device(tmp_path: Path) -> None:
     JobDumps(every(4, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]})).write(tmp_path)
     rewrite(tmp_path, (2,), _without_starts)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert found.certainty == "undetermined"
     assert not found.culprits
 
@@ -95,14 +88,14 @@ def test_types_of_an_all_to_all_must_agree_and_its_sizes_need_not(tmp_path: Path
     program = {rank: _exchange(rank) * 5 for rank in range(4)}
     program[2] = [*_exchange(2) * 3, *_exchange(2, "Float"), *_exchange(2)]
     JobDumps(program).write(tmp_path)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == ("collective-mismatch", [2])
     assert "float32" in found.summary
 
 
 def test_sizes_that_differ_by_right_are_not_told_as_alike(tmp_path: Path) -> None:
     JobDumps({rank: _exchange(rank) * 5 for rank in range(4)}, broken={"world": 3}).write(tmp_path)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert found.cause == "interconnect-stall"
     assert "ranks 0-3: started, not completed, the same operation and type" in found.evidence
 
@@ -114,7 +107,7 @@ METRICS: dict[str, tuple[int, ...]] = {"metrics": (0, 1, 2, 3)}
 def test_a_call_of_one_rank_in_another_group_is_no_order_of_groups(tmp_path: Path) -> None:
     """Rank 0 evaluates alone, in a group of its own: the others are in their next step as ever."""
     JobDumps(every(4, TURN * 6, {0: [*TURN * 4, *REPORT, *TURN * 2]}), METRICS).write(tmp_path)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == ("rank-zero-only-collective", [0])
     assert found.victims == (1, 2, 3)
     assert [each.cause for each in found.alternatives] == ["group-order-cycle"]
@@ -123,7 +116,7 @@ def test_a_call_of_one_rank_in_another_group_is_no_order_of_groups(tmp_path: Pat
 def test_groups_that_all_ranks_use_in_two_orders_stay_a_circle(tmp_path: Path) -> None:
     turn, swapped = [*REPORT, *TURN], [*TURN, *REPORT]
     JobDumps(every(4, turn * 6, {0: [*turn * 4, *swapped, *turn]}), METRICS).write(tmp_path)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert [each.rank for each in found.culprits] == [0]
     assert found.cause in ("group-order-cycle", "skipped-collective")
 
@@ -132,7 +125,7 @@ def test_a_group_that_the_status_does_not_tell_of_was_never_used_by_that_rank(tm
     """The rings no longer hold the beginning; the recorder's status has each group ever used."""
     programs = every(4, TURN * 12, {0: [*TURN * 9, *REPORT, *TURN * 3]})
     JobDumps(programs, METRICS, window=18).write(tmp_path)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == ("rank-zero-only-collective", [0])
     assert "in group 1 (metrics)" in found.evidence[0] or "metrics" in found.evidence[0]
 
@@ -150,7 +143,7 @@ def test_of_two_ranks_the_one_that_left_its_own_order_over_all_groups_is_to_blam
     programs[3] = [*_step("pair1") * 5, *_step("pair1", without=True), *_step("pair1")]
     JobDumps(programs, pairs).write(tmp_path)
     rewrite(tmp_path, (0, 1, 2, 3), _as_recorded)
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert [each.rank for each in found.culprits] == [3]
     assert found.cause in ("skipped-collective", "collective-mismatch")
 
@@ -172,6 +165,6 @@ def test_a_rank_with_a_line_of_another_group_is_not_called_a_rank_without_a_line
         " collective timeout from rank 0. Last enqueued NCCL work: 8, last completed NCCL work: 8."
     )
     (tmp_path / "job.log").write_text("\n".join(lines) + "\n")
-    found = verdict(tmp_path)
+    found = verdict_on(tmp_path)
     assert [each.rank for each in found.culprits] == [2]
     assert "the line of the watchdog of rank 1 does not tell of the default group" in found.evidence

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hangwatch.commands import evidence_files
-from hangwatch.model import Verdict
 from tests.dump_programs import BUCKETS
+from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every
 
 GRADIENTS: list[Step] = [*BUCKETS, Join()]
@@ -14,17 +13,6 @@ STATISTICS: list[Step] = [Call("_all_gather_base", 90, 8, out=64)]
 LOSS: list[Step] = [Call("all_reduce", 80, 1), Sync()]
 ROUND: list[Step] = [*GRADIENTS, *STATISTICS, *LOSS]
 WITHOUT: list[Step] = [*GRADIENTS, *LOSS]
-
-
-def verdict(job: JobDumps, folder: Path) -> Verdict:
-    job.write(folder)
-    found = evidence_files.sort_out([folder]).assessment.judgement
-    assert found is not None
-    return found.verdict
-
-
-def blamed(found: Verdict) -> list[int | None]:
-    return sorted((each.rank for each in found.culprits), key=lambda rank: -1 if rank is None else rank)
 
 
 def test_one_rank_that_kept_the_order_of_all_is_not_the_odd_one(tmp_path: Path) -> None:
