@@ -191,8 +191,14 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     mine = view.now.loop
     if mine is None or not reached_by_all(case, view) or not _in_a_call(case, view):
         return False
-    others = [loop for other in case if other is not view and _in_a_call(case, other) and (loop := other.now.loop)]
+    others = _loops_in_calls(case) - Counter((mine,))
     return bool(others) and all(mine.where in loop.outer for loop in others)
+
+
+@once
+def _loops_in_calls(case: Case) -> Counter[LoopFacts]:
+    """The loops in which ranks stand in a call: few, however many ranks there are."""
+    return Counter(loop for view in case if (loop := view.now.loop) is not None and _in_a_call(case, view))
 
 
 def _in_a_call(case: Case, view: RankView) -> bool:

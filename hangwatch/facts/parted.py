@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hangwatch.facts.call_site import Path, comes_before, path
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.mismatches import both_ways, common_call, mispaired
+from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, mispaired
 from hangwatch.facts.skip_paths import ways_to
 from hangwatch.model import Bypass, Collective, LoopFacts
 
@@ -42,23 +42,26 @@ def parted(case: Case) -> Parted | None:
     ways = both_ways(found) if found is not None else ()
     if found is None or not ways or set(found.calls) != set(found.group.members):
         return None
-    numbers = range(max(found.seq - ALIKE, 1), found.seq)
-    history = [common_call(case, found.group, number, found.group.members) for number in numbers]
-    if not history or None in history:
+    before = common_call(case, found.group, found.seq - 1, found.group.members)
+    if before is None:
         return None
-    each = (_one_way(case, found.calls, made, without, history[-1]) for made, without in ways)
+    each = (_one_way(case, found.calls, made, without, before) for made, without in ways)
     known = [one for one in each if one is not None]
     known = [one for one in known if one.left] or known
-    return known[0] if len(known) == 1 else None
+    return known[0] if len(known) == 1 and _were_alike(case, found) else None
+
+
+def _were_alike(case: Case, found: Mismatch) -> bool:
+    """The calls before, too: looked at last, for in a large job that takes the longest."""
+    numbers = range(max(found.seq - ALIKE, 1), found.seq - 1)
+    return all(common_call(case, found.group, number, found.group.members) is not None for number in numbers)
 
 
 def _one_way(
-    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective | None
+    case: Case, calls: dict[int, Collective], made: Ranks, without: Ranks, before: Collective
 ) -> Parted | None:
     """`made` made the call that was due first, if that is so."""
     call, other = calls[made[0]], calls[without[0]]
-    if before is None:
-        return None
     loop = case.ranks[made[0]].now.loop
     here, there, last = path(call.frames), path(other.frames), path(before.frames)
     inside = [loop is not None and _within(loop, call, each) for each in (here, last, there)]
