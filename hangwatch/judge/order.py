@@ -15,6 +15,7 @@ from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
 from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
+from hangwatch.rules.device.as_queued import as_queued
 from hangwatch.rules.device.device_stall import awaited_device, device_stall, stalled_queue
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault
@@ -168,6 +169,7 @@ ORDER: tuple[Rule, ...] = (
     awaited_device,
     groups_in_opposite_order,
     stalled_queue,
+    as_queued,
     unknown_queue,
     network_partition,
     failed_with_a_lone_call,

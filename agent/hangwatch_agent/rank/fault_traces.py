@@ -20,9 +20,9 @@ LARGEST = 256 << 10  # of what was written on request, before it begins anew
 class FaultTraces:
     """faulthandler's traces beside the board: `crash-PID.txt`, and `stacks-PID.txt` when the watchdog asks.
 
-    A user who has enabled faulthandler keeps it as it is, and a signal that is in use is left alone. Where we enable
-    it, the program is told of its own doing only: many enable it if it is not. Files that stay empty are removed at the
-    end.
+    faulthandler stays as the program has set it up, and a signal that has a handler is left alone. Where hangwatch has
+    enabled it, `faulthandler.is_enabled()` still says False: many programs enable it only then. Empty files are removed
+    at the end.
     """
 
     def __init__(self, run_dir: Path) -> None:

@@ -2,7 +2,7 @@
 
 The child shares our terminal and process group, so a Ctrl-C reaches it without our doing. Signals that are sent to us
 alone are passed on. Our exit is the child's: its code, or death by the same signal. We are a child subreaper, so that
-orphans of the job stay visible; none of them keeps us from ending.
+orphans of the job stay visible; none of them delays its end.
 """
 
 from __future__ import annotations

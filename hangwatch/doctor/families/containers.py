@@ -1,4 +1,4 @@
-"""Limits of processes and containers: those that end a job hours later, or keep us from explaining it."""
+"""Limits of processes and containers: those that end a job hours later, or hide from hangwatch why."""
 
 from __future__ import annotations
 

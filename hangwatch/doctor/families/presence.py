@@ -1,4 +1,4 @@
-"""Whether every rank came, once, and where it belongs."""
+"""Whether every rank has started, exactly once, and on the host where it was asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def checks(job: Job) -> Iterator[Check]:
     found = [*_sizes(job), *_missing(job), *_twice(job), *_hosts(job), *_local(job), *_stuck(job)]
     if not found:
         hosts = len(job.by_host)
-        found = [ok(FAMILY, "all came", f"{job.world_size} ranks on {hosts} host{'s' if hosts > 1 else ''}")]
+        found = [ok(FAMILY, "all started", f"{job.world_size} ranks on {hosts} host{'s' if hosts > 1 else ''}")]
     yield from found
 
 
@@ -29,14 +29,14 @@ def _sizes(job: Job) -> Iterator[Check]:
 
 
 def _missing(job: Job) -> Iterator[Check]:
-    """Those that the ranks in the store have not seen either; a rank of a host that we do not hear of may be well."""
+    """Ranks that no other rank has seen in the store either. One on a host without a report may still be fine."""
     present = {each.rank for each in job.ranks} | {rank for each in job.ranks for rank in each.roster}
     missing = sorted(set(range(job.world_size)) - present)
     if not missing:
         return
     hosts = [host for host in job.launch.asked_hosts if host not in {each.asked_host for each in job.ranks}]
     where = f"; nothing is heard from {', '.join(hosts)}" if hosts else ""
-    found = f"{named(missing)} of {job.world_size} did not come to {job.ranks[0].master}{where}"
+    found = f"{named(missing)} of {job.world_size} never connected to {job.ranks[0].master}{where}"
     yield fail(FAMILY, "missing", found, "see whether its host is up and its launcher was started", missing)
 
 
@@ -45,7 +45,7 @@ def _twice(job: Job) -> Iterator[Check]:
     twice = sorted({rank for rank, count in counts.items() if count > 1} | {r for e in job.ranks for r in e.twice})
     for rank in twice[:4]:
         places = [f"pid {each.pid} on {each.host}" for each in job.ranks if each.rank == rank]
-        found = f"{named([rank])} came more than once: {', '.join(places)}"
+        found = f"{named([rank])} started more than once: {', '.join(places)}"
         advice = "give each node its own --node-rank, and end processes that are left of an earlier start"
         yield fail(FAMILY, "twice", found, advice, [rank])
 
@@ -85,7 +85,7 @@ def _local(job: Job) -> Iterator[Check]:
 
 
 def _stuck(job: Job) -> Iterator[Check]:
-    """A rank whose probe did not come to its end in a stage that others ended."""
+    """A rank whose probe did not finish a stage that those of others finished."""
     for each in job.ranks:
         for one in each.stages:
             if one.problem and not one.done and one.name in ("machine", "limits", "versions", "interfaces", "code"):

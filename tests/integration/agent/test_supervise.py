@@ -1,4 +1,4 @@
-"""`hangwatch run` in front of a command must not be felt: codes, signals, streams, and the end itself."""
+"""`hangwatch run` changes nothing about a command: exit codes, signals, streams, and when it ends."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_signals_to_us_alone_reach_the_command_once(tmp_path: Path, number: sign
 
 
 def test_being_stopped_for_a_while_is_no_signal_to_the_command(tmp_path: Path) -> None:
-    """GIVEN a command that has had a signal WHEN we are stopped and go on (Ctrl-Z, fg) THEN it hears of nothing."""
+    """GIVEN a command that got a signal WHEN hangwatch is stopped and continued (Ctrl-Z, fg) THEN it gets no other."""
     code = COUNTER.format(number=int(signal.SIGUSR1)).replace("while not got", "while len(got) < 2")
     with subprocess.Popen([*RUN, *python(code)], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -113,7 +113,7 @@ def test_nothing_to_run(tmp_path: Path) -> None:
     assert "nothing to run" in done.stderr
 
 
-def test_an_orphan_that_lives_on_does_not_keep_us(tmp_path: Path) -> None:
+def test_an_orphan_that_lives_on_does_not_delay_the_end(tmp_path: Path) -> None:
     started = time.monotonic()
     done = run(tmp_path, "sh", "-c", "sleep 200 >/dev/null 2>&1 & echo $!")
     orphan = int(done.stdout)
@@ -124,8 +124,8 @@ def test_an_orphan_that_lives_on_does_not_keep_us(tmp_path: Path) -> None:
         os.kill(orphan, signal.SIGKILL)
 
 
-def test_the_command_is_not_deaf(tmp_path: Path) -> None:
-    """The signals that we block for ourselves are not blocked in the command."""
+def test_the_command_has_no_signal_blocked(tmp_path: Path) -> None:
+    """Those that hangwatch blocks in its own process are not blocked in the command."""
     done = run(tmp_path, *python("import signal; print(sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"))
     assert done.stdout == "[]\n"
 

@@ -134,7 +134,7 @@ CASES: list[tuple[str, str, Callable[[], Job]]] = [
     ),
     (
         "ranks: missing",
-        "rank 3 of 4 did not come to node-a:29500",
+        "rank 3 of 4 never connected to node-a:29500",
         lambda: job(*(rank(n, roster=(0, 1, 2)) for n in range(3)), without=(3,)),
     ),
     ("ranks: world size", "8 on rank 3", changed(3, world_size=8)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,17 @@ def swept(root: Path) -> list[str]:
     return [folder.name for folder in sweep.sweep(Settings(run_dir=str(root)))]
 
 
+def swept_at_last(root: Path) -> list[str]:
+    """Another process of this machine may be in state D for a moment: then it is not known whose it is."""
+    deadline = time.monotonic() + 20.0
+    while not (found := swept(root)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
 def test_an_empty_folder_of_a_run_that_was_killed_at_once_is_swept(tmp_path: Path, gone: int) -> None:
     folder = made(tmp_path, f"run-{gone}-0123abcd")
-    assert swept(tmp_path) == [folder.name]
+    assert swept_at_last(tmp_path) == [folder.name]
     assert not folder.exists()
 
 
@@ -45,7 +54,7 @@ def test_a_young_one_stays_for_it_may_just_be_being_made(tmp_path: Path, gone: i
 
 def test_a_folder_that_is_an_hour_ahead_is_swept_although_the_clock_was_set_back(tmp_path: Path, gone: int) -> None:
     made(tmp_path, f"run-{gone}-0123abcd", -3600.0)
-    assert len(swept(tmp_path)) == 1
+    assert len(swept_at_last(tmp_path)) == 1
 
 
 def test_that_of_a_living_run_stays(tmp_path: Path) -> None:
