@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,18 @@ def main(name: str, folder: Path) -> None:
     dist.barrier()
     facts = {"warnings": told, "signatures": signatures(), **everywhere(), **plainly(found)}
     (folder / f"facts-{rank}.json").write_text(json.dumps(facts))
+    wait_for_the_others(folder)
     dist.destroy_process_group()
     sys.stdout.flush()
     os._exit(0)  # gloo's threads may abort a process that ends by itself, with and without us
+
+
+def wait_for_the_others(folder: Path) -> None:
+    """A rank that ends closes its ends of the connections, which the others would count as gone."""
+    deadline = time.monotonic() + 60.0
+    others = [folder / f"facts-{rank}.json" for rank in range(dist.get_world_size())]
+    while not all(each.exists() for each in others) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def plainly(found: dict[str, Any]) -> dict[str, Any]:

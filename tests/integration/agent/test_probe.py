@@ -236,8 +236,9 @@ def test_heads_count_what_ddp_issues_from_cpp(world: None, installed: probe.Prob
         model(torch.ones(1, 2)).sum().backward()
 
     def completed() -> bool:
+        """Of two that gloo completes at once, torch's status may keep the first until a third is complete."""
         (head,) = read(installed).heads
-        return head.issued > 3 and head.completed == head.issued
+        return head.issued > 3 and head.completed >= head.issued - 1
 
     eventually(completed)
     reading = read(installed)
