@@ -10,11 +10,12 @@ no case for a long patience either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from hangwatch import words
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import differing
+from hangwatch.proof.graph import Need, WaitGraph
 from hangwatch.ranks.device_waits import on_device, queued
 from hangwatch.ranks.ledger import Group
 
@@ -47,8 +48,8 @@ def standstill(case: Case) -> str:
             f"the calls paired as number {unfit[1]} of group {unfit[0].name} do not fit: such calls complete at once,"
             " with wrong numbers, or never"
         )
-    if circle := crossed(case):
-        names = words.listed([f"number {number} of group {group.name}" for group, number in circle])
+    if around := circle(case):
+        names = words.listed([f"number {number} of group {group.name}" for group, number in around])
         return f"every device runs its calls in the order in which they were enqueued, and {names} wait for each other"
     return ""
 
@@ -79,26 +80,33 @@ def front(case: Case, rank: int) -> Call | None:
 
 
 @once
-def crossed(case: Case) -> tuple[Call, ...]:
-    """A circle of calls: for each there is a member that runs the next one first. All of them were enqueued by all."""
+def circle(case: Case) -> tuple[Call, ...]:
+    """Calls that wait for each other, where every device runs its calls in order; empty where there is no such circle.
+
+    A call waits for members that have not enqueued it, whose hosts wait for other calls, and one that all have enqueued
+    for those whose devices have another call in front of it.
+    """
     fronts = {rank: found for rank in case.ranks if (found := front(case, rank)) is not None}
-    for rank in sorted(fronts):
-        path: list[Call] = []
-        call: Call | None = fronts[rank]
-        while call is not None and not any(_same(call, each) for each in path):
-            path.append(call)
-            call = next(_held_by(call, fronts), None)
-        if call is not None:
-            start = next(place for place, each in enumerate(path) if _same(call, each))
-            return tuple(path[start:])
-    return ()
+    shared: dict[tuple[int, int], Need] = {}
+    needs: dict[int, Need] = {}
+    for rank, (group, number) in fronts.items():
+        key = (id(group), number)
+        if key not in shared:
+            shared[key] = Need(_awaited(group, number, fronts), group=group.name, members=group.members, seq=number)
+        if shared[key].absent:
+            needs[rank] = shared[key]
+    graph = WaitGraph(needs)
+    around = graph.cycle(graph.deadlocked())
+    return tuple({(id(fronts[rank][0]), fronts[rank][1]): fronts[rank] for rank in around}.values())
 
 
-def _held_by(call: Call, fronts: dict[int, Call]) -> Iterator[Call]:
-    """The calls that members of `call` run before it."""
-    group, number = call
-    if _enqueued_by_all(group, number) and all(on_device(group, member) for member in group.members):
-        yield from (fronts[each] for each in group.members if each in fronts and not _same(fronts[each], call))
+def _awaited(group: Group, number: int, fronts: Mapping[int, Call]) -> tuple[int, ...]:
+    """The ranks without which that call does not complete. Of a group that is not all on devices, nothing is said."""
+    if group.silent or not all(on_device(group, member) for member in group.members):
+        return ()
+    absent = tuple(sorted(group.behind(number)))
+    elsewhere = (rank for rank in group.members if rank in fronts and not _same(fronts[rank], (group, number)))
+    return absent or tuple(elsewhere)
 
 
 def _same(one: Call, other: Call) -> bool:

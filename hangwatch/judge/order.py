@@ -16,7 +16,7 @@ from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
 from hangwatch.rules.device.as_queued import as_queued
-from hangwatch.rules.device.device_stall import awaited_device, device_stall, stalled_queue
+from hangwatch.rules.device.device_stall import awaited_device, device_stall
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault
 from hangwatch.rules.device.interconnect_stall import interconnect_stall
@@ -52,7 +52,7 @@ from hangwatch.rules.step.exception_on_one_rank import (
 from hangwatch.rules.step.exception_on_one_rank.caught import caught_where_it_parted, caught_without_backward
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
-from hangwatch.rules.step.group_order_cycle import group_order_cycle, groups_in_opposite_order
+from hangwatch.rules.step.group_order_cycle import group_order_cycle
 from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
 from hangwatch.rules.step.network_partition import network_partition
@@ -83,7 +83,6 @@ from hangwatch.rules.step.victims import (
     lost_peers,
     never_enqueued,
     reason_not_known,
-    unknown_queue,
 )
 
 ORDER: tuple[Rule, ...] = (
@@ -167,10 +166,7 @@ ORDER: tuple[Rule, ...] = (
     device_stall,
     lacks_a_counterpart,
     awaited_device,
-    groups_in_opposite_order,
-    stalled_queue,
     as_queued,
-    unknown_queue,
     network_partition,
     failed_with_a_lone_call,
     destroyed_before,

@@ -52,7 +52,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     without, fix = _without(edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
-    left_out = bool(without) and not pairs and _left_out(edges, stray, histories)
+    left_out = _left_out(edges, stray, histories) if without and not pairs else ""
     told = left_out or pairs or not without  # else it may come later to what it has not enqueued
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
@@ -63,9 +63,9 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f"{'; ...' if len(edges) > 3 else ''}.",
         culprits=tuple((rank, where.get(rank)) for rank in blamed),
         victims=victims(chain.path, blamed),
-        evidence=(*map(str, edges[:3]), *_astray(stray, blamed)),
+        evidence=(*map(str, edges[:3]), *([left_out] if left_out else _astray(stray, blamed))),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
-        alternatives=_or_else(stray, left_out) if without and not pairs else (),
+        alternatives=_or_else(stray, bool(left_out)) if without and not pairs else (),
         fix=fix,
         passing=not counted,
     )
@@ -128,13 +128,25 @@ def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
     return "", ""
 
 
-def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> bool:
-    """Whether the rank made the calls behind that one as the others did, in all its groups: it does not come later."""
+def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> str:
+    """The sentence that the rank left a call of that group out, and made those behind it as the others did; else "".
+
+    Then it does not come later. All later calls of that group are mispaired, and in the end its last one is missing.
+    """
     edge = next(each for each in edges if list(each.awaited) == stray)
     found = histories.all_groups.parting(stray[0], edge.waiting)
     if found is None or found.reading.kind is not How.SKIPPED or found.reading.agreeing < _BEHIND:
-        return False
-    return any(step.group is edge.one.group and step.number == edge.one.number for step in found.changed())
+        return ""
+    group = edge.one.group
+    missing = next((step for step in found.changed() if step.group is group and step.number <= edge.one.number), None)
+    if missing is None:
+        return ""
+    lane = group.lanes[next(rank for rank in edge.waiting if group.lanes[rank].places(missing.number))]
+    call = histories.queues.call(lane, lane.places(missing.number)[0])
+    return (
+        f"over all of its groups {ranks(stray)} left out {named(call, missing.number, group)}{at(call)}: behind it,"
+        f" {words.plural(found.reading.agreeing, 'call')} agree again with those of {ranks(edge.waiting)}"
+    )
 
 
 def _or_else(stray: list[int], left_out: bool) -> tuple[Alternative, ...]:

@@ -16,7 +16,7 @@ from itertools import pairwise
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
 ENOUGH = 8  # calls in a row that agree again are no chance
-_CONTEXT = 16  # calls from which the next one is expected
+_CONTEXT = 256  # calls from which the next one is expected: a metric may come once in many rounds
 
 
 class Kind(StrEnum):
@@ -60,9 +60,15 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
 def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int]) -> Reading:
     """In a loop a call that was left out looks like the rest of a round that was added.
 
-    A call that is made twice in a row is no greater change than one that is left out, where each is one call; calls
-    that were made again are what counts where they are far fewer than those that would have been left out.
+    What comes once in many rounds tells them apart, where one of the two explains all that is recorded. Else a call
+    that is made twice in a row is no greater change than one that is left out, where each is one call; calls that were
+    made again are what counts where they are far fewer than those that would have been left out.
     """
+    to_the_end = [
+        each.agreeing == min(len(mine) - added, LOOKED_AT) for each, added in ((skipped, 0), (extra, extra.count))
+    ]
+    if to_the_end.count(True) == 1:
+        return skipped if to_the_end[0] else extra
     again = before[-extra.count :] == mine[: extra.count]
     if extra.count == skipped.count and again:
         return Reading(Kind.OTHER, whole=True)
@@ -102,14 +108,19 @@ def _same(mine: Sequence[int], due: Sequence[int]) -> int:
 
 
 def _expected(known: Sequence[int], length: int) -> list[int]:
-    """How an order of calls goes on, by what came after its last calls the last time before."""
+    """How an order of calls goes on, by what came after as many of its last calls as possible, the last time before."""
     calls = list(known)
-    for size in range(min(_CONTEXT, len(calls) - 1), 0, -1):
-        tail = calls[-size:]
-        for start in range(len(calls) - size - 1, -1, -1):
-            if calls[start : start + size] == tail:
-                return _copied(calls, start + size, length)
-    return []
+    places = range(len(calls) - 1, 0, -1)
+    source = max(places, key=lambda place: _alike_before(calls, place), default=0)
+    return _copied(calls, source, length) if source and _alike_before(calls, source) else []
+
+
+def _alike_before(calls: Sequence[int], place: int) -> int:
+    """How many of the calls right before `place` are those at the end."""
+    end, same = len(calls), 0
+    while same < min(place, _CONTEXT) and calls[place - 1 - same] == calls[end - 1 - same]:
+        same += 1
+    return same
 
 
 def _copied(calls: list[int], source: int, length: int) -> list[int]:

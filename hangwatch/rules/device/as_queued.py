@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch.facts.case import Case
 from hangwatch.facts.queues import queues_of
 from hangwatch.facts.standstill import all_hosts_wait
+from hangwatch.model import Certainty
 from hangwatch.queues import assess
 from hangwatch.rules.finding import Finding
 
@@ -19,7 +20,7 @@ def as_queued(case: Case) -> Finding | None:
     found = judged.verdict
     blamed = [culprit.rank for culprit in found.culprits if culprit.rank in case.ranks]
     return Finding(
-        found.cause,
+        "undetermined" if found.certainty is Certainty.UNDETERMINED else found.cause,
         found.certainty,
         found.summary,
         fix=found.fix,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.device_queues import awaited_for_a_device, named, queue_stall
+from hangwatch.facts.device_queues import awaited_for_a_device
 from hangwatch.facts.devices import all_have_come, bound
 from hangwatch.facts.own_code import status_of
 from hangwatch.model import Certainty, Status
@@ -64,28 +64,4 @@ def awaited_device(case: Case) -> Finding | None:
         details=("A kernel runs there, or calls that no record shows: those of a captured graph, a send or receive.",),
         status=status,
         awaited=tuple(ranks),
-    )
-
-
-def stalled_queue(case: Case) -> Finding | None:
-    """The devices of some members have not started a call that the devices of the others have."""
-    found = queue_stall(case)
-    if found is None or not found.held:
-        return None
-    call, held, started = found.call, found.held, found.started
-    what = named(case, call, started[0])
-    return Finding(
-        "device-stall",
-        Certainty.LIKELY,
-        f"The {'device' if len(held) == 1 else 'devices'} of {case.name(held)}"
-        f" {words.verb(len(held), 'has', 'have')} not started {what}, which all members have enqueued: something"
-        " earlier in the stream does not end.",
-        culprits=case.culprits(held),
-        victims=started,
-        step=case.furthest_step(held),
-        evidence=(
-            f"{what}: started on {case.name(started)}, only enqueued on {case.name(held)}",
-            f"no other collective of {case.name(held)} is before it",
-        ),
-        awaited=held,
     )

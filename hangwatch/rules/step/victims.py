@@ -6,7 +6,6 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.device_queues import named, queue_stall
 from hangwatch.facts.last_calls import brought_down, by_backend, end_sentences, endings_of, last_call
 from hangwatch.facts.parting import Parting, counted, parting
 from hangwatch.facts.process_end import (
@@ -210,24 +209,4 @@ def ended_by_peers(case: Case) -> Finding | None:
             f"rank {rank} {end_of(case.ranks[rank].evidence.process)}" for rank in (*ended, *dead)[: words.SHOWN]
         ),
         status=Status.FAILED,
-    )
-
-
-def unknown_queue(case: Case) -> Finding | None:
-    """The queues do not say more than that no device completes a call, so no cause is named."""
-    found = queue_stall(case)
-    if found is None or found.held:
-        return None
-    call = found.call
-    members = call[0].members
-    return Finding(
-        "undetermined",
-        Certainty.UNDETERMINED,
-        f"{case.name(members, capital=True)} have enqueued {named(case, call, members[0])}, all of them the same, and"
-        " no device completes it.",
-        fix="set TORCH_NCCL_ENABLE_TIMING=1: then torch records which devices have started it",
-        victims=tuple(members),
-        step=case.furthest_step(members),
-        evidence=("torch records no start events, so it is not known which devices have started it",),
-        awaited=tuple(members),
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.standstill import STANDS_S, all_hosts_wait, crossed, standstill
+from hangwatch.facts.standstill import STANDS_S, all_hosts_wait, circle, standstill
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Certainty,
@@ -95,7 +95,7 @@ def test_calls_that_fit_are_given_patience() -> None:
     assert standstill(Case(snapshot)) == ""
     judgement = diagnose(snapshot)
     assert (judgement.status, judgement.verdict.cause) == (Status.WAITING, "undetermined")
-    assert "no device completes it" in judgement.verdict.summary
+    assert "completed on none" in judgement.verdict.summary
 
 
 def test_groups_that_were_enqueued_in_opposite_orders_hold_each_other() -> None:
@@ -104,13 +104,13 @@ def test_groups_that_were_enqueued_in_opposite_orders_hold_each_other() -> None:
     judgement = diagnose(job(host(0, *mine), host(1, *theirs)))
     assert (judgement.status, judgement.verdict.cause) == (Status.HUNG, "group-order-cycle")
     assert [who.rank for who in judgement.verdict.culprits] == [0, 1]
-    assert "rank 0 first all_reduce 5 of group 1" in judgement.verdict.summary
+    assert "rank 0 waits for rank 1 in all_reduce 5 of group 1" in judgement.verdict.summary
 
 
 def test_one_order_is_no_circle() -> None:
     both = (call(5, 1.0, "1"), call(3, 2.0, "2"))
     snapshot = job(host(0, *both), host(1, *both))
-    assert crossed(Case(snapshot)) == ()
+    assert circle(Case(snapshot)) == ()
     assert diagnose(snapshot).verdict.cause != "group-order-cycle"
 
 

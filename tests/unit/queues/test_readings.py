@@ -31,6 +31,16 @@ ROUND: list[Step] = [HEAD, FIRST, SECOND, THIRD, METRIC, LOSS, Sync()]
         pytest.param("abcd abcd acbd", "abcd abcd abcd", Kind.MOVED, 2, id="moved"),
         pytest.param("abcd abcd axcd", "abcd abcd abcd", Kind.OTHER, 1, id="another"),
         pytest.param("ab ab ab ba", "ab ab ab a", Kind.OTHER, 1, id="made-twice-or-left-out"),
+        pytest.param(
+            f"{10 * 'ab'}m {3 * 'ab'}b{6 * 'ab'}m",
+            f"{10 * 'ab'}m {10 * 'ab'}",
+            Kind.SKIPPED,
+            1,
+            id="left-out-by-the-metric",
+        ),
+        pytest.param(
+            f"{10 * 'ab'}m {3 * 'ab'}b{7 * 'ab'}m", f"{10 * 'ab'}m {10 * 'ab'}", Kind.EXTRA, 1, id="added-by-the-metric"
+        ),
     ],
 )
 def test_what_explains_all_that_comes_behind(row: str, usual: str, kind: Kind, count: int) -> None:
