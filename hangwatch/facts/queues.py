@@ -1,4 +1,4 @@
-"""The queues of the devices of live ranks, in the model that dumps are read into: so one diagnosis serves both."""
+"""The calls of live ranks as queues, in the model that dumps are read into: so one diagnosis of them serves both."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.queues import Queues
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
-from hangwatch.ranks.device_waits import on_device
 from hangwatch.ranks.ledger import Group
 
 NS_IN_S = 1e9
+FLIGHT_RECORDER = "flight-recorder"  # the source of `Collectives`
 
 
 @once
 def queues_of(case: Case) -> Queues:
-    """The queues of all groups whose calls run on a device, as far as the ranks' records tell of them."""
+    """The collectives of all groups, by torch's flight recorder; without sends and receives.
+
+    A rank of which only the board is known left no record: the board does not list what DDP issues from C++.
+    """
     return _Reader(case).queues()
 
 
 class _Reader:
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.found = Queues(ranks=frozenset(case.ranks), world_size=case.size, record="record")
+        recorded = (view.rank for view in case if view.evidence.collectives.source == FLIGHT_RECORDER)
+        self.found = Queues(ranks=frozenset(recorded), world_size=case.size, record="record")
         self._places: dict[Call, int] = {}
 
     def queues(self) -> Queues:
-        groups = [group for group in self.case.ledger.groups.values() if _runs_on_devices(group)]
-        by_key = {group.key: self._communicator(group) for group in groups}
-        for rank in self.case.ranks:
+        by_key = {key: self._communicator(group) for key, group in self.case.ledger.groups.items()}
+        for rank in sorted(self.found.ranks):
             own = {group.name: by_key[group.key] for group in self.case.ledger.groups_of(rank) if group.key in by_key}
             self._fill(rank, own)
         self.found.communicators = list(by_key.values())
@@ -36,7 +39,8 @@ class _Reader:
     def _communicator(self, group: Group) -> Communicator:
         described = next((head.description for head in group.heads.values() if head.description), "")
         found = Communicator(group.name, group.members, described)
-        for rank, head in group.heads.items():
+        for rank in self.found.ranks & group.heads.keys():
+            head = group.heads[rank]
             found.lanes[rank] = Lane(rank, enqueued=head.issued, started=head.completed, completed=head.completed)
         return found
 
@@ -45,7 +49,8 @@ class _Reader:
         for order, call in enumerate(self.case.ledger.calls(rank).values()):
             if call.group not in own:
                 continue
-            lane, state = own[call.group].lanes[rank], _state(call)
+            lane = own[call.group].lanes[rank]
+            state = _state(call, lane.completed)
             self.found.timed = self.found.timed or bool(call.started)
             lane.lost = lane.lost or (not len(lane) and call.seq > 1)
             lane.add(call.seq, self._place(call), state, int((call.at or 0.0) * NS_IN_S), order)
@@ -61,11 +66,8 @@ class _Reader:
         return place
 
 
-def _runs_on_devices(group: Group) -> bool:
-    return all(on_device(group, rank) for rank in group.heads)
-
-
-def _state(call: Collective) -> int:
-    if call.retired:
+def _state(call: Collective, completed: int) -> int:
+    """How far a call is: the board knows of its calls only how many of the group are complete."""
+    if call.retired or (call.retired is None and call.seq <= completed):
         return COMPLETED | RETIRED
     return STARTED if call.started else SCHEDULED

@@ -22,7 +22,12 @@ def ways_past(case: Case, place: Site, times: int = 1) -> tuple[Bypass, ...]:
 
     A condition that is the same on every rank is no such way: the others answered it likewise, and made the calls.
     """
-    ways = (way for way in _known(case).get(place.lines, ()) if way.inner or times > 1)
+    return past_lines(case, place.lines, times)
+
+
+def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
+    """The same of calls by the lines that led to them."""
+    ways = (way for way in _known(case).get(lines, ()) if way.inner or times > 1)
     return tuple(way for way in ways if way.asks not in ("alike", "package"))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from hangwatch.judge.after_the_end import ended_mispaired
 from hangwatch.judge.histories import HISTORIES
+from hangwatch.rules.by_queues import as_queued
 from hangwatch.rules.data.file_descriptors_exhausted import file_descriptors_exhausted
 from hangwatch.rules.data.loader_fork_deadlock import loader_fork_deadlock
 from hangwatch.rules.data.loader_worker_blocked import loader_worker_blocked
 from hangwatch.rules.data.loader_worker_died import loader_worker_died
 from hangwatch.rules.data.loader_worker_frozen import loader_worker_frozen
 from hangwatch.rules.data.shared_memory_exhausted import shared_memory_exhausted
-from hangwatch.rules.device.as_queued import as_queued
 from hangwatch.rules.device.device_stall import awaited_device, device_stall
 from hangwatch.rules.device.duplicate_gpu import duplicate_gpu
 from hangwatch.rules.device.gpu_fault import gpu_fault

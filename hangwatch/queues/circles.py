@@ -52,8 +52,8 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     without, fix = _without(edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
-    left_out = _left_out(edges, stray, histories) if without and not pairs else ""
-    told = left_out or pairs or not without  # else it may come later to what it has not enqueued
+    left_out, said = _left_out(edges, stray, histories) if without and not pairs else (None, "")
+    told = left_out or pairs or (not without and _alike(chain))  # else it may come later to what it has not enqueued
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
@@ -63,12 +63,18 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f"{'; ...' if len(edges) > 3 else ''}.",
         culprits=tuple((rank, where.get(rank)) for rank in blamed),
         victims=victims(chain.path, blamed),
-        evidence=(*map(str, edges[:3]), *([left_out] if left_out else _astray(stray, blamed))),
+        evidence=(*map(str, edges[:3]), *([said] if said else _astray(stray, blamed))),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
         alternatives=_or_else(stray, bool(left_out)) if without and not pairs else (),
         fix=fix,
         passing=not counted,
+        left_out=left_out,
     )
+
+
+def _alike(chain: Chain) -> bool:
+    """All or none of the calls were enqueued by all: hosts that enqueue and run on come to each call, in any order."""
+    return len({one.kind is Kind.ABSENT for one in chain.roots}) == 1
 
 
 def _last_in_circle(chain: Chain) -> dict[int, int]:
@@ -128,22 +134,22 @@ def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
     return "", ""
 
 
-def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> str:
-    """The sentence that the rank left a call of that group out, and made those behind it as the others did; else "".
+def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> tuple[Call | None, str]:
+    """The call of that group which the rank left out, where it made those behind it as the others did, and that said.
 
     Then it does not come later. All later calls of that group are mispaired, and in the end its last one is missing.
     """
     edge = next(each for each in edges if list(each.awaited) == stray)
     found = histories.all_groups.parting(stray[0], edge.waiting)
     if found is None or found.reading.kind is not How.SKIPPED or found.reading.agreeing < _BEHIND:
-        return ""
+        return None, ""
     group = edge.one.group
     missing = next((step for step in found.changed() if step.group is group and step.number <= edge.one.number), None)
     if missing is None:
-        return ""
+        return None, ""
     lane = group.lanes[next(rank for rank in edge.waiting if group.lanes[rank].places(missing.number))]
     call = histories.queues.call(lane, lane.places(missing.number)[0])
-    return (
+    return call, (
         f"over all of its groups {ranks(stray)} left out {named(call, missing.number, group)}{at(call)}: behind it,"
         f" {words.plural(found.reading.agreeing, 'call')} agree again with those of {ranks(edge.waiting)}"
     )

@@ -64,6 +64,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         victims=victims,
         evidence=tuple(_witnesses(departure)),
         waits=waits,
+        left_out=departure.usual if cause == "skipped-collective" else None,
     )
 
 

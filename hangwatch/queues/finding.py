@@ -29,6 +29,7 @@ class Finding:
     alternatives: tuple[Alternative, ...] = ()
     fix: str = ""
     passing: bool = False  # a job that is well shows the same for a moment
+    left_out: Call | None = None  # the call that the culprits did not make, where that is the cause
 
 
 def named(call: Call, number: int, group: Communicator) -> str:

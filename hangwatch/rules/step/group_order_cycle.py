@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from hangwatch.facts.case import Case
+from hangwatch.model import Certainty
+from hangwatch.rules.by_queues import by_queues
 from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
 
 
 def group_order_cycle(case: Case) -> Finding | None:
-    """A circle of waits over different groups."""
+    """A circle of waits over different groups. Where the order of calls tells which rank left it, that one is named."""
     circle = case.graph.cycle(case.deadlocked)
     entries = [case.blocked[rank] for rank in circle]
     groups = {entry.group.key for entry in entries if entry.group is not None}
     if len(groups) < 2:
         return None
+    found = by_queues(case)
+    if found is not None and found.certainty is not Certainty.UNDETERMINED and len(found.culprits) < len(circle):
+        return found
     return circular(case, "group-order-cycle", entries)

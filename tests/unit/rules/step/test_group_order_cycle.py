@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Status
+from hangwatch.model import Certainty, Status
 from tests.unit.rules.step.worlds import STEP, Groups, Program, world
 from tests.unit.simulator import Call, blamed_ranks
 
@@ -43,3 +43,19 @@ def test_where_a_rank_has_no_turns_on_record_all_of_the_circle_take_part_alike()
     tp, dp = Call(group="tp", line=13), Call(group="dp", line=13)
     programs: list[Program] = [[dp, tp] if rank in (0, 3) else [tp, dp] for rank in range(4)]
     assert set(blamed_ranks(diagnose(world(*programs, groups=groups)))) == {0, 1, 2, 3}
+
+
+def test_a_call_of_one_row_left_out_rounds_before_is_no_matter_of_order() -> None:
+    """Its row's later calls are paired in silence, until a call of all ranks that comes once in ten rounds."""
+    groups: Groups = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+    tp, dp, metric = Call(group="tp", line=13), Call(group="dp", line=14), Call(line=16)
+
+    def program(rank: int) -> Program:
+        rounds = ([tp, dp] if (rank, turn) != (2, 13) else [dp] for turn in range(20))
+        return [call for turn, calls in enumerate(rounds) for call in (*calls, *([metric] if turn % 10 == 9 else []))]
+
+    judgement = diagnose(world(*map(program, range(4)), groups=groups))
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed_ranks(judgement) == [2]
+    assert judgement.verdict.hang is Certainty.PROVEN
+    assert any("left out all_reduce 14" in sentence for sentence in judgement.verdict.evidence)

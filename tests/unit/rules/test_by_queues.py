@@ -10,6 +10,8 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import (
+    Bypass,
+    CallSite,
     Certainty,
     Collective,
     Collectives,
@@ -110,3 +112,11 @@ def test_nothing_is_said_of_queues_while_a_host_may_go_on(changed: dict[str, obj
     judgement = diagnose(replace(found, ranks=(found.ranks[0], moving, *found.ranks[2:])))
     assert judgement.status is Status.WAITING
     assert not blamed(judgement)
+
+
+def test_the_line_past_the_call_is_named_where_the_source_shows_one() -> None:
+    lines = (Frame(SCRIPT, 19, "main"), Frame(SCRIPT, 99, "<module>"))
+    way = Bypass(Frame(SCRIPT, 18, "main"), "if y.isnan().any(): continue", asks="value")
+    verdict = diagnose(replace(skipped_in_a_row(), call_sites=(CallSite(lines, (way,)),))).verdict
+    assert verdict.summary.endswith("It was left out, probably at train.py:18 (`if y.isnan().any(): continue`).")
+    assert [each.where and each.where.line for each in verdict.culprits] == [18]
