@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from hangwatch.catalogue import cause
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.queues import queues_of
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.standstill import all_hosts_wait
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Stage
 from hangwatch.queues import assess
 from hangwatch.rules.finding import Finding
 
 
 def as_queued(case: Case) -> Finding | None:
-    """Every host waits for its device, and no other rule knows why: what the order of calls says."""
-    return by_queues(case) if all_hosts_wait(case) else None
+    """Every host waits for its device, and no other rule knows why: what the order of calls says.
+
+    A device that does not come to a call may wait in a send or receive, and how far those are is not recorded.
+    """
+    found = by_queues(case) if all_hosts_wait(case) else None
+    by_device = found is not None and cause(found.cause).stage is Stage.DEVICE
+    return None if by_device and any(case.ledger.messages(rank) for rank in case.ranks) else found
 
 
 @once

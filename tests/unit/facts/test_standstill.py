@@ -114,11 +114,22 @@ def test_one_order_is_no_circle() -> None:
     assert diagnose(snapshot).verdict.cause != "group-order-cycle"
 
 
+def _held(*before: Collective) -> RankEvidence:
+    """Rank 1, whose device has started its earlier calls and not the last one."""
+    found = host(1, call(5, 1.0))
+    earlier = tuple(replace(each, started=True) if each.retired else each for each in found.collectives.recent)
+    return replace(found, collectives=replace(found.collectives, recent=(*before, *earlier)))
+
+
+def test_a_device_that_may_wait_for_a_message_is_not_called_stalled() -> None:
+    message = Collective("0", 0, "recv", ((64,),), ("Float",), peer=0, at=0.7, frames=ITEM)
+    judgement = diagnose(job(host(0, call(5, 1.0, started=True)), _held(message)))
+    assert judgement.verdict.cause == "undetermined"
+    assert not judgement.verdict.culprits
+
+
 def test_a_device_that_has_not_started_what_the_others_have_is_named() -> None:
-    held = host(1, call(5, 1.0))
-    earlier = tuple(replace(each, started=True) if each.retired else each for each in held.collectives.recent)
-    held = replace(held, collectives=replace(held.collectives, recent=earlier))
-    judgement = diagnose(job(host(0, call(5, 1.0, started=True)), held))
+    judgement = diagnose(job(host(0, call(5, 1.0, started=True)), _held()))
     assert (judgement.verdict.cause, judgement.verdict.certainty) == ("device-stall", Certainty.LIKELY)
     assert [who.rank for who in judgement.verdict.culprits] == [1]
     assert judgement.status is Status.WAITING  # a kernel may take long: patience decides
