@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -128,7 +129,7 @@ class _Reader:
         if isinstance(node, ast.Constant):
             return True
         if isinstance(node, ast.Name):
-            return self._alike_name(node.id, depth)
+            return self._alike_name(node, depth)
         if isinstance(node, ast.Attribute):
             return _by_name(node.attr) or self._settings(node) or self._alike(node.value, depth)
         if isinstance(node, ast.Call):
@@ -165,10 +166,11 @@ class _Reader:
             return self._made(node.id) is not None
         return not isinstance(node, ast.Attribute)
 
-    def _alike_name(self, name: str, depth: int) -> bool:
-        if asks_rank(ast.Name(name), self.tree):
+    def _alike_name(self, node: ast.Name, depth: int) -> bool:
+        name = node.id
+        if asks_rank(node, self.tree):
             return False
-        if _by_name(name) or _SETTINGS.search(name) or name.isupper() or name in self._met():
+        if _by_name(name) or _SETTINGS.search(name) or name.isupper() or self._met(node, depth):
             return True
         made = self._all_made(name) if depth < _DEPTH else []
         return bool(made) and all(self._alike(each, depth + 1) for each in made)
@@ -179,23 +181,43 @@ class _Reader:
 
     def _all_made(self, name: str) -> list[ast.expr]:
         """What the assignments to `name` in this function take, in their order."""
+        return [node.value for node in self._assignments(name)]
+
+    def _assignments(self, name: str) -> list[ast.Assign]:
         return [
-            node.value
+            node
             for node in within(self.scope)
             if isinstance(node, ast.Assign)
             if any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
         ]
 
-    def _met(self) -> set[str]:
-        """Names of what this function has given to a collective that leaves its result in them: its value is unused."""
-        calls = (node.value for node in within(self.scope) if isinstance(node, ast.Expr))
-        return {
-            argument.id
-            for call in calls
-            if isinstance(call, ast.Call) and _COMMUNICATES.search(called(call))
-            for argument in call.args
-            if isinstance(argument, ast.Name)
-        }
+    def _met(self, node: ast.Name, depth: int) -> bool:
+        """A collective has left its result in that name by then: before it, or in an earlier turn of the loop."""
+        return depth < _DEPTH and any(
+            self._kept(node, call.lineno, depth)
+            if call.lineno < node.lineno
+            else self._from_last_turn(node, call.lineno)
+            for call in self._reductions(node.id)
+        )
+
+    def _reductions(self, name: str) -> Iterator[ast.Call]:
+        """Collectives that leave their result in `name`: what the call itself gives is unused."""
+        for node in within(self.scope):
+            call = node.value if isinstance(node, ast.Expr) else None
+            if isinstance(call, ast.Call) and _COMMUNICATES.search(called(call)):
+                yield from (call for each in call.args if isinstance(each, ast.Name) and each.id == name)
+
+    def _kept(self, node: ast.Name, since: int, depth: int) -> bool:
+        """Nothing else was assigned to the name since that line, but what is computed from it."""
+        between = (each.value for each in self._assignments(node.id) if since < each.lineno < node.lineno)
+        return all(_uses(value, node.id) and self._alike(value, depth + 1) for value in between)
+
+    def _from_last_turn(self, node: ast.Name, line: int) -> bool:
+        """A loop is around both, and the name gets no new value in it before the condition."""
+        loops = (each for each in within(self.scope) if isinstance(each, ast.For | ast.While))
+        around = (each for each in loops if each.lineno <= node.lineno and line <= (each.end_lineno or 0))
+        made = [each.lineno for each in self._assignments(node.id)]
+        return any(not any(loop.lineno <= each < node.lineno for each in made) for loop in around)
 
     def _communicates(self, node: ast.Call) -> bool:
         """A collective, or a function of this module that calls one."""
@@ -208,6 +230,10 @@ class _Reader:
             if function.name == called(node) and isinstance(node.func, ast.Name)
             for part in ast.walk(function)
         )
+
+
+def _uses(value: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(value))
 
 
 def _by_name(name: str) -> bool:

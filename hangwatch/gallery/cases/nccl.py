@@ -83,4 +83,13 @@ NCCL: tuple[Case, ...] = (
         culprits=every_rank,
         backend="nccl_standin",
     ),
+    Case(
+        name="nccl-mesh-skip",
+        cause="skipped-collective",
+        script="nccl_mesh_skip.py",
+        ranks=4,
+        min_ranks=4,
+        where="reduce_activations",
+        backend="nccl_standin",
+    ),
 )

@@ -251,6 +251,26 @@ def test_a_condition_is_alike_on_all_ranks_where_all_that_it_was_made_from_is(ma
     assert [way.asks for way in ways_past_call(frames, lambda file: text)] == [asks]
 
 
+@pytest.mark.parametrize(
+    ("source", "asks"),
+    [
+        ("def f(part):\n    if not part.isfinite():\n        return\n    dist.all_reduce(part)  # here", "check"),
+        (
+            "for x in y:\n    loss = f(x)\n    if loss > 9:\n        continue\n    dist.all_reduce(loss)  # here",
+            "value",
+        ),
+        ("loss = f(x)\ndist.all_reduce(loss)\nfor x in y:\n    if loss > 9:\n        g(x)  # here", "alike"),
+        ("dist.all_reduce(loss)\nloss = loss / 8\nfor x in y:\n    if loss > 9:\n        g(x)  # here", "alike"),
+        ("dist.all_reduce(loss)\nloss = f(x)\nfor x in y:\n    if loss > 9:\n        g(x)  # here", "value"),
+        ("while on:\n    if bad > 0:\n        g()  # here\n    bad = f()\n    dist.all_reduce(bad)", "alike"),
+    ],
+)
+def test_what_is_reduced_behind_a_condition_is_not_alike_there(source: str, asks: str) -> None:
+    line = 1 + source[: source.index("# here")].count("\n")
+    found = ways_past_call((Frame(FILE, line, "f" if source.startswith("def") else "<module>"),), lambda file: source)
+    assert [way.asks for way in found] == [asks]
+
+
 RANK_ZERO = """\
 def rank_zero_only(function):
     def wrapped(*args):
