@@ -6,7 +6,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.queues import Queues
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
-from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.ledger import Group, is_numbered
 
 NS_IN_S = 1e9
 FLIGHT_RECORDER = "flight-recorder"  # the source of `Collectives`
@@ -45,9 +45,12 @@ class _Reader:
         return found
 
     def _fill(self, rank: int, own: dict[str, Communicator]) -> None:
-        """The collectives of one rank, in the order in which it made them."""
-        for order, call in enumerate(self.case.ledger.calls(rank).values()):
-            if call.group not in own:
+        """The collectives of one rank, in the order in which it made them.
+
+        The board has older ones too, and of each only the user's line: the ranks' calls would not compare.
+        """
+        for order, call in enumerate(self.case.ranks[rank].evidence.collectives.recent):
+            if call.group not in own or not is_numbered(call):
                 continue
             lane = own[call.group].lanes[rank]
             state = _state(call, lane.completed)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from hangwatch.model import Frame
+from hangwatch.source.both_ways import called_both_ways
 from hangwatch.source.loops import holds, innermost_loop, scope_of, within
+from hangwatch.stacks.frames import name_of
 
 Guard = Literal["rank", "other", "none", ""]
 
@@ -24,13 +26,18 @@ def guard_around(frames: Sequence[tuple[Frame, ast.Module]]) -> Guard:
     """The condition under which the innermost of the user's `frames` (each with its module) is reached.
 
     "rank" for one that asks which rank it is, wherever on the way; "other" for another one inside of the innermost
-    loop; "none" where there is none.
+    loop; "none" where there is none. A condition on the rank that leads to a function of the user's both ways is none.
     """
     conditional = looped = False
+    inner = ""  # the function of the user's that is called on that line
     for frame, tree in frames:
         scope, known = scope_of(tree, frame.line), _derived(tree)
-        if any(_asks_rank(test, known) for test in _tests(scope, frame.line)) or _decorated(scope):
+        guarded = any(_asks_rank(test, known) for test in _tests(scope, frame.line))
+        if guarded and inner and called_both_ways(scope, frame.line, inner, partial(_asks_rank, known=known)):
+            guarded = False
+        if guarded or _decorated(scope):
             return "rank"
+        inner = name_of(frame.function)
         if not looped:
             loop = innermost_loop(scope, frame.line)
             inside: ast.AST = loop if loop is not None else scope

@@ -115,3 +115,24 @@ def test_what_only_some_ranks_have_asks_for_the_rank(made: str, condition: str, 
 def test_the_words_of_trainers_for_a_rank(test: str) -> None:
     tree = ast.parse(f"def main():\n    if {test}:\n        save()\n")
     assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "rank"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("if report and early:", "if report and not early:", "other"),
+        ("if rank == 0:", "if rank != 0:", "other"),
+        ("if rank == 0:", "if rank == 1:", "rank"),
+        ("if rank == 0:", "if rank == 0:", "rank"),
+        ("if rank == 0 or late:", "if rank != 0:", "rank"),  # a rank may come there twice
+    ],
+)
+def test_a_condition_that_leads_to_a_function_both_ways_keeps_no_rank_from_it(
+    first: str, second: str, expected: str
+) -> None:
+    """GIVEN ranks that call the same two functions in another order THEN none of them comes alone to one of the two."""
+    lines = ("early = rank == 1", first, "    metrics()", "gradients()", second, "    metrics()")
+    text = "\n".join((*lines, "def metrics():", "    reduce()", ""))
+    tree = ast.parse(text)
+    frames = [(Frame("/home/ann/train.py", 8, "metrics"), tree), (Frame("/home/ann/train.py", 3, "<module>"), tree)]
+    assert guard_around(frames) == expected
