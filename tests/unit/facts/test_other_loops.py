@@ -1,0 +1,56 @@
+"""A loop over another loader that one rank ended before the others, where a turn of it makes several calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.other_loops import other_loop_ended
+from hangwatch.judge import diagnose
+from hangwatch.model import LoaderFacts, ProcessFacts, RankEvidence, Snapshot
+from tests.unit.rules.step.worlds import Program, world
+from tests.unit.simulator import Call, blamed_ranks
+
+TURN: Program = [Call("barrier", line=20), Call("all_reduce", line=21)]
+END: Program = [Call("barrier", line=50), Call("all_reduce", line=51), Call("broadcast", line=52)]
+
+
+def _validated(*turns: int, exhausted: bool = True) -> Snapshot:
+    """Each rank validates so many batches, by its loader too, which it has drawn to its end."""
+    snapshot = world(*([*[call for _ in range(count) for call in TURN], *END] for count in turns))
+
+    def drawn(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loader = LoaderFacts(1, None, epoch=0, drawn=turns[entry.rank], exhausted=exhausted, training=False)
+        return replace(entry, reading=replace(entry.reading, loaders=(loader,)))
+
+    return replace(snapshot, ranks=tuple(map(drawn, snapshot.ranks)))
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_the_rank_with_fewer_batches_is_told_though_calls_of_one_kind_were_paired_in_silence(short: int) -> None:
+    """At its end the short rank makes a barrier and an all_reduce too: only the third call differs in kind."""
+    snapshot = _validated(*(4 if rank == short else 5 for rank in range(2)))
+    found = other_loop_ended(Case(snapshot))
+    assert found is not None
+    assert (found.run.ranks, found.run.seq) == ((short,), 9)
+    judgement = diagnose(snapshot)
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("uneven-steps", "likely")
+    assert blamed_ranks(judgement) == [short]
+    assert any("up to number 8 all made the same calls; from 9 on" in each for each in judgement.verdict.evidence)
+
+
+def test_it_is_told_where_the_backend_has_ended_the_job_for_it() -> None:
+    snapshot = _validated(5, 4)
+    down, other = snapshot.ranks
+    ended = replace(down, process=ProcessFacts(down.pid or 1, "X", exit_code=-6), stacks=(), earlier_stacks=())
+    judgement = diagnose(replace(snapshot, ranks=(ended, other)))
+    assert (judgement.verdict.cause, judgement.status) == ("uneven-steps", "failed"), judgement.verdict.summary
+    assert blamed_ranks(judgement) == [1]
+
+
+@pytest.mark.parametrize(("turns", "exhausted"), [((5, 5), True), ((5, 4), False)])
+def test_equal_batches_or_loops_that_may_go_on_tell_nothing(turns: tuple[int, int], exhausted: bool) -> None:
+    assert other_loop_ended(Case(_validated(*turns, exhausted=exhausted))) is None
