@@ -13,11 +13,12 @@ from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
-from hangwatch.facts.mismatches import first_mismatch
+from hangwatch.facts.mismatches import alike, both_ways, common_call, first_mismatch, mispaired
 from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Parting, parting, two_sides
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
+from hangwatch.ranks.ledger import CALLS_TOLD
 from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
@@ -74,7 +75,7 @@ def disagreement(case: Case) -> Disagreement | None:
         return _of_parting(case, found)
     if first_uneven(case) is not None:
         return None  # a rank has left its loop before the others: what it calls behind it is a consequence
-    return _of_the_present(case, _standing(case)) or _of_mispaired(case) or _of_parted(case)
+    return _of_the_present(case, _standing(case)) or _of_mispaired(case) or _of_parted(case) or _against_the_order(case)
 
 
 def of_every_step(case: Case, found: Disagreement) -> bool:
@@ -130,8 +131,9 @@ def _in_part_of_batch(case: Case, place: Site) -> bool:
 
 
 def _record(case: Case, rank: int, place: Site) -> Collective | None:
-    calls = case.ledger.calls(rank).values()
-    return next((call for call in calls if site(call) == place), None)
+    """A call of that rank from there, one with its whole path: of older ones only the user's lines are kept."""
+    calls = (call for call in case.ledger.calls(rank).values() if site(call) == place)
+    return max(calls, key=lambda call: len(call.frames), default=None)
 
 
 # ------------------------------------------------------------------------------------------ in this very step
@@ -237,3 +239,35 @@ def _of_parted(case: Case) -> Disagreement | None:
     name = sites_of(case).named(found.made[0], place)
     step = case.ranks[found.made[0]].step
     return Disagreement(place, found.call, name, found.made, found.without, step, ways)
+
+
+def _against_the_order(case: Case) -> Disagreement | None:
+    """Few ranks made a call behind a condition where the others made the one that had always followed there.
+
+    Below a trainer the lines of the user's show no order: a hook and the next step are both called from `fit`.
+    """
+    found = mispaired(case)
+    before = common_call(case, found.group, found.seq - 1, found.group.members) if found is not None else None
+    if found is None or before is None or set(found.calls) != set(found.group.members):
+        return None
+    for made, without in both_ways(found):
+        call = found.calls[made[0]]
+        place, ways = site(call), tuple(way for way in ways_to(case, call) if way.asks != "alike")
+        if place is None or not ways or 2 * len(made) >= len(found.calls):
+            continue
+        if _has_followed(case, without[0], before, found.calls[without[0]]):
+            name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
+            return Disagreement(place, call, name, made, without, step, ways)
+    return None
+
+
+def _has_followed(case: Case, rank: int, before: Collective, call: Collective) -> bool:
+    """In the records of `rank` calls like `call` came right after calls like `before`, and more often than once."""
+    turns = (
+        (last, other)
+        for seq in range(call.seq - 1, max(call.seq - CALLS_TOLD, 1), -1)
+        if (other := case.ledger.call(rank, call.group, seq)) is not None
+        and (last := case.ledger.call(rank, call.group, seq - 1)) is not None
+    )
+    times = sum(1 for last, other in turns if alike(last, before) and alike(other, call))
+    return times >= EVERY_STEP

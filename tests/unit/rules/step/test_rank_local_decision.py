@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Bypass, CallSite, Certainty, Frame, LoopFacts, RankEvidence, Status
-from tests.unit.rules.step.decisions import SAVE, blamed, changed, job, way
+from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
+from tests.unit.rules.step.decisions import SAVE, Program, blamed, changed, job, way
 from tests.unit.simulator import SCRIPT, Call, World
 
 
@@ -91,3 +91,42 @@ def test_before_the_first_step_the_order_of_the_source_says_which_call_was_gone_
     assert judgement.verdict.cause == cause, judgement.verdict.summary
     if not in_loop:
         assert blamed(judgement) == [(0, 28)]
+
+
+FIT_LINE = Frame(SCRIPT, 50, "main")
+FIT = Call("broadcast", line=50)  # below a trainer, which calls the user's hook from there as well
+
+
+@pytest.mark.parametrize(
+    ("alone", "turns", "cause"),
+    [((1,), 3, "rank-local-decision"), ((0, 1), 3, "collective-mismatch"), ((1,), 1, "collective-mismatch")],
+    ids=["one of three", "most", "no habit"],
+)
+def test_a_call_of_few_where_another_one_had_always_followed_was_decided(
+    alone: tuple[int, ...], turns: int, cause: str
+) -> None:
+    """Every turn reduces and broadcasts, from one line of the user's; in the last one some ranks save instead."""
+    turn: Program = [Call("all_reduce", line=50), FIT]
+    last = {rank: [Call("barrier", line=SAVE)] * (rank in alone) + [FIT] for rank in range(3)}
+    snapshot = World([[*turn * turns, turn[0], *last[rank]] for rank in range(3)]).run().snapshot()
+    site = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (way("value"),))
+    judgement = diagnose(replace(changed(snapshot, _below_fit), call_sites=(site,)))
+    assert judgement.verdict.cause == cause, judgement.verdict.summary
+    if cause == "rank-local-decision":
+        assert blamed(judgement) == [(1, 28)]
+
+
+def _below_fit(entry: RankEvidence) -> RankEvidence:
+    """The hook at line 30 is called by the trainer, which the user's line 50 runs."""
+
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        return (*frames, FIT_LINE) if any(frame.line == SAVE for frame in frames) else frames
+
+    def of_call(call: Collective) -> Collective:
+        return replace(call, frames=below(call.frames))
+
+    recorded = entry.collectives
+    recent, open_calls = (tuple(map(of_call, each)) for each in (recorded.recent, recorded.open_calls))
+    stacks = tuple(replace(stack, frames=below(stack.frames)) for stack in entry.stacks)
+    held = replace(recorded, recent=recent, open_calls=open_calls)
+    return replace(entry, stacks=stacks, earlier_stacks=stacks, collectives=held)
