@@ -106,7 +106,7 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
 def stopped_after_epoch(case: Case) -> Finding | None:
     """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
     epochs = {view.rank: view.loader.epoch for view in case if view.loader is not None}
-    if not epochs or not case.blocked:
+    if not epochs or not case.in_trouble:
         return None
     last = max(epochs.values())
     left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
@@ -120,7 +120,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
         f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
-        culprits=case.culprits(left),
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(f"{case.name(others)} began epoch {last}",),
         witnesses=witnesses,
