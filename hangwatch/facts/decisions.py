@@ -13,7 +13,7 @@ from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
-from hangwatch.facts.mismatches import alike, both_ways, common_call, first_mismatch, mispaired
+from hangwatch.facts.mismatches import Mismatch, alike, both_ways, common_call, first_mismatch, mispaired
 from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Parting, parting, two_sides
 from hangwatch.facts.skip_paths import ways_past, ways_to
@@ -242,9 +242,10 @@ def _of_parted(case: Case) -> Disagreement | None:
 
 
 def _against_the_order(case: Case) -> Disagreement | None:
-    """Few ranks made a call behind a condition where the others made the one that had always followed there.
+    """Some ranks made a call behind a condition where the others made the one that had always followed there.
 
-    Below a trainer the lines of the user's show no order: a hook and the next step are both called from `fit`.
+    Below a trainer the lines of the user's show no order: a hook and the next step are both called from `fit`. Of two
+    halves neither left that order for sure.
     """
     found = mispaired(case)
     before = common_call(case, found.group, found.seq - 1, found.group.members) if found is not None else None
@@ -252,13 +253,24 @@ def _against_the_order(case: Case) -> Disagreement | None:
         return None
     for made, without in both_ways(found):
         call = found.calls[made[0]]
-        place, ways = site(call), tuple(way for way in ways_to(case, call) if way.asks != "alike")
-        if place is None or not ways or 2 * len(made) >= len(found.calls):
+        place, ways = site(call), _conditions(case, found, call)
+        if place is None or not ways or len(made) == len(without):
             continue
         if _has_followed(case, without[0], before, found.calls[without[0]]):
             name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
             return Disagreement(place, call, name, made, without, step, ways)
     return None
+
+
+def _conditions(case: Case, found: Mismatch, call: Collective) -> tuple[Bypass, ...]:
+    """The ways past `call`; those on counters and settings where there is no other and all ranks are in one step.
+
+    Then one of these differs by rank, such as the interval of a log.
+    """
+    ways = tuple(way for way in ways_to(case, call) if way.inner)
+    own = tuple(way for way in ways if way.asks != "alike")
+    steps = {each.step for each in found.calls.values()}
+    return own or (ways if len(steps) == 1 and None not in steps else ())
 
 
 def _has_followed(case: Case, rank: int, before: Collective, call: Collective) -> bool:

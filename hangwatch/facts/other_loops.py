@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hangwatch.facts.call_site import site
+from hangwatch.facts.call_site import comes_before, path, site
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, differing, mispaired
 from hangwatch.facts.other_loaders import other_loaders
 from hangwatch.facts.runs import WentOn, first_apart, went_on
+from hangwatch.facts.trainer_branches import parted
 from hangwatch.model import Collective, LoaderFacts
 from hangwatch.ranks.sides import spread
 
@@ -42,6 +43,25 @@ def other_loop_ended(case: Case) -> OtherLoop | None:
     apart = (each for each in _called_apart(case) if next(_drawn_from(case, each), None))
     found = (OtherLoop(run, each) for run in apart for each in _drawn_from(case, run))
     return next((each for each in found if all(loader.exhausted for loader in each.drawn.values())), None)
+
+
+@once
+def skipped_in_other_loop(case: Case) -> OtherLoop | None:
+    """Ranks that are past such a loop with as many batches as the others, which still make calls of it."""
+    for run in _called_apart(case):
+        if not _is_behind(run):
+            continue
+        for drawn in _loaders(case, run):
+            if len({each.drawn for each in drawn.values()}) == 1 and all(each.exhausted for each in drawn.values()):
+                return OtherLoop(run, drawn)
+    return None
+
+
+def _is_behind(run: WentOn) -> bool:
+    """The call that ranks went on to comes behind the others' in the source of the function that leads to both."""
+    there = parted(run.reached.frames, run.repeated.frames)
+    in_a_package = there is not None and there[1].line < there[0].line
+    return in_a_package or comes_before(path(run.repeated.frames), path(run.reached.frames))
 
 
 def _called_apart(case: Case) -> Iterator[WentOn]:
@@ -75,14 +95,20 @@ def _made_before(case: Case, rank: int, call: Collective) -> bool:
 
 
 def _drawn_from(case: Case, run: WentOn) -> Iterator[dict[int, LoaderFacts]]:
-    """The loaders, besides the training one, from which those that went on drew fewer batches in the same epoch."""
+    """The loaders from which those that went on drew fewer batches."""
+    for found in _loaders(case, run):
+        most = max(found[rank].drawn for rank in run.ranks)
+        if 0 < most < min(found[rank].drawn for rank in run.others):
+            yield found
+
+
+def _loaders(case: Case, run: WentOn) -> Iterator[dict[int, LoaderFacts]]:
+    """The loaders besides the training one that all ranks have, in the same epoch of it."""
     views = [case.ranks[rank] for rank in (*run.ranks, *run.others) if rank in case.ranks]
     for index in sorted({loader.index for view in views for loader in other_loaders(view)}):
         found = {view.rank: each for view in views for each in other_loaders(view) if each.index == index}
         if len(found) == len(run.ranks) + len(run.others) and len({each.epoch for each in found.values()}) == 1:
-            most = max(found[rank].drawn for rank in run.ranks)
-            if 0 < most < min(found[rank].drawn for rank in run.others):
-                yield found
+            yield found
 
 
 def _is_past(case: Case, loop: OtherLoop) -> bool:

@@ -71,6 +71,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
+from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
@@ -108,6 +109,7 @@ ORDER: tuple[Rule, ...] = (
     issued_before_a_common_call,
     left_an_inner_loop,
     left_another_loop,
+    ended_in_another_loop,
     aborted_by_mismatch,
     aborted_by_a_peers_size,
     mispaired_with_the_main_thread,

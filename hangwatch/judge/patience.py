@@ -56,7 +56,18 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     living = [view for view in views if not view.dead]
     together = (snapshot.job.world_size or len(living)) > 1
     found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
-    return {rank: fact for rank, fact in found.items() if fact} or _mispaired(snapshot, living)
+    facts = {rank: fact for rank, fact in found.items() if fact}
+    return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living)
+
+
+def _in_a_meeting(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
+    """Ranks wait for all workers by other means than a group, and the other ranks in collectives: neither can come."""
+    meet = [view.rank for view in living if view.now.doing is Doing.MEETING]
+    all_wait = all(view.now.doing in COLLECTIVE_WAITS and view.steady for view in living)
+    complete = len(living) == (snapshot.job.world_size or len(living))
+    if not all_wait or not complete or not 0 < len(meet) < len(living):
+        return {}
+    return dict.fromkeys(meet, "waits for all workers, others of which wait in collectives")
 
 
 def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:

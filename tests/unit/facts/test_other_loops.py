@@ -17,16 +17,17 @@ TURN: Program = [Call("barrier", line=20), Call("all_reduce", line=21)]
 END: Program = [Call("barrier", line=50), Call("all_reduce", line=51), Call("broadcast", line=52)]
 
 
-def _validated(*turns: int, exhausted: bool = True) -> Snapshot:
-    """Each rank validates so many batches, by its loader too, which it has drawn to its end."""
+def _validated(*turns: int, exhausted: bool = True, drawn: int = 0) -> Snapshot:
+    """Each rank makes the calls of so many batches, and draws as many, or `drawn`, to the end of its loader."""
     snapshot = world(*([*[call for _ in range(count) for call in TURN], *END] for count in turns))
 
-    def drawn(entry: RankEvidence) -> RankEvidence:
+    def drawing(entry: RankEvidence) -> RankEvidence:
         assert entry.reading is not None
-        loader = LoaderFacts(1, None, epoch=0, drawn=turns[entry.rank], exhausted=exhausted, training=False)
+        count = drawn or turns[entry.rank]
+        loader = LoaderFacts(1, None, epoch=0, drawn=count, exhausted=exhausted, training=False)
         return replace(entry, reading=replace(entry.reading, loaders=(loader,)))
 
-    return replace(snapshot, ranks=tuple(map(drawn, snapshot.ranks)))
+    return replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks)))
 
 
 @pytest.mark.parametrize("short", [0, 1])
@@ -42,13 +43,17 @@ def test_the_rank_with_fewer_batches_is_told_though_calls_of_one_kind_were_paire
     assert any("up to number 8 all made the same calls; from 9 on" in each for each in judgement.verdict.evidence)
 
 
-def test_it_is_told_where_the_backend_has_ended_the_job_for_it() -> None:
-    snapshot = _validated(5, 4)
+@pytest.mark.parametrize(("drawn", "cause"), [(0, "uneven-steps"), (5, "skipped-collective")])
+def test_it_is_told_where_the_backend_has_ended_the_job_for_it(drawn: int, cause: str) -> None:
+    """With as many batches as the other rank it has left out calls in them."""
+    snapshot = _validated(5, 4, drawn=drawn)
     down, other = snapshot.ranks
     ended = replace(down, process=ProcessFacts(down.pid or 1, "X", exit_code=-6), stacks=(), earlier_stacks=())
-    judgement = diagnose(replace(snapshot, ranks=(ended, other)))
-    assert (judgement.verdict.cause, judgement.status) == ("uneven-steps", "failed"), judgement.verdict.summary
-    assert blamed_ranks(judgement) == [1]
+    for each in (snapshot, replace(snapshot, ranks=(ended, other))):
+        judgement = diagnose(each)
+        assert judgement.verdict.cause == cause, judgement.verdict.summary
+        assert judgement.status == ("failed" if each is not snapshot else "hung")
+        assert blamed_ranks(judgement) == [1]
 
 
 @pytest.mark.parametrize(("turns", "exhausted"), [((5, 5), True), ((5, 4), False)])

@@ -98,22 +98,42 @@ FIT = Call("broadcast", line=50)  # below a trainer, which calls the user's hook
 
 
 @pytest.mark.parametrize(
-    ("alone", "turns", "cause"),
-    [((1,), 3, "rank-local-decision"), ((0, 1), 3, "collective-mismatch"), ((1,), 1, "collective-mismatch")],
-    ids=["one of three", "most", "no habit"],
+    ("ranks", "alone", "turns", "odd"),
+    [(3, (1,), 3, 1), (3, (0, 1), 3, 2), (2, (1,), 3, None), (3, (1,), 1, None)],
+    ids=["one saves", "one does not", "of two halves", "no habit"],
 )
-def test_a_call_of_few_where_another_one_had_always_followed_was_decided(
-    alone: tuple[int, ...], turns: int, cause: str
+@pytest.mark.parametrize(("asks", "told"), [("value", "asks neither for the rank"), ("alike", "one of them differs")])
+def test_a_call_where_another_one_had_always_followed_was_decided(
+    ranks: int, alone: tuple[int, ...], turns: int, odd: int | None, asks: str, told: str
 ) -> None:
     """Every turn reduces and broadcasts, from one line of the user's; in the last one some ranks save instead."""
     turn: Program = [Call("all_reduce", line=50), FIT]
-    last = {rank: [Call("barrier", line=SAVE)] * (rank in alone) + [FIT] for rank in range(3)}
-    snapshot = World([[*turn * turns, turn[0], *last[rank]] for rank in range(3)]).run().snapshot()
-    site = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (way("value"),))
+    last = {rank: [Call("barrier", line=SAVE)] * (rank in alone) + [FIT] for rank in range(ranks)}
+    snapshot = World([[*turn * turns, turn[0], *last[rank]] for rank in range(ranks)]).run().snapshot()
+    site = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (way(asks),))
     judgement = diagnose(replace(changed(snapshot, _below_fit), call_sites=(site,)))
-    assert judgement.verdict.cause == cause, judgement.verdict.summary
-    if cause == "rank-local-decision":
-        assert blamed(judgement) == [(1, 28)]
+    decided = judgement.verdict.cause == "rank-local-decision"
+    assert decided is (odd is not None), judgement.verdict.summary
+    if decided:
+        assert blamed(judgement) == [(odd, 28)]
+        assert any(told in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_a_counter_may_differ_where_the_ranks_are_in_different_steps() -> None:
+    turn: Program = [Call("all_reduce", line=50), FIT]
+    save = [Call("barrier", line=SAVE)]
+    snapshot = World([[*turn * 3, turn[0], *save * (rank != 2), FIT] for rank in range(3)]).run().snapshot()
+    site = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (way("alike"),))
+
+    def later(call: Collective) -> Collective:
+        return replace(call, step=(call.step or 0) + 1)
+
+    def ahead(entry: RankEvidence) -> RankEvidence:
+        held = replace(entry.collectives, recent=tuple(map(later, entry.collectives.recent)))
+        return replace(entry, collectives=held) if entry.rank == 2 else entry
+
+    moved = changed(changed(snapshot, _below_fit), ahead)
+    assert diagnose(replace(moved, call_sites=(site,))).verdict.cause != "rank-local-decision"
 
 
 def _below_fit(entry: RankEvidence) -> RankEvidence:
