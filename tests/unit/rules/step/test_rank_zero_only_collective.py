@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Collective, Frame, Judgement, Progress, RankEvidence
+from hangwatch.model import Certainty, Frame, Judgement, Progress, RankEvidence
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, snapshot, told
@@ -232,15 +232,19 @@ def test_one_of_two_at_a_later_line_of_a_trainer_may_only_have_come_there_first(
     evaluate, save = Call("all_gather", line=5, trainer=100), Call("all_gather", line=5, trainer=line, size=2)
     snapshot = World([[*[evaluate] * 5, save], [evaluate] * 6]).run().snapshot()
 
-    def called(call: Collective) -> Collective:
-        at = next(n for n, frame in enumerate(call.frames) if frame.file == TRAINER)
-        inner = Frame(TRAINER, 7, "_gather") if call.frames[at].line == 100 else Frame(TRAINER, 17, "_store")
-        return replace(call, frames=(inner, *call.frames[at:]))
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        at = next(n for n, frame in enumerate(frames) if frame.file == TRAINER)
+        inner = Frame(TRAINER, 7, "_gather") if frames[at].line == 100 else Frame(TRAINER, 17, "_store")
+        return (*frames[:at], inner, *frames[at:])
 
     def change(entry: RankEvidence) -> RankEvidence:
         held = entry.collectives
-        recent, inside = (tuple(map(called, each)) for each in (held.recent, held.open_calls))
-        return replace(entry, collectives=replace(held, recent=recent, open_calls=inside))
+        recent, inside = (
+            tuple(replace(call, frames=below(call.frames)) for call in each) for each in (held.recent, held.open_calls)
+        )
+        stacks = tuple(replace(stack, frames=below(stack.frames)) for stack in entry.stacks)
+        held = replace(held, recent=recent, open_calls=inside)
+        return replace(entry, collectives=held, stacks=stacks, earlier_stacks=stacks)
 
     found = mispaired_at_a_new_place(Case(replace(snapshot, ranks=tuple(map(change, snapshot.ranks)))))
     assert (found is None) is (line == 200)
