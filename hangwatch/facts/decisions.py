@@ -13,12 +13,11 @@ from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
-from hangwatch.facts.mismatches import Mismatch, alike, both_ways, common_call, first_mismatch, mispaired
+from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, first_mismatch, mispaired, times_followed
 from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Parting, parting, two_sides
 from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
-from hangwatch.ranks.ledger import CALLS_TOLD
 from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
@@ -256,7 +255,7 @@ def _against_the_order(case: Case) -> Disagreement | None:
         place, ways = site(call), _conditions(case, found, call)
         if place is None or not ways or len(made) == len(without):
             continue
-        if _has_followed(case, without[0], before, found.calls[without[0]]):
+        if times_followed(case, without[0], before, found.calls[without[0]]) >= EVERY_STEP:
             name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
             return Disagreement(place, call, name, made, without, step, ways)
     return None
@@ -271,15 +270,3 @@ def _conditions(case: Case, found: Mismatch, call: Collective) -> tuple[Bypass, 
     own = tuple(way for way in ways if way.asks != "alike")
     steps = {each.step for each in found.calls.values()}
     return own or (ways if len(steps) == 1 and None not in steps else ())
-
-
-def _has_followed(case: Case, rank: int, before: Collective, call: Collective) -> bool:
-    """In the records of `rank` calls like `call` came right after calls like `before`, and more often than once."""
-    turns = (
-        (last, other)
-        for seq in range(call.seq - 1, max(call.seq - CALLS_TOLD, 1), -1)
-        if (other := case.ledger.call(rank, call.group, seq)) is not None
-        and (last := case.ledger.call(rank, call.group, seq - 1)) is not None
-    )
-    times = sum(1 for last, other in turns if alike(last, before) and alike(other, call))
-    return times >= EVERY_STEP

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hangwatch.facts.call_site import comes_before, path, site
+from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, differing, mispaired
+from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, differing, mispaired, times_followed
 from hangwatch.facts.other_loaders import other_loaders
 from hangwatch.facts.runs import WentOn, first_apart, went_on
 from hangwatch.facts.trainer_branches import parted
@@ -49,7 +49,8 @@ def other_loop_ended(case: Case) -> OtherLoop | None:
 def skipped_in_other_loop(case: Case) -> OtherLoop | None:
     """Ranks that are past such a loop with as many batches as the others, which still make calls of it."""
     for run in _called_apart(case):
-        if not _is_behind(run):
+        before = case.ledger.call(run.ranks[0], run.reached.group, run.seq - 1)
+        if before is None or not _leaves(case, run, before):
             continue
         for drawn in _loaders(case, run):
             if len({each.drawn for each in drawn.values()}) == 1 and all(each.exhausted for each in drawn.values()):
@@ -57,11 +58,16 @@ def skipped_in_other_loop(case: Case) -> OtherLoop | None:
     return None
 
 
-def _is_behind(run: WentOn) -> bool:
-    """The call that ranks went on to comes behind the others' in the source of the function that leads to both."""
-    there = parted(run.reached.frames, run.repeated.frames)
-    in_a_package = there is not None and there[1].line < there[0].line
-    return in_a_package or comes_before(path(run.repeated.frames), path(run.reached.frames))
+def _leaves(case: Case, run: WentOn, before: Collective) -> bool:
+    """After the last common call the others went on as they always had, and `run.ranks` to a later line, as nobody had.
+
+    By the source of the package's function that leads to both calls: in the same turn of its loops, not in the next.
+    """
+    there = parted(run.reached.frames, before.frames)
+    if there is None or there[1].line >= there[0].line:
+        return False
+    others = (times_followed(case, rank, before, run.repeated) for rank in run.others)
+    return all(others) and not any(times_followed(case, rank, before, run.reached) for rank in run.ranks)
 
 
 def _called_apart(case: Case) -> Iterator[WentOn]:
