@@ -59,7 +59,10 @@ class Sites:
         """
         if rank not in self._known:
             heads = {group.name: group.heads[rank] for group in self.case.ledger.groups_of(rank)}
-            through = {name: head.completed if head.completed >= 0 else head.issued - 1 for name, head in heads.items()}
+            gone = rank in self.case.ranks and self.case.ranks[rank].dead
+            through = {
+                name: head.issued - 1 if gone and head.completed < 0 else head.completed for name, head in heads.items()
+            }
             calls = self.case.ledger.calls(rank).items()
             found = [site(call) for (name, seq), call in calls if seq <= through.get(name, 0)]
             found += [site(call) for call in self._messages(rank)]

@@ -8,15 +8,14 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Frame, Judgement, Progress, RankEvidence
+from hangwatch.model import Certainty, Frame, Judgement, Progress
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone
-from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import TRAINER, Call, Draw, World, blamed_ranks
+from tests.unit.simulator import Call, Draw, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -224,27 +223,3 @@ def test_a_dead_rank_of_which_nothing_says_what_was_complete_has_called_before_a
         down, collectives=replace(down.collectives, heads=heads), reading=replace(down.reading, heads=heads)
     )
     assert aborted_alone(Case(snapshot(other, unknown))) is None
-
-
-@pytest.mark.parametrize("line", [200, 90])
-def test_one_of_two_at_a_later_line_of_a_trainer_may_only_have_come_there_first(line: int) -> None:
-    """The trainer saves behind its evaluation: a rank that evaluates is on its way to the other one's call."""
-    evaluate, save = Call("all_gather", line=5, trainer=100), Call("all_gather", line=5, trainer=line, size=2)
-    snapshot = World([[*[evaluate] * 5, save], [evaluate] * 6]).run().snapshot()
-
-    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        at = next(n for n, frame in enumerate(frames) if frame.file == TRAINER)
-        inner = Frame(TRAINER, 7, "_gather") if frames[at].line == 100 else Frame(TRAINER, 17, "_store")
-        return (*frames[:at], inner, *frames[at:])
-
-    def change(entry: RankEvidence) -> RankEvidence:
-        held = entry.collectives
-        recent, inside = (
-            tuple(replace(call, frames=below(call.frames)) for call in each) for each in (held.recent, held.open_calls)
-        )
-        stacks = tuple(replace(stack, frames=below(stack.frames)) for stack in entry.stacks)
-        held = replace(held, recent=recent, open_calls=inside)
-        return replace(entry, collectives=held, stacks=stacks, earlier_stacks=stacks)
-
-    found = mispaired_at_a_new_place(Case(replace(snapshot, ranks=tuple(map(change, snapshot.ranks)))))
-    assert (found is None) is (line == 200)
