@@ -61,12 +61,15 @@ def held(snapshot: Snapshot) -> dict[int, str]:
 
 
 def _in_a_meeting(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
-    """Ranks wait for all workers by other means than a group, and the other ranks in collectives: neither can come."""
-    meet = [view.rank for view in living if view.now.doing is Doing.MEETING]
-    all_wait = all(view.now.doing in COLLECTIVE_WAITS and view.steady for view in living)
+    """Ranks wait for all workers by other means than a group, and all other ranks surely for calls of ranks."""
+    meet = [view.rank for view in living if view.now.doing is Doing.MEETING and view.steady]
     complete = len(living) == (snapshot.job.world_size or len(living))
-    if not all_wait or not complete or not 0 < len(meet) < len(living):
+    if not complete or not 0 < len(meet) < len(living):
         return {}
+    blocked = Case(snapshot).blocked
+    others = (blocked.get(view.rank) for view in living if view.rank not in meet)
+    if not all(entry is not None and entry.certain for entry in others):
+        return {}  # a backward may compute
     return dict.fromkeys(meet, "waits for all workers, others of which wait in collectives")
 
 

@@ -317,14 +317,14 @@ IN_REPORT = frames(
 
 
 def test_a_rank_that_waits_for_all_workers_while_another_one_waits_for_it_is_a_fact() -> None:
-    said = fact(stands(IN_REPORT), WAITING, world_size=2)
+    said = fact(stands(IN_REPORT), rank(1, frames((C10D, 2900, "all_reduce")), issued=11, completed=10), world_size=2)
     assert said == "waits for all workers, others of which wait in collectives"
 
 
 @pytest.mark.parametrize(
     "others",
-    [(rank(1, IN_REPORT, issued=10, completed=10),), (rank(1, IN_CODE, issued=10, completed=10),), ()],
-    ids=["all have come", "one may come", "one is not seen"],
+    [(rank(1, IN_REPORT, issued=10, completed=10),), (rank(1, IN_CODE, issued=10, completed=10),), (WAITING,), ()],
+    ids=["all have come", "one may come", "its backward may compute", "one is not seen"],
 )
 def test_workers_that_may_come_hold_nobody_in_a_meeting(others: tuple[RankEvidence, ...]) -> None:
     assert held(snapshot(stands(IN_REPORT), *others, world_size=2)) == {}
