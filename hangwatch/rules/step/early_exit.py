@@ -113,6 +113,8 @@ def stopped_after_epoch(case: Case) -> Finding | None:
     others = [rank for rank, epoch in epochs.items() if epoch == last]
     if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
         return None
+    if not case.blocked and not _are_over(case, left):
+        return None  # the others have failed, and it may be on its way to the next epoch
     first = case.ranks[left[0]]
     epoch = epochs[left[0]]
     return Finding(
@@ -130,9 +132,12 @@ def stopped_after_epoch(case: Case) -> Finding | None:
 
 def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
     """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
-    over = all(case.ranks[rank].over or case.ranks[rank].finished for rank in left)
-    kind = Kind.FACT if over else Kind.SOURCE
+    kind = Kind.FACT if _are_over(case, left) else Kind.SOURCE
     return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
+
+
+def _are_over(case: Case, ranks: tuple[int, ...]) -> bool:
+    return all(case.ranks[rank].over or case.ranks[rank].finished for rank in ranks)
 
 
 def fewer_steps(case: Case) -> Finding | None:
