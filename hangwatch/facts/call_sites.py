@@ -53,9 +53,16 @@ class Sites:
         return Site(family(blocked.op), ((file, line),), (file, name_of(function), line))
 
     def before(self, rank: int) -> Counter[Site]:
-        """How often `rank` has used each site, in collectives that are complete and in sends and receives before."""
+        """How often `rank` has used each site, in collectives that are complete and in sends and receives before.
+
+        Of a rank that died nothing may say what was complete: what it issued before its last call then counts.
+        """
         if rank not in self._known:
-            through = {group.name: group.heads[rank].completed for group in self.case.ledger.groups_of(rank)}
+            heads = {group.name: group.heads[rank] for group in self.case.ledger.groups_of(rank)}
+            gone = rank in self.case.ranks and self.case.ranks[rank].dead
+            through = {
+                name: head.issued - 1 if gone and head.completed < 0 else head.completed for name, head in heads.items()
+            }
             calls = self.case.ledger.calls(rank).items()
             found = [site(call) for (name, seq), call in calls if seq <= through.get(name, 0)]
             found += [site(call) for call in self._messages(rank)]

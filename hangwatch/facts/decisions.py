@@ -13,10 +13,10 @@ from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, last_call
-from hangwatch.facts.mismatches import first_mismatch
+from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, first_mismatch, mispaired, times_followed
 from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Parting, parting, two_sides
-from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
@@ -74,7 +74,7 @@ def disagreement(case: Case) -> Disagreement | None:
         return _of_parting(case, found)
     if first_uneven(case) is not None:
         return None  # a rank has left its loop before the others: what it calls behind it is a consequence
-    return _of_the_present(case, _standing(case)) or _of_mispaired(case) or _of_parted(case)
+    return _of_the_present(case, _standing(case)) or _of_mispaired(case) or _of_parted(case) or _against_the_order(case)
 
 
 def of_every_step(case: Case, found: Disagreement) -> bool:
@@ -130,8 +130,9 @@ def _in_part_of_batch(case: Case, place: Site) -> bool:
 
 
 def _record(case: Case, rank: int, place: Site) -> Collective | None:
-    calls = case.ledger.calls(rank).values()
-    return next((call for call in calls if site(call) == place), None)
+    """A call of that rank from there, one with its whole path: of older ones only the user's lines are kept."""
+    calls = (call for call in case.ledger.calls(rank).values() if site(call) == place)
+    return max(calls, key=lambda call: len(call.frames), default=None)
 
 
 # ------------------------------------------------------------------------------------------ in this very step
@@ -237,3 +238,35 @@ def _of_parted(case: Case) -> Disagreement | None:
     name = sites_of(case).named(found.made[0], place)
     step = case.ranks[found.made[0]].step
     return Disagreement(place, found.call, name, found.made, found.without, step, ways)
+
+
+def _against_the_order(case: Case) -> Disagreement | None:
+    """Some ranks made a call behind a condition where the others made the one that had always followed there.
+
+    Below a trainer the lines of the user's show no order: a hook and the next step are both called from `fit`. Of two
+    halves neither left that order for sure.
+    """
+    found = mispaired(case)
+    before = common_call(case, found.group, found.seq - 1, found.group.members) if found is not None else None
+    if found is None or before is None or set(found.calls) != set(found.group.members):
+        return None
+    for made, without in both_ways(found):
+        call = found.calls[made[0]]
+        place, ways = site(call), _conditions(case, found, call)
+        if place is None or not ways or len(made) == len(without):
+            continue
+        if times_followed(case, without[0], before, found.calls[without[0]]) >= EVERY_STEP:
+            name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
+            return Disagreement(place, call, name, made, without, step, ways)
+    return None
+
+
+def _conditions(case: Case, found: Mismatch, call: Collective) -> tuple[Bypass, ...]:
+    """The ways past `call`; those on counters and settings where there is no other and all ranks are in one step.
+
+    Then one of these differs by rank, such as the interval of a log.
+    """
+    ways = tuple(way for way in ways_to(case, call) if way.inner)
+    own = tuple(way for way in ways if way.asks != "alike")
+    steps = {each.step for each in found.calls.values()}
+    return own or (ways if len(steps) == 1 and None not in steps else ())

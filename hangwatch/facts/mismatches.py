@@ -170,3 +170,11 @@ def both_ways(found: Mismatch) -> tuple[tuple[Ranks, Ranks], ...]:
         return ()
     one, other = map(tuple, sides)
     return (one, other), (other, one)
+
+
+def times_followed(case: Case, rank: int, before: Collective, call: Collective) -> int:
+    """How often, in the records of `rank`, a call like `call` came right after one like `before`, until `call`."""
+    numbers = range(call.seq - 1, max(call.seq - CALLS_TOLD, 1), -1)
+    pairs = ([case.ledger.call(rank, call.group, seq - ago) for ago in (1, 0)] for seq in numbers)
+    known = ((last, other) for last, other in pairs if last is not None and other is not None)
+    return sum(1 for last, other in known if alike(last, before) and alike(other, call))

@@ -8,7 +8,7 @@ from hangwatch.queues import Queues
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
 from hangwatch.ranks.ledger import Group, is_numbered
 
-NS_IN_S = 1e9
+NS_IN_S = 1e9  # nanoseconds
 FLIGHT_RECORDER = "flight-recorder"  # the source of `Collectives`
 
 

@@ -30,7 +30,7 @@ class WentOn:
     seq: int
     reached: Collective
     repeated: Collective
-    made: int  # calls of the run before they parted
+    made: int  # calls of the run before they parted; 0 where a turn of the loop makes several
 
 
 @once
@@ -41,7 +41,7 @@ def went_on(case: Case) -> WentOn | None:
         return None
     ranks, name = list(found.calls), found.group.name
     asked = [rank for side in differing(found.calls).values() for rank in spread(side)]
-    if (first := _first_apart(case, asked, name, found.seq)) is not None and (
+    if (first := first_apart(case, asked, name, found.seq)) is not None and (
         early := _parted(case, ranks, name, first)
     ):
         return early
@@ -54,7 +54,7 @@ def went_on(case: Case) -> WentOn | None:
     return None
 
 
-def _first_apart(case: Case, ranks: list[int], name: str, last: int) -> int | None:
+def first_apart(case: Case, ranks: list[int], name: str, last: int) -> int | None:
     """The first recorded number with unlike paths, if those before it are alike; later ones may be alike by chance."""
     for seq in range(max(last - CALLS_TOLD, 1), last):
         calls = case.ledger.under(name, seq, ranks)
@@ -111,8 +111,9 @@ def _run(past: list[Collective], call: Collective) -> int:
 def numbers_apart(case: Case, found: WentOn) -> str:
     """Up to which number all ranks made the same calls, and where those of either side are from then on."""
     before, after = (words.place(place_apart(*pair)) for pair in _both_ways(found))
+    run = f", the last {found.made} of them at {before}" if found.made else ""
     return (
-        f"up to number {found.seq - 1} all made the same calls, the last {found.made} of them at {before};"
+        f"up to number {found.seq - 1} all made the same calls{run};"
         f" from {found.seq} on those of {case.name(found.ranks)} are at {after}"
     )
 

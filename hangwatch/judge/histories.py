@@ -29,6 +29,7 @@ from hangwatch.rules.step.skipped_collective.by_common_order import left_the_com
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
+from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.uneven_steps import (
     batches_discarded,
     ended_another_loop,
@@ -44,6 +45,7 @@ HISTORIES: tuple[Rule, ...] = (
     mispaired_threads,
     uneven_validation,
     uneven_other_loader,
+    ended_another_loop,
     batches_discarded,
     gradient_sync_mismatch,
     synchronised_alone,
@@ -63,9 +65,9 @@ HISTORIES: tuple[Rule, ...] = (
     swallowed,
     fewer_steps,
     passed_a_call,
+    left_out_in_another_loop,
     mispaired_at_a_new_place,
     left_out_before_a_common_call,
-    ended_another_loop,
     made_a_shorter_run,
     made_a_longer_run,
     decided_by_a_trainer,

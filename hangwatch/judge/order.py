@@ -71,9 +71,10 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
+from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
-from hangwatch.rules.step.uneven_steps import outside_of_join
+from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
@@ -106,6 +107,8 @@ ORDER: tuple[Rule, ...] = (
     ended_at_a_new_place,
     issued_before_a_common_call,
     left_an_inner_loop,
+    left_another_loop,
+    ended_in_another_loop,
     aborted_by_mismatch,
     aborted_by_a_peers_size,
     mispaired_with_the_main_thread,

@@ -56,7 +56,21 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     living = [view for view in views if not view.dead]
     together = (snapshot.job.world_size or len(living)) > 1
     found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
-    return {rank: fact for rank, fact in found.items() if fact} or _mispaired(snapshot, living)
+    facts = {rank: fact for rank, fact in found.items() if fact}
+    return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living)
+
+
+def _in_a_meeting(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
+    """Ranks wait for all workers by other means than a group, and all other ranks surely for calls of ranks."""
+    meet = [view.rank for view in living if view.now.doing is Doing.MEETING and view.steady]
+    complete = len(living) == (snapshot.job.world_size or len(living))
+    if not complete or not 0 < len(meet) < len(living):
+        return {}
+    blocked = Case(snapshot).blocked
+    others = (blocked.get(view.rank) for view in living if view.rank not in meet)
+    if not all(entry is not None and entry.certain for entry in others):
+        return {}  # a backward may compute
+    return dict.fromkeys(meet, "waits for all workers, others of which wait in collectives")
 
 
 def _mispaired(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:

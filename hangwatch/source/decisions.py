@@ -31,7 +31,7 @@ _SETTINGS = re.compile(
 )
 _COUNTS = re.compile(
     r"(^|_)(step|steps|epochs?|iter|iters|iteration|iterations|batch_idx|batch_index|idx|every|interval|freq\w*|period"
-    r"|warmup|training|max_\w+|num_\w+|n_\w+)($|_)",
+    r"|warmup|training|sanity_checking|validating|evaluating|testing|predicting|max_\w+|num_\w+|n_\w+)($|_)",
     re.IGNORECASE,
 )
 _CHECKS = frozenset(

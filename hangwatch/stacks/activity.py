@@ -16,6 +16,7 @@ class Doing(StrEnum):
     COLLECTIVE = "collective"  # a collective or point-to-point call; `op` says which
     BACKWARD = "backward"  # torch's backward pass: computes, or waits for gradient collectives
     WORK_WAIT = "work-wait"  # an asynchronous collective's wait()
+    MEETING = "meeting"  # a call of a framework's that waits for all workers, by other means than a process group
     RENDEZVOUS = "rendezvous"  # the store, before or while groups are made
     NEW_GROUP = "new-group"  # making a process group
     DESTROY = "destroy"  # destroy_process_group
@@ -35,7 +36,7 @@ class Doing(StrEnum):
     NOTHING = "nothing"  # no frames at all
 
 
-COLLECTIVE_WAITS = frozenset({Doing.COLLECTIVE, Doing.BACKWARD, Doing.WORK_WAIT})
+COLLECTIVE_WAITS = frozenset({Doing.COLLECTIVE, Doing.BACKWARD, Doing.WORK_WAIT, Doing.MEETING})
 
 
 class Within(StrEnum):

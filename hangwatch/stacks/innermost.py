@@ -31,6 +31,14 @@ _SAME_OP = {
     "monitored_barrier": "barrier",
 }
 
+# Ray Train: an actor answers when all workers have asked, and never before.
+_WORKERS_MEET = re.compile(r"/ray/train/v2/_internal/execution/(context|collective_impl)\.py$")
+_MEETINGS = {
+    "_sync_checkpoint_dir_name_across_ranks": "report",
+    "barrier": "barrier",
+    "broadcast_from_rank_zero": "broadcast_from_rank_zero",
+}
+
 _NATIVE_DEVICE = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|_local_scalar_dense")
 _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
@@ -79,6 +87,13 @@ def _is_wait(name: str, file: str) -> bool:
 
 def _is_collective_file(file: str) -> bool:
     return file.endswith(("distributed_c10d.py", "_functional_collectives.py")) or "/distributed/nn/" in file
+
+
+def _meets_the_workers(names: Names) -> Told:
+    for frame, name, file in names:
+        if name in _MEETINGS and _WORKERS_MEET.search(file):
+            return Doing.MEETING, _MEETINGS[name], frame
+    return None
 
 
 def _makes_or_destroys_group(names: Names) -> Told:
@@ -175,6 +190,7 @@ def _blocks_in_python(names: Names) -> Told:
 
 _RULES = (
     _waits_in_collective,
+    _meets_the_workers,
     _makes_or_destroys_group,
     _waits_for_loader,
     _runs_backward,

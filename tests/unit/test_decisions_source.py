@@ -75,3 +75,10 @@ def test_a_continue_ends_the_turn_and_a_return_the_call_alone() -> None:
     text = "def save(x):\n    if x > y: return\n    gather()\nfor b in l:\n    if b > c: continue\n    save(b)\n"
     ways = ways_past_call((Frame(FILE, 3, "save"), Frame(FILE, 6, "<module>")), lambda file: text)
     assert [(way.where.line, way.asks, way.of_turn) for way in ways] == [(2, "value", False), (5, "value", True)]
+
+
+@pytest.mark.parametrize(("condition", "asked"), [("trainer.sanity_checking", "alike"), ("trainer.is_better", "value")])
+def test_a_phase_of_a_trainer_is_alike_on_all_ranks(condition: str, asked: str) -> None:
+    text = f"def hook(trainer, best):\n    if {condition}:\n        return\n    save()\n"
+    (way,) = ways_past_call((Frame(FILE, 4, "hook"),), lambda file: text)
+    assert way.asks == asked

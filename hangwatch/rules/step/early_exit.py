@@ -106,13 +106,15 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
 def stopped_after_epoch(case: Case) -> Finding | None:
     """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
     epochs = {view.rank: view.loader.epoch for view in case if view.loader is not None}
-    if not epochs or not case.blocked:
+    if not epochs or not case.in_trouble:
         return None
     last = max(epochs.values())
     left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
     others = [rank for rank, epoch in epochs.items() if epoch == last]
     if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
         return None
+    if not case.blocked and not _are_over(case, left):
+        return None  # the others have failed, and it may be on its way to the next epoch
     first = case.ranks[left[0]]
     epoch = epochs[left[0]]
     return Finding(
@@ -120,7 +122,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
         f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
-        culprits=case.culprits(left),
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
         evidence=(f"{case.name(others)} began epoch {last}",),
         witnesses=witnesses,
@@ -130,9 +132,12 @@ def stopped_after_epoch(case: Case) -> Finding | None:
 
 def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
     """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
-    over = all(case.ranks[rank].over or case.ranks[rank].finished for rank in left)
-    kind = Kind.FACT if over else Kind.SOURCE
+    kind = Kind.FACT if _are_over(case, left) else Kind.SOURCE
     return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
+
+
+def _are_over(case: Case, ranks: tuple[int, ...]) -> bool:
+    return all(case.ranks[rank].over or case.ranks[rank].finished for rank in ranks)
 
 
 def fewer_steps(case: Case) -> Finding | None:

@@ -12,7 +12,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Divergence, StepName
+from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value
 from hangwatch.rules.finding import Finding
@@ -47,12 +47,13 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
     what = _what(case, some[0], first.group)
+    place = _backward(case, first.group) if what == GRADIENTS else None
     return Finding(
         "gradient-sync-mismatch",
         case.weigh(witnesses),
-        f"The ranks synchronise{what} at different intervals: {words.listed(sides)}.",
+        f"The ranks synchronise{what}{words.at(place)} at different intervals: {words.listed(sides)}.",
         fix="" if what == GRADIENTS else "synchronise after the same number of batches on every rank",
-        culprits=case.culprits(odd),
+        culprits=case.culprits(odd, place),
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=first.name,
         evidence=tuple(
@@ -74,6 +75,22 @@ def _what(case: Case, rank: int, group: str) -> str:
     if len(made) < last.counts[group]:
         return GRADIENTS
     return words.at(user_frame(made[-1].frames))
+
+
+def _backward(case: Case, group: str) -> Frame | None:
+    """The one line from which all ranks that wait for gradients of that group called backward; None where none does."""
+    inside = (
+        case.blocked[view.rank].where
+        for view in case
+        if view.rank in case.blocked and Within.BACKWARD in view.now.within and _waits_in(case, view.rank, group)
+    )
+    lines = {frame for frame in inside if frame is not None}
+    return lines.pop() if len(lines) == 1 else None
+
+
+def _waits_in(case: Case, rank: int, name: str) -> bool:
+    group = case.blocked[rank].group
+    return group is not None and group.name == name
 
 
 def synchronised_alone(case: Case) -> Finding | None:

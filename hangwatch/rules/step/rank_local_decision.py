@@ -39,8 +39,8 @@ def decided_and_ended(case: Case) -> Finding | None:
 
 def _decides(found: Disagreement) -> bool:
     """All ways past the call are conditions on a value, and guard that call and not the rest of the loop's turn."""
-    own = all(way.asks == "value" and not way.of_turn for way in found.ways)
-    return bool(found.ways) and own and not found.in_module
+    own = {way.asks for way in found.ways} in ({"value"}, {"alike"}) and not any(way.of_turn for way in found.ways)
+    return own and not found.in_module
 
 
 def _finding(case: Case, found: Disagreement) -> Finding:
@@ -69,6 +69,10 @@ def _finding(case: Case, found: Disagreement) -> Finding:
 
 def _what_it_asks(found: Disagreement) -> str:
     where = words.either(words.place(way.where) for way in found.ways[: words.SHOWN])
+    if all(way.asks == "alike" for way in found.ways):
+        return (
+            f"the condition at {where} asks for counters, settings or reduced values alone: one of them differs by rank"
+        )
     return f"the condition at {where} asks neither for the rank nor for a value that was reduced or broadcast before"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hangwatch import words
@@ -10,11 +9,13 @@ from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_un
 from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.joined import joined_too_early
+from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
+from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
-from hangwatch.facts.runs import WentOn, name_apart, numbers_apart, place_apart, went_on
+from hangwatch.facts.runs import name_apart, numbers_apart, place_apart
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, LoaderFacts, StepName
+from hangwatch.model import Certainty, LoaderFacts, Status, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
@@ -46,7 +47,7 @@ def uneven_steps(case: Case) -> Finding | None:
     return Finding(
         "uneven-steps",
         case.weigh(witnesses := _as_facts(case, uneven)),
-        f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {uneven.fewest} of"
+        f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
         f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
@@ -54,6 +55,12 @@ def uneven_steps(case: Case) -> Finding | None:
         witnesses=witnesses,
         awaited=culprits,
     )
+
+
+def _as_many(uneven: Uneven) -> str:
+    """`33`, or `33 to 36` where the short ranks differ among themselves."""
+    counts = sorted(uneven.drawn[rank].count for rank in uneven.short)
+    return str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
 
 
 def _in_join(view: RankView) -> bool:
@@ -160,8 +167,8 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         "uneven-steps",
         case.weigh(witnesses := tuple(Witness(Kind.FACT, each) for each in drawn_words(case, uneven))),
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
-        f" {'it' if one else 'they'} drew {words.plural(uneven.fewest, 'batch')} there, and the others"
-        f" {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
+        f" {'it' if one else 'they'} drew {_as_many(uneven)} {'batch' if uneven.fewest == 1 else 'batches'} there,"
+        f" and the others {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
         culprits=case.culprits(uneven.short),
         step=last,
         witnesses=witnesses,
@@ -170,15 +177,12 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
 
 
 def ended_another_loop(case: Case) -> Finding | None:
-    """Ranks went on from a run of equal calls, and drew fewer batches than the others from another loader meanwhile.
-
-    A trainer that counts its batches may keep the iterator: that it went on to train shows that the loop has ended.
-    """
-    run = went_on(case)
-    loader = next((each for each in _drawn_from(case, run) if _is_past(case, run, each)), None) if run else None
-    if run is None or loader is None:
+    """Ranks went on from a run of equal calls, and drew fewer batches than the others from another loader meanwhile."""
+    found = other_loop_ended(case)
+    if found is None or not case.in_trouble:
         return None
-    mine, theirs = loader[run.ranks[0]], loader[run.others[0]]
+    run = found.run
+    mine, theirs = found.drawn[run.ranks[0]], found.drawn[run.others[0]]
     counted = runs_below_a_package(case, run.ranks) or mine.exhausted
     of_all = f"{mine.drawn} of {words.plural(mine.length, 'batch')}" if mine.length else str(mine.drawn)
     told = f"{case.name(run.ranks)} drew {of_all} there, and {case.name(run.others)} {theirs.drawn} so far"
@@ -198,31 +202,12 @@ def ended_another_loop(case: Case) -> Finding | None:
     )
 
 
-def _drawn_from(case: Case, run: WentOn) -> Iterator[dict[int, LoaderFacts]]:
-    """The loaders, besides the training one, from which those that went on drew fewer batches in the same epoch."""
-    views = [case.ranks[rank] for rank in (*run.ranks, *run.others) if rank in case.ranks]
-    for index in sorted({loader.index for view in views for loader in other_loaders(view)}):
-        found = {view.rank: each for view in views for each in other_loaders(view) if each.index == index}
-        if len(found) == len(run.ranks) + len(run.others) and len({each.epoch for each in found.values()}) == 1:
-            most = max(found[rank].drawn for rank in run.ranks)
-            if 0 < most < min(found[rank].drawn for rank in run.others):
-                yield found
-
-
-def _is_past(case: Case, run: WentOn, drawn: Mapping[int, LoaderFacts]) -> bool:
-    """Each of those that went on has ended its loop over that loader, and the others have not."""
-    if any(_has_ended(drawn[rank]) for rank in run.others):
-        return False
-    trains = {view.rank: view.loader.epoch for view in case if view.loader is not None}
-    inside = [trains[rank] for rank in run.others if rank in trains]
-    known = len(inside) == len(run.others)
-    return all(
-        _has_ended(drawn[rank]) or (known and rank in trains and trains[rank] > max(inside)) for rank in run.ranks
-    )
-
-
-def _has_ended(loader: LoaderFacts) -> bool:
-    return loader.left or loader.exhausted
+def left_another_loop(case: Case) -> Finding | None:
+    """The same, where the backend brought the job down because of it."""
+    if not case.any_rank_failed or not brought_down(case):
+        return None
+    found = ended_another_loop(case)
+    return replace(found, status=Status.FAILED) if found is not None else None
 
 
 def batches_discarded(case: Case) -> Finding | None:

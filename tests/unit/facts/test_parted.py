@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.parted import parted
+from hangwatch.facts.parted import parted, ways_by
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Frame, LoopFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.decisions import blamed, changed, way
@@ -107,3 +107,29 @@ def test_other_loops_say_nothing_of_their_turns(loop: LoopFacts) -> None:
 def test_without_a_common_call_before_no_order_is_known() -> None:
     world = World([[LEARNS], [RETURNS], [RETURNS]])
     assert parted(Case(world.run().snapshot())) is None
+
+
+def test_a_way_in_another_function_of_that_file_was_not_answered_by_a_call_below_it() -> None:
+    """The model's forward stands above the loop that calls it: line 28 of `forward` comes before line 40 of `main`."""
+    snapshot = job([LEARNS, RETURNS], [RETURNS], [LEARNS, RETURNS])
+    loop = Frame(SCRIPT, 45, "main")
+
+    def deeper(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        at = next((n for n, frame in enumerate(frames) if frame.line == LEARNS.line), None)
+        return (*frames[:at], Frame(SCRIPT, 30, "learn"), loop) if at is not None else frames
+
+    def change(entry: RankEvidence) -> RankEvidence:
+        held = entry.collectives
+        recent, inside = (
+            tuple(replace(call, frames=deeper(call.frames)) for call in each) for each in (held.recent, held.open_calls)
+        )
+        stacks = tuple(replace(stack, frames=deeper(stack.frames)) for stack in entry.stacks)
+        held = replace(held, recent=recent, open_calls=inside)
+        return replace(entry, collectives=held, stacks=stacks, earlier_stacks=stacks)
+
+    bypass = way("value", function="learn")
+    site = CallSite((Frame(SCRIPT, 30, "learn"), loop), (bypass,))
+    case = Case(replace(changed(snapshot, change), call_sites=(site,)))
+    found = parted(case)
+    assert found is not None
+    assert ways_by(case, found) == (bypass,)

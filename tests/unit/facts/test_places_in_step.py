@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.places_in_step import early_calls
 from hangwatch.judge import diagnose
-from hangwatch.model import Collective, ExceptionFacts, Frame, Phase, Progress, RankEvidence, Snapshot, StepEntry
+from hangwatch.model import (
+    Collective,
+    ExceptionFacts,
+    Frame,
+    LoaderFacts,
+    Phase,
+    Progress,
+    RankEvidence,
+    Snapshot,
+    StepEntry,
+)
+from hangwatch.rules.step.skipped_collective.by_place import earlier_than_ever
 from tests.unit.job import C10D, IN_BACKWARD, SCRIPT, blamed, frames, gone, rank, snapshot, told
 
 PER_STEP = 3  # two collectives of DDP, of which a board has no record, and the loss as third
@@ -102,3 +114,20 @@ def test_the_gradients_behind_the_usual_calls_come_at_their_usual_place() -> Non
 def test_all_ranks_that_left_out_the_layer_s_calls_left_them_out_together() -> None:
     ranks = (normalising(number, last=0, issued=16, stack=IN_BACKWARD) for number in range(3))
     assert early_calls(Case(snapshot(*ranks, world_size=3))) == ()
+
+
+def _drawing(rank: RankEvidence, *, epoch: int, drawn: int, past: tuple[int, ...] = ()) -> RankEvidence:
+    assert rank.reading is not None
+    loader = LoaderFacts(
+        0, 75, epoch=epoch, drawn=drawn, drawn_per_epoch=past, exhausted_per_epoch=(False,) * len(past)
+    )
+    return replace(rank, reading=replace(rank.reading, loaders=(loader,)))
+
+
+def test_a_rank_that_has_left_its_loop_has_left_out_nothing_within_it() -> None:
+    """It began the next epoch after 32 of 75 batches; the others are still in the epoch before."""
+    early = job(board(0, last=1, issued=16, code=-6), others_issued=17)
+    first, *others = early.ranks
+    ranks = (_drawing(first, epoch=1, drawn=0, past=(32,)), *(_drawing(each, epoch=0, drawn=32) for each in others))
+    assert earlier_than_ever(Case(early)) is not None
+    assert earlier_than_ever(Case(replace(early, ranks=ranks))) is None

@@ -9,9 +9,9 @@ import pytest
 from hangwatch.facts.case import Case
 from hangwatch.facts.runs import usual_length, went_on
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, LoaderFacts, RankEvidence, Snapshot
+from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.worlds import Program, changed, world
-from tests.unit.simulator import Call, blamed_ranks
+from tests.unit.simulator import SCRIPT, Call, blamed_ranks
 
 GATHER = Call("all_gather", line=20)  # of each forward of a validation
 TRAIN: Program = [Call("all_gather", line=17), Call("reduce_scatter", line=18)]
@@ -121,3 +121,25 @@ def test_runs_of_different_lengths_say_nothing_of_two_ranks() -> None:
     assert found is not None
     assert usual_length(Case(snapshot), found) is None
     assert "made fewer calls of" not in diagnose(snapshot).verdict.summary
+
+
+@pytest.mark.parametrize(("drawn", "named"), [((6, 6, 6), True), ((6, 6, 3), False)])
+def test_the_condition_past_one_call_of_the_run_is_told_where_the_turns_are_known_to_be_equal(
+    drawn: tuple[int, ...], named: bool
+) -> None:
+    """Fewer batches explain fewer calls as well as a condition does."""
+    way = Bypass(Frame(SCRIPT, 19, "main"), "if found", asks="check")
+    snapshot = replace(_validated(6, 6, 3), call_sites=(CallSite((Frame(SCRIPT, 20, "main"),), (way,)),))
+    for rank, count in enumerate(drawn):
+        loader = LoaderFacts(1, None, epoch=0, drawn=count, training=False)
+        snapshot = changed(snapshot, rank, lambda entry, loader=loader: _with(entry, loader))  # type: ignore[misc]
+    verdict = diagnose(snapshot).verdict
+    assert ("probably at train.py:19 (`if found`)" in verdict.summary) is named
+    if named:
+        assert verdict.culprits[0].where == way.where
+        assert any("can go on without that call at train.py:19" in sentence for sentence in verdict.evidence)
+
+
+def _with(entry: RankEvidence, loader: LoaderFacts) -> RankEvidence:
+    assert entry.reading is not None
+    return replace(entry, reading=replace(entry.reading, loaders=(*entry.reading.loaders, loader)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hangwatch.facts.case import Case
 from hangwatch.judge.patience import held, resting, shortened
 from hangwatch.model import Collective, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence, ThreadStack
 from tests.unit.job import (
@@ -304,3 +305,31 @@ def test_a_key_that_no_rank_can_set_now_is_waited_for_in_vain() -> None:
     assert held(snapshot(one, other)) == {0: says, 1: says}
     assert fact(one, rank(1, IN_CODE, facts={"cpu_delta_s": 0.9})) == ""
     assert fact(one, rank(1, IN_CODE, facts={"system_call": "clock_nanosleep", "sleeps_s": 4.0})) == ""
+
+
+# ------------------------------------------------------------------------------------------ meetings
+
+RAY = "/venv/lib/python3.11/site-packages/ray"
+IN_REPORT = frames(
+    (f"{RAY}/_private/worker.py", 1007, "get_objects"),
+    (f"{RAY}/train/v2/_internal/execution/context.py", 254, "TrainContext._sync_checkpoint_dir_name_across_ranks"),
+)
+
+
+def test_a_rank_that_waits_for_all_workers_while_another_one_waits_for_it_is_a_fact() -> None:
+    said = fact(stands(IN_REPORT), rank(1, frames((C10D, 2900, "all_reduce")), issued=11, completed=10), world_size=2)
+    assert said == "waits for all workers, others of which wait in collectives"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [(rank(1, IN_REPORT, issued=10, completed=10),), (rank(1, IN_CODE, issued=10, completed=10),), (WAITING,), ()],
+    ids=["all have come", "one may come", "its backward may compute", "one is not seen"],
+)
+def test_workers_that_may_come_hold_nobody_in_a_meeting(others: tuple[RankEvidence, ...]) -> None:
+    assert held(snapshot(stands(IN_REPORT), *others, world_size=2)) == {}
+
+
+def test_no_proof_rests_on_a_meeting_for_its_answer_may_be_on_the_way() -> None:
+    case = Case(snapshot(stands(IN_REPORT), WAITING, world_size=2))
+    assert (case.blocked[0].op, case.blocked[0].certain, case.blocked[0].need) == ("report", False, None)

@@ -14,7 +14,18 @@ FSDP = "TORCH/distributed/fsdp/_fully_shard/_fsdp_param_group.py"
 DDP = "TORCH/nn/parallel/distributed.py"
 LOADER = "TORCH/utils/data/dataloader.py"
 HOOK = "/x/agent/hangwatch_agent/rank/hooks/collectives.py"
+RAY = "/venv/lib/python3.11/site-packages/ray"
 CASES = [
+    (
+        (
+            f"{RAY}/_private/worker.py:get",
+            f"{RAY}/train/v2/_internal/execution/context.py:TrainContext._sync_checkpoint_dir_name_across_ranks",
+            f"{RAY}/train/v2/_internal/execution/context.py:TrainContext.report",
+            "user",
+        ),
+        Doing.MEETING,
+        "report",
+    ),
     ((f"{C10D}:barrier", "TORCH/distributed/c10d_logger.py:wrapper", "user"), Doing.COLLECTIVE, "barrier"),
     ((f"{C10D}:all_gather", f"{C10D}:all_gather_object", "user"), Doing.COLLECTIVE, "all_gather"),
     (

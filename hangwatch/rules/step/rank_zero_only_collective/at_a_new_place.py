@@ -9,6 +9,7 @@ from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
+from hangwatch.facts.other_loops import skipped_in_other_loop
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective
@@ -36,7 +37,14 @@ def ended_at_a_new_place(case: Case) -> Finding | None:
 def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
     """The others may be on their way to its call: it has left its loop before them, or is ahead of them in a turn."""
     left = has_left_loop(case, view) or has_left_inner_loop(case, view)
-    return left or _ended_ahead(found, view) or _ahead_in_a_first_turn(case, found, view)
+    ahead = _ended_ahead(found, view) or _past_another_loop(case, view)
+    return left or ahead or _ahead_in_a_first_turn(case, found, view)
+
+
+def _past_another_loop(case: Case, view: RankView) -> bool:
+    """It left out calls of a validation, say, and came to what follows that before the others."""
+    found = skipped_in_other_loop(case)
+    return found is not None and view.rank in found.run.ranks
 
 
 def _ahead_in_a_first_turn(case: Case, found: Mismatch, view: RankView) -> bool:

@@ -169,3 +169,18 @@ def test_torchs_own_error_settles_it_unless_every_rank_has_it(everywhere: bool) 
     assert (verdict.step.epoch, verdict.step.batch) == (0, 5)
     assert "(indices 4 5 of its parameters)" in verdict.summary
     assert "torch refused the next forward of rank 1: its last reduction was not finished" in verdict.evidence
+
+
+def test_older_records_without_the_frames_of_torch_do_not_hide_the_module() -> None:
+    """A ring keeps the whole path of the newest calls alone."""
+    snapshot = within_a_module(job(3, (0, 2), (way("check", function="forward"),), every_step=True))
+
+    def older(call: Collective) -> Collective:
+        kept = tuple(frame for frame in call.frames if frame != MODULE) if (call.step or 0) < 6 else call.frames
+        return replace(call, frames=kept)
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        return replace(rank, collectives=replace(rank.collectives, recent=tuple(map(older, rank.collectives.recent))))
+
+    judgement = diagnose(changed(snapshot, change))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("data-dependent-graph", [(1, 28)])

@@ -10,7 +10,7 @@ from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
 from hangwatch.rules.step.early_exit import early_exit
-from tests.unit.job import blamed, gone, judge, told
+from tests.unit.job import IN_CODE, blamed, gone, judge, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, epoch, everywhere, judged
 from tests.unit.simulator import SCRIPT, TRAINER, Leave, LoopEnd, World, blamed_ranks
@@ -156,3 +156,19 @@ def test_ranks_that_another_ranks_loader_feeds_are_not_said_to_have_drawn_nothin
     said = [witness.says for witness in finding.witnesses]
     assert "rank 1 made 4 forwards, with no batch of its own loader" in said
     assert not any("0 batches" in each for each in said)
+
+
+def test_a_rank_that_began_no_further_epoch_is_told_where_the_others_failed_for_want_of_it() -> None:
+    def at(entry: RankEvidence, epoch: int, drawn: int) -> RankEvidence:
+        assert entry.reading is not None
+        where, past = Frame(SCRIPT, 23, "main"), (20,) * epoch + (drawn,)
+        loader = LoaderFacts(0, 20, epoch, drawn, left=True, where=where, drawn_per_epoch=past)
+        return replace(entry, reading=replace(entry.reading, loaders=(loader,)))
+
+    lost = [at(failed(number, (DDP, 1, "forward")), 3, 1) for number in range(2)]
+    slow = at(rank(2, IN_CODE), 2, 20)
+    assert judge(*lost, slow, world_size=3).verdict.cause != "early-exit"  # it lives, and may go on
+    judgement = judge(*lost, at(ended(2), 2, 20), world_size=3)
+    assert told(judgement) == ("early-exit", "likely", "failed")
+    assert judgement.verdict.summary.startswith("Rank 2 stopped training after epoch 2 and exited; ranks 0-1 went on")
+    assert [(who.rank, who.where and who.where.line) for who in judgement.verdict.culprits] == [(2, 23)]

@@ -74,7 +74,7 @@ def test_a_rhythm_is_told_in_a_failed_job_and_by_its_line_where_python_calls(via
     finding = gradient_sync_mismatch(Case(replace(snapshot, ranks=ranks)))
     assert finding is not None
     assert [who.rank for who in finding.culprits] == [2]
-    what = "their gradients" if via == "gradients" else "(train.py:14)"
+    what = "their gradients (train.py:14)" if via == "gradients" else "(train.py:14)"
     sides = "ranks 0-1 every 4 batches and rank 2 every 6 batches"
     assert finding.summary == f"The ranks synchronise {what} at different intervals: {sides}."
 
@@ -168,3 +168,13 @@ def test_without_accumulation_a_lone_synchronisation_is_no_rhythm() -> None:
     )
     snapshot = World([usual, odd, usual]).run().snapshot()
     assert synchronised_out_of_turn(Case(replace(snapshot, ranks=tuple(map(_in_backward, snapshot.ranks))))) is None
+
+
+def test_the_line_of_backward_is_told_where_ranks_wait_in_it() -> None:
+    """The odd rank has ended its loop, and stands elsewhere."""
+    usual, odd = (_synchronising(every, GRADIENTS[0]) for every in (4, 6))
+    snapshot = World([[*(odd if rank == 2 else usual), LoopEnd(), *END] for rank in range(3)]).run().snapshot()
+    verdict = diagnose(snapshot).verdict
+    line = GRADIENTS[0].line
+    assert verdict.summary.startswith(f"The ranks synchronise their gradients (train.py:{line}) at different intervals")
+    assert [who.where.line for who in verdict.culprits if who.where is not None] == [line]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Bypass, CallSite, Certainty, Frame, LoopFacts, RankEvidence, Status
-from tests.unit.rules.step.decisions import SAVE, blamed, changed, job, way
+from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
+from tests.unit.rules.step.decisions import SAVE, Program, blamed, changed, job, way
 from tests.unit.simulator import SCRIPT, Call, World
 
 
@@ -91,3 +91,62 @@ def test_before_the_first_step_the_order_of_the_source_says_which_call_was_gone_
     assert judgement.verdict.cause == cause, judgement.verdict.summary
     if not in_loop:
         assert blamed(judgement) == [(0, 28)]
+
+
+FIT_LINE = Frame(SCRIPT, 50, "main")
+FIT = Call("broadcast", line=50)  # below a trainer, which calls the user's hook from there as well
+
+
+@pytest.mark.parametrize(
+    ("ranks", "alone", "turns", "odd"),
+    [(3, (1,), 3, 1), (3, (0, 1), 3, 2), (2, (1,), 3, None), (3, (1,), 1, None)],
+    ids=["one saves", "one does not", "of two halves", "no habit"],
+)
+@pytest.mark.parametrize(("asks", "told"), [("value", "asks neither for the rank"), ("alike", "one of them differs")])
+def test_a_call_where_another_one_had_always_followed_was_decided(
+    ranks: int, alone: tuple[int, ...], turns: int, odd: int | None, asks: str, told: str
+) -> None:
+    """Every turn reduces and broadcasts, from one line of the user's; in the last one some ranks save instead."""
+    turn: Program = [Call("all_reduce", line=50), FIT]
+    last = {rank: [Call("barrier", line=SAVE)] * (rank in alone) + [FIT] for rank in range(ranks)}
+    snapshot = World([[*turn * turns, turn[0], *last[rank]] for rank in range(ranks)]).run().snapshot()
+    site = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (way(asks),))
+    judgement = diagnose(replace(changed(snapshot, _below_fit), call_sites=(site,)))
+    decided = judgement.verdict.cause == "rank-local-decision"
+    assert decided is (odd is not None), judgement.verdict.summary
+    if decided:
+        assert blamed(judgement) == [(odd, 28)]
+        assert any(told in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_a_counter_may_differ_where_the_ranks_are_in_different_steps() -> None:
+    turn: Program = [Call("all_reduce", line=50), FIT]
+    save = [Call("barrier", line=SAVE)]
+    snapshot = World([[*turn * 3, turn[0], *save * (rank != 2), FIT] for rank in range(3)]).run().snapshot()
+    site = CallSite((Frame(SCRIPT, SAVE, "main"), FIT_LINE), (way("alike"),))
+
+    def later(call: Collective) -> Collective:
+        return replace(call, step=(call.step or 0) + 1)
+
+    def ahead(entry: RankEvidence) -> RankEvidence:
+        held = replace(entry.collectives, recent=tuple(map(later, entry.collectives.recent)))
+        return replace(entry, collectives=held) if entry.rank == 2 else entry
+
+    moved = changed(changed(snapshot, _below_fit), ahead)
+    assert diagnose(replace(moved, call_sites=(site,))).verdict.cause != "rank-local-decision"
+
+
+def _below_fit(entry: RankEvidence) -> RankEvidence:
+    """The hook at line 30 is called by the trainer, which the user's line 50 runs."""
+
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        return (*frames, FIT_LINE) if any(frame.line == SAVE for frame in frames) else frames
+
+    def of_call(call: Collective) -> Collective:
+        return replace(call, frames=below(call.frames))
+
+    recorded = entry.collectives
+    recent, open_calls = (tuple(map(of_call, each)) for each in (recorded.recent, recorded.open_calls))
+    stacks = tuple(replace(stack, frames=below(stack.frames)) for stack in entry.stacks)
+    held = replace(recorded, recent=recent, open_calls=open_calls)
+    return replace(entry, stacks=stacks, earlier_stacks=stacks, collectives=held)

@@ -88,3 +88,12 @@ def test_join_is_not_recommended_where_it_is_used(joins: bool) -> None:
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
     assert ("with Join([model])" in verdict.fix) != joins
     assert ("Join stands in for" in verdict.fix) == joins
+
+
+def test_short_ranks_that_differ_among_themselves_are_told_with_both_counts() -> None:
+    """Their calls were mispaired until the next epoch."""
+    programs = ([*epoch(0, batches), *epoch(1, batches)] for batches in (8, 5, 6))
+    snapshot = World(list(programs)).run().snapshot()
+    judgement = diagnose(snapshot)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [1, 2])
+    assert "they drew 5 to 6 of 8 batches in epoch 0" in judgement.verdict.summary

@@ -1,0 +1,40 @@
+"""Calls left out in the loop over another loader, such as a validation's, by ranks that are past it."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down
+from hangwatch.facts.other_loops import skipped_in_other_loop
+from hangwatch.facts.runs import name_apart
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty
+from hangwatch.rules.finding import Finding, where_failed
+
+
+def left_out_in_another_loop(case: Case) -> Finding | None:
+    """Ranks drew as many batches as the others, and came out of the loop with fewer calls."""
+    found = skipped_in_other_loop(case)
+    if found is None or not case.in_trouble:
+        return None
+    run, where = found.run, found.drawn[found.run.ranks[0]].where
+    batches = words.plural(found.drawn[run.ranks[0]].drawn, "batch")
+    ranks, others, everyone = (case.name(each) for each in (run.ranks, run.others, (*run.ranks, *run.others)))
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{words.capital(ranks)} made fewer calls than {others} in the loop over another loader{words.at(where)}, and"
+        f" went on to {name_apart(run.reached, run.repeated)}; {others} still called"
+        f" {name_apart(run.repeated, run.reached)}.",
+        culprits=case.culprits(run.ranks),
+        victims=case.victims(run.ranks),
+        step=case.step_of(run.ranks),
+        witnesses=(Witness(Kind.FACT, f"{everyone} drew {batches} there, all that it has"),),
+        status=case.failed,
+        awaited=run.ranks,
+    )
+
+
+def ended_in_another_loop(case: Case) -> Finding | None:
+    """The same, where the backend brought the job down because of it."""
+    return where_failed(case, left_out_in_another_loop) if brought_down(case) else None

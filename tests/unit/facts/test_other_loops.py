@@ -1,0 +1,101 @@
+"""A loop over another loader that one rank ended before the others, where a turn of it makes several calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.other_loops import other_loop_ended
+from hangwatch.judge import diagnose
+from hangwatch.model import Collective, Frame, LoaderFacts, ProcessFacts, RankEvidence, Snapshot
+from tests.unit.rules.step.worlds import Program, world
+from tests.unit.simulator import SCRIPT, TRAINER, Call, blamed_ranks
+
+TURN: Program = [Call("barrier", line=20), Call("all_reduce", line=21)]
+END: Program = [Call("barrier", line=50), Call("all_reduce", line=51), Call("broadcast", line=52)]
+
+
+def _validated(*turns: int, exhausted: bool = True, drawn: int = 0) -> Snapshot:
+    """Each rank makes the calls of so many batches, and draws as many, or `drawn`, to the end of its loader."""
+    snapshot = world(*([*[call for _ in range(count) for call in TURN], *END] for count in turns))
+
+    def drawing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        count = drawn or turns[entry.rank]
+        loader = LoaderFacts(1, None, epoch=0, drawn=count, exhausted=exhausted, training=False)
+        return replace(entry, reading=replace(entry.reading, loaders=(loader,)))
+
+    return replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks)))
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_the_rank_with_fewer_batches_is_told_though_calls_of_one_kind_were_paired_in_silence(short: int) -> None:
+    """At its end the short rank makes a barrier and an all_reduce too: only the third call differs in kind."""
+    snapshot = _validated(*(4 if rank == short else 5 for rank in range(2)))
+    found = other_loop_ended(Case(snapshot))
+    assert found is not None
+    assert (found.run.ranks, found.run.seq) == ((short,), 9)
+    judgement = diagnose(snapshot)
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("uneven-steps", "likely")
+    assert blamed_ranks(judgement) == [short]
+    assert any("up to number 8 all made the same calls; from 9 on" in each for each in judgement.verdict.evidence)
+
+
+def _below_fit(entry: RankEvidence) -> RankEvidence:
+    """A trainer makes the calls, of which the user's one line runs all."""
+
+    def below(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+        line = next(frame.line for frame in frames if frame.file == SCRIPT)
+        return (Frame(TRAINER, line + 500, f"op_{line}"), Frame(TRAINER, line, "fit"), Frame(SCRIPT, 5, "main"))
+
+    def of_call(call: Collective) -> Collective:
+        return replace(call, frames=below(call.frames))
+
+    held = entry.collectives
+    held = replace(held, recent=tuple(map(of_call, held.recent)), open_calls=tuple(map(of_call, held.open_calls)))
+    stacks = tuple(
+        replace(stack, frames=(*stack.frames[:-1], *below(stack.frames)), in_loop=None) for stack in entry.stacks
+    )
+    return replace(entry, collectives=held, stacks=stacks, earlier_stacks=stacks)
+
+
+@pytest.mark.parametrize(("drawn", "cause"), [(0, "uneven-steps"), (5, "skipped-collective")])
+def test_it_is_told_where_the_backend_has_ended_the_job_for_it(drawn: int, cause: str) -> None:
+    """With as many batches as the other rank it has left out calls in them."""
+    snapshot = _validated(5, 4, drawn=drawn)
+    snapshot = replace(snapshot, ranks=tuple(map(_below_fit, snapshot.ranks)))
+    down, other = snapshot.ranks
+    ended = replace(down, process=ProcessFacts(down.pid or 1, "X", exit_code=-6), stacks=(), earlier_stacks=())
+    for each in (snapshot, replace(snapshot, ranks=(ended, other))):
+        judgement = diagnose(each)
+        assert judgement.verdict.cause == cause, judgement.verdict.summary
+        assert judgement.status == ("failed" if each is not snapshot else "hung")
+        assert blamed_ranks(judgement) == [1]
+
+
+@pytest.mark.parametrize(("turns", "exhausted"), [((5, 5), True), ((5, 4), False)])
+def test_equal_batches_or_loops_that_may_go_on_tell_nothing(turns: tuple[int, int], exhausted: bool) -> None:
+    assert other_loop_ended(Case(_validated(*turns, exhausted=exhausted))) is None
+
+
+@pytest.mark.parametrize("turn", [TURN, [Call("all_gather", line=20)]], ids=["two calls", "a run"])
+def test_ranks_that_are_still_in_the_loop_are_not_past_it_for_standing_behind_the_next_epochs_first_line(
+    turn: Program,
+) -> None:
+    """Rank 2 left out a call and is at line 10 of the next epoch, above the loop in which the others still are."""
+    begin: Program = [Call("broadcast", line=10)]
+
+    def program(rank: int) -> Program:
+        return [*begin, *turn * 5, *begin, *(turn * 5)[: 10 if rank != 2 else -1], *begin, *turn * 5]
+
+    snapshot = world(*(program(rank) for rank in range(3)))
+
+    def drawing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loader = LoaderFacts(1, None, epoch=1, drawn=5, exhausted=True, training=False)
+        return replace(entry, reading=replace(entry.reading, loaders=(loader,)))
+
+    judgement = diagnose(replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks))))
+    assert blamed_ranks(judgement) == [2], judgement.verdict.summary
