@@ -30,8 +30,36 @@ def exception_on_one_rank(case: Case) -> Finding | None:
         raised = []  # what most ranks handle at the same time is how the program works, e.g. main() below an except
     if raised and (case.blocked or any(error.fatal for _, error in raised)):
         view, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
+        alike = [other.rank for other, each in raised if _is_alike(each, error)]
+        if len(alike) == len(case.ranks) > 1:
+            return _of_all(case, alike, error)
         return _recorded(case, view, error, [other.rank for other, _ in raised if other is not view])
     return _hidden(case)
+
+
+def _is_alike(one: ExceptionFacts, other: ExceptionFacts) -> bool:
+    return one.type == other.type and user_frame(one.frames) == user_frame(other.frames)
+
+
+def _of_all(case: Case, ranks: list[int], error: ExceptionFacts) -> Finding:
+    """No rank is alone with the error, and which one came to it first says nothing.
+
+    The program fails there, or calls were mispaired before and gave each rank what was meant for another call.
+    """
+    text = f"{words.error(error)}{words.at(user_frame(error.frames))}"
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} raised {text}: the program fails there on each of them, or what they had"
+        " received before was not what was sent for that call.",
+        fix="read the error; where it tells of a shape or value that no rank has by itself, look for a collective that"
+        " one rank skipped or made alone before",
+        victims=(),
+        step=case.furthest_step(ranks),
+        evidence=tuple(f"rank {rank} recorded {error.type} there" for rank in ranks[: words.SHOWN]),
+        status=case.failed,
+        awaited=tuple(ranks),
+    )
 
 
 def own_error(view: RankView) -> ExceptionFacts | None:

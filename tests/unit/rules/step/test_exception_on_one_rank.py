@@ -36,6 +36,17 @@ def test_of_two_errors_the_first_is_to_blame() -> None:
     assert blamed_ranks(diagnose(snapshot)) == [1]
 
 
+def test_an_error_that_all_ranks_raise_at_one_line_blames_none_of_them() -> None:
+    """Ranks that received what was meant for another call fail alike, and not where one of them left the order."""
+    snapshot = world(*[[*STEP * 3, Die(1)]] * 3)
+    for rank, at in enumerate((9.0, 8.0, 8.5)):
+        snapshot = changed(snapshot, rank, with_error(error(f"shape [4, {rank}]", fatal=True, at=at)))
+    verdict = diagnose(snapshot).verdict
+    assert (verdict.cause, verdict.certainty) == ("exception-on-one-rank", "likely")
+    assert not verdict.culprits
+    assert "All ranks raised" in verdict.summary
+
+
 def test_a_handled_exception_that_all_ranks_have_is_a_way_of_the_program() -> None:
     snapshot = world(STEP * 5, [*STEP * 3, Stop()])
     for rank in range(2):
