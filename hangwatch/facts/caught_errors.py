@@ -1,6 +1,6 @@
 """Errors that the program caught, in the very step in which its rank began to differ from the others.
 
-An error that leaves the model's forward or a DataLoader is on the board with the step in progress
+An error that leaves the model's forward, a backward or a DataLoader is on the board with the step in progress
 (`hangwatch_agent.rank.hooks`). Many programs handle such errors as a matter of course. One that a rank caught in the
 step in which it issued fewer collectives than the others is why it did.
 """
@@ -15,6 +15,8 @@ from hangwatch.facts.rank_end import CONSEQUENCE
 from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
+
+_ENGINE = "_engine_run_backward"
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ def caught_in_its_step(case: Case) -> Caught | None:
     if first is None or sides is None:
         return None
     few, many = sides
-    errors = {rank: error for rank in few if (error := _in_step(case.ranks.get(rank), first.step)) is not None}
-    if len(errors) < len(few) or any(_in_step(case.ranks.get(rank), first.step) for rank in many):
+    errors = {rank: error for rank in few if (error := caught_in(case.ranks.get(rank), first.step)) is not None}
+    if len(errors) < len(few) or any(caught_in(case.ranks.get(rank), first.step) for rank in many):
         return None
     return Caught(errors, first)
 
@@ -51,12 +53,19 @@ def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
 
 
 def last_caught(view: RankView) -> ExceptionFacts | None:
-    """The error that left the last forward of `view`, if it has begun no step since."""
+    """The error that left the last forward or backward of `view`, if it has begun no step since."""
     step = view.step.step
-    return _in_step(view, step) if step is not None else None
+    return caught_in(view, step) if step is not None else None
 
 
-def _in_step(view: RankView | None, step: int) -> ExceptionFacts | None:
+def caught_in_backward(view: RankView | None, step: int | None) -> ExceptionFacts | None:
+    """The error that ended a backward of `view` in `step`, and that the program caught."""
+    error = caught_in(view, step) if step is not None else None
+    within = error is not None and any(frame.function == _ENGINE for frame in error.frames)
+    return error if within else None
+
+
+def caught_in(view: RankView | None, step: int) -> ExceptionFacts | None:
     """What the main thread caught in `step`; no error that follows from another rank's end."""
     errors = view.reading.caught if view is not None and view.reading is not None else ()
     of_step = (error for error in errors if error.step == step and error.thread in ("", "MainThread"))

@@ -49,7 +49,11 @@ from hangwatch.rules.step.exception_on_one_rank import (
     exception_on_one_rank,
     left_with_a_loader_error,
 )
-from hangwatch.rules.step.exception_on_one_rank.caught import caught_where_it_parted, caught_without_backward
+from hangwatch.rules.step.exception_on_one_rank.caught import (
+    caught_in_its_backward,
+    caught_where_it_parted,
+    caught_without_backward,
+)
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.group_order_cycle import group_order_cycle, groups_in_opposite_order
@@ -97,6 +101,7 @@ ORDER: tuple[Rule, ...] = (
     file_descriptors_exhausted,
     loader_worker_died,
     loader_worker_frozen,
+    caught_in_its_backward,
     ended_without_gradients,
     decided_and_ended,
     outside_of_join,
