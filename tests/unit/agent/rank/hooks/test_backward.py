@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from hangwatch_agent.rank.hooks.backward import BackwardHook
+from hangwatch_agent.rank.hooks.backward import ENGINE, BackwardHook
 from hangwatch_agent.rank.hooks.lifecycle import LifecycleHook
 from tests.unit.agent.rank.hooks.conftest import Watched
 
@@ -39,6 +39,10 @@ def loss() -> torch.Tensor:
     return output.sum()
 
 
+def engine() -> Any:
+    return vars(torch.autograd)[ENGINE]
+
+
 def lines_of_an_error() -> list[str]:
     with pytest.raises(FloatingPointError) as raised:
         loss().backward()
@@ -46,14 +50,14 @@ def lines_of_an_error() -> list[str]:
 
 
 def test_the_very_function_comes_back(watched: Watched) -> None:
-    before = torch.autograd._engine_run_backward
+    before = engine()
     hook = BackwardHook(watched.context)
     hook.install()
     hook.install()
-    assert torch.autograd._engine_run_backward is not before
+    assert engine() is not before
     hook.remove()
     hook.remove()
-    assert torch.autograd._engine_run_backward is before
+    assert engine() is before
 
 
 def test_an_error_of_a_backward_is_on_the_board_with_its_step(watched: Watched, hook: BackwardHook) -> None:
