@@ -74,6 +74,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
+from hangwatch.rules.step.skipped_collective.before_an_abort import skipped_before_an_abort
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
@@ -81,6 +82,7 @@ from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
+from hangwatch.rules.step.user_code_blocked.until_a_timeout import blocked_until_a_timeout
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
     ended_by_peers,
@@ -124,7 +126,9 @@ ORDER: tuple[Rule, ...] = (
     orphan_holds_pipe,
     launcher_order,
     node_lost,
+    skipped_before_an_abort,
     passed_a_monitored_barrier,
+    blocked_until_a_timeout,
     never_enqueued,
     reason_not_known,
     lost_peers,
