@@ -13,7 +13,8 @@ from hangwatch.facts.call_site import Path, comes_before, path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, mispaired
 from hangwatch.facts.skip_paths import ways_to
-from hangwatch.model import Bypass, Collective, LoopFacts
+from hangwatch.model import Bypass, Collective, Frame, LoopFacts
+from hangwatch.stacks.frames import name_of, origin
 
 Ranks = tuple[int, ...]
 ALIKE = 8  # calls before: calls of one kind and size are mispaired in silence, and then not all of them are alike
@@ -107,18 +108,19 @@ def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
     A way past the whole of an inner loop counts only if that common call was made outside of it: else the ranks were
     in the loop, and what ended it differs.
     """
-    lines = path(found.call.frames)
     last = path(found.before.frames)
     entered = found.loop is None or not found.loop.last or _within(found.loop, found.call, last)
     ways = (way for way in ways_to(case, found.call) if way.asks not in ("alike", "rank"))
-    return tuple(way for way in ways if (way.inner or not entered) and not _was_answered(way, lines, last))
+    return tuple(way for way in ways if (way.inner or not entered) and not _was_answered(way, found.call.frames, last))
 
 
-def _was_answered(way: Bypass, lines: Path, last: Path) -> bool:
+def _was_answered(way: Bypass, frames: tuple[Frame, ...], last: Path) -> bool:
     """The last common call lies between the way and the call, in the function that holds the way."""
-    for (file, line), (other, before) in zip(lines[::-1], last[::-1], strict=False):
-        if file == other == way.where.file and way.where.line < before <= line and way.where.line < line:
+    own = [frame for frame in frames if not frame.native and origin(frame.file) == "user"]
+    for frame, (other, before) in zip(own[::-1], last[::-1], strict=False):
+        held = (frame.file, name_of(frame.function)) == (way.where.file, name_of(way.where.function))
+        if held and frame.file == other and way.where.line < before <= frame.line:
             return True
-        if (file, line) != (other, before):
+        if (frame.file, frame.line) != (other, before):
             return False
     return False

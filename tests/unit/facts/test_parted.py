@@ -107,3 +107,19 @@ def test_other_loops_say_nothing_of_their_turns(loop: LoopFacts) -> None:
 def test_without_a_common_call_before_no_order_is_known() -> None:
     world = World([[LEARNS], [RETURNS], [RETURNS]])
     assert parted(Case(world.run().snapshot())) is None
+
+
+def test_a_caller_further_down_the_file_has_answered_nothing() -> None:
+    """The program calls main() at line 90, behind every line of it."""
+    module = Frame(SCRIPT, 90, "<module>")
+
+    def below(entry: RankEvidence) -> RankEvidence:
+        recent = tuple(replace(call, frames=(*call.frames, module)) for call in entry.collectives.recent)
+        stacks = tuple(replace(each, frames=(*each.frames, module)) for each in entry.stacks)
+        collectives = replace(entry.collectives, recent=recent)
+        return replace(entry, collectives=collectives, stacks=stacks, earlier_stacks=stacks)
+
+    snapshot = changed(job([LEARNS, RETURNS], [RETURNS], [LEARNS, RETURNS]), below)
+    site = CallSite((Frame(SCRIPT, 30, "main"), module), (way("value"),))
+    judgement = diagnose(replace(snapshot, call_sites=(site,)))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])
