@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import end_sentences, endings_of, last_call
+from hangwatch.facts.last_calls import Last, end_sentences, endings_of, last_call
 from hangwatch.facts.own_code import IN_CODE, how_stuck
 from hangwatch.facts.rank_end import Why, gave_up_on
 from hangwatch.model import Certainty, Status
@@ -72,7 +72,7 @@ def _finding(case: Case, vain: _Vain, late: list[RankView]) -> Finding:
     first, ranks = late[0], tuple(view.rank for view in late)
     names, call = case.name(ranks, capital=True), last_call(case, vain.waiter)
     waited = f" for {words.duration(vain.limit_s)}" if vain.limit_s is not None else ""
-    inside = f" in {call.name or 'a collective'}{words.at(call.where)}" if call is not None else ""
+    inside = f" in {_called(call)}{words.at(call.where)}" if call is not None else ""
     function = first.where.function if first.where is not None else "?"
     return Finding(
         "user-code-blocked",
@@ -90,3 +90,7 @@ def _finding(case: Case, vain: _Vain, late: list[RankView]) -> Finding:
         status=Status.FAILED,
         awaited=ranks,
     )
+
+
+def _called(call: Last) -> str:
+    return "backward" if call.name == "gradients" else call.name or "a collective"
