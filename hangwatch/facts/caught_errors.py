@@ -1,8 +1,8 @@
 """Errors that the program caught, in the very step in which its rank began to differ from the others.
 
-An error that leaves the model's forward, a backward or a DataLoader is on the board with the step in progress
-(`hangwatch_agent.rank.hooks`). Many programs handle such errors as a matter of course. One that a rank caught in the
-step in which it issued fewer collectives than the others is why it did.
+An error that leaves the model's forward, a backward or a DataLoader, or that the program puts in words as it handles
+it, is on the board with the step in progress (`hangwatch_agent.rank.hooks`). Many programs handle such errors as a
+matter of course. One that a rank caught in the step in which it issued fewer collectives than the others is why it did.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
 
-_ENGINE = "_engine_run_backward"
+_ENGINE, _DDP = "_engine_run_backward", "torch/nn/parallel/distributed.py"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ def caught_in_its_step(case: Case) -> Caught | None:
 @once
 def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none."""
-    found = {view.rank: error for view in case if (error := last_caught(view)) is not None}
+    last = {view.rank: error for view in case if (error := last_caught(view)) is not None}
+    found = {rank: error for rank, error in last.items() if _went_on(case, case.ranks[rank], error)}
     steps = {case.ranks[rank].step.step for rank in found}
     others = [view for view in case if view.rank not in found]
     in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others)
@@ -52,8 +53,14 @@ def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
 
 
+def _went_on(case: Case, view: RankView, error: ExceptionFacts) -> bool:
+    """It left a forward or backward, or its rank is in a call already: any other may have come before the forward."""
+    of_model = any(frame.function == _ENGINE or frame.file.endswith(_DDP) for frame in error.frames)
+    return of_model or view.rank in case.blocked or view.failed
+
+
 def last_caught(view: RankView) -> ExceptionFacts | None:
-    """The error that left the last forward or backward of `view`, if it has begun no step since."""
+    """The last error that `view` is known to have caught, if it has begun no step since."""
     step = view.step.step
     return caught_in(view, step) if step is not None else None
 

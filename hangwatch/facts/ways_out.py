@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.caught_errors import last_caught
 from hangwatch.facts.turns import FewerTurns
-from hangwatch.model import Frame, LoopFacts
+from hangwatch.model import ExceptionFacts, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import user_frame
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class LikelyWay:
 def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     """The likely cause, and where the source shows it."""
     loop, ranks = short.loop, case.name(short.left)
+    if (error := _caught_last(case, short)) is not None:
+        where = user_frame(error.frames)
+        why = f": {ranks} raised {words.error(error)}{words.at(where)} in the last step, and caught it"
+        return LikelyWay("exception-on-one-rank", why, (where,) if where is not None else ())
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
     if loop is not None and loop.leaves:
@@ -48,6 +54,13 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _caught_last(case: Case, short: FewerTurns) -> ExceptionFacts | None:
+    """What all that left caught in their last step, and none of those in the loop in theirs."""
+    errors = [last_caught(case.ranks[rank]) for rank in short.left]
+    theirs = any(last_caught(case.ranks[rank]) is not None for rank in short.inside)
+    return None if theirs or None in errors else next(iter(errors), None)
 
 
 def _has_data_left(view: RankView) -> bool:

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.model import Collective, Frame, Judgement, LoaderFacts, LoopFacts, Progress, RankEvidence, StepEntry
+from hangwatch.model import (
+    Collective,
+    ExceptionFacts,
+    Frame,
+    Judgement,
+    LoaderFacts,
+    LoopFacts,
+    Progress,
+    RankEvidence,
+    StepEntry,
+)
 from tests.unit.job import C10D, NOW, SCRIPT, blamed, judge, rank, told
 
 EPOCHS, DATA, STOP, VOTE, END = 49, 31, 55, 56, 59
@@ -35,13 +45,15 @@ def standing(number: int, op: str, line: int, loop: LoopFacts | None, short_in: 
     return replace(entry, stacks=stacks, earlier_stacks=stacks)
 
 
-def job(over: int, leaves: tuple[int, ...], short_in: int | None = None) -> Judgement:
+def job(over: int, leaves: tuple[int, ...], short_in: int | None = None, *caught: ExceptionFacts) -> Judgement:
     """Rank 0 is at the end; the others are in a loop at line `over` that can be left at `leaves`."""
     loop = LoopFacts(
         Frame(SCRIPT, over, "main"), True, leaves=tuple(Frame(SCRIPT, line, "main") for line in leaves), last=58
     )
     inside = [standing(number, "broadcast", VOTE, loop) for number in (1, 2)]
-    return judge(standing(0, "barrier", END, None, short_in), *inside)
+    left = standing(0, "barrier", END, None, short_in)
+    assert left.reading is not None
+    return judge(replace(left, reading=replace(left.reading, caught=caught)), *inside)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +71,15 @@ def test_what_a_rank_lacks_that_has_as_many_batches(
     judgement = job(over, leaves, short_in)
     assert told(judgement)[0] == cause, judgement.verdict.summary
     assert [number for number, _, _ in blamed(judgement)] == [0]
+
+
+@pytest.mark.parametrize(("step", "cause"), [(29, "exception-on-one-rank"), (28, "early-exit")])
+def test_an_error_that_it_caught_in_its_last_step_took_it_out_of_the_loop(step: int, cause: str) -> None:
+    error = ExceptionFacts("KeyError", "'t99'", (Frame(SCRIPT, 13, "encode"),), "MainThread", step=step)
+    judgement = job(EPOCHS, (STOP,), None, error)
+    assert told(judgement)[0] == cause
+    if cause == "exception-on-one-rank":
+        (culprit,) = judgement.verdict.culprits
+        assert (culprit.rank, culprit.where) == (0, error.frames[0])
+        raised = "rank 0 raised KeyError: 't99' (train.py:13) in the last step, and caught it"
+        assert raised in judgement.verdict.summary
