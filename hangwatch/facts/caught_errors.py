@@ -55,8 +55,8 @@ def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
 
 def _went_on(case: Case, view: RankView, error: ExceptionFacts) -> bool:
     """It left a forward or backward, or its rank is in a call already: any other may have come before the forward."""
-    of_model = any(frame.function == _ENGINE or frame.file.endswith(_DDP) for frame in error.frames)
-    return of_model or view.rank in case.blocked or view.failed
+    of_forward = any(frame.file.endswith(_DDP) for frame in error.frames)
+    return of_forward or within_backward(error) or view.rank in case.blocked or view.failed
 
 
 def last_caught(view: RankView) -> ExceptionFacts | None:
@@ -68,8 +68,12 @@ def last_caught(view: RankView) -> ExceptionFacts | None:
 def caught_in_backward(view: RankView | None, step: int | None) -> ExceptionFacts | None:
     """The error that ended a backward of `view` in `step`, and that the program caught."""
     error = caught_in(view, step) if step is not None else None
-    within = error is not None and any(frame.function == _ENGINE for frame in error.frames)
-    return error if within else None
+    return error if error is not None and within_backward(error) else None
+
+
+def within_backward(error: ExceptionFacts) -> bool:
+    """It was raised by what torch's engine runs."""
+    return any(frame.function == _ENGINE for frame in error.frames)
 
 
 def caught_in(view: RankView | None, step: int) -> ExceptionFacts | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step
+from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step, within_backward
 from hangwatch.facts.decisions import disagreement
 from hangwatch.facts.skip_paths import the_only
 from hangwatch.facts.unreduced import unreduced
@@ -60,6 +60,7 @@ def caught_without_backward(case: Case) -> Finding | None:
         return None
     ranks = tuple(sorted(found))
     first, error = case.ranks[ranks[0]], found[ranks[0]]
+    left_out = "the rest of the backward" if within_backward(error) else "the backward"
     rest = [view.rank for view in case if view.rank not in found]
     others = case.name(rest)
     now = (
@@ -69,7 +70,7 @@ def caught_without_backward(case: Case) -> Finding | None:
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
-        f" {words.step(first.step)}, caught it and went on to {now} without the backward of that step, in which"
+        f" {words.step(first.step)}, caught it and went on to {now} without {left_out} of that step, in which"
         f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
         fix=_FIX,
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
