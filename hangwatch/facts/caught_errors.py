@@ -78,6 +78,11 @@ def within_backward(error: ExceptionFacts) -> bool:
 
 def caught_in(view: RankView | None, step: int) -> ExceptionFacts | None:
     """What the main thread caught in `step`; no error that follows from another rank's end."""
+    return next((error for error in all_caught(view) if error.step == step), None)
+
+
+def all_caught(view: RankView | None) -> list[ExceptionFacts]:
+    """The last few errors that the main thread caught; none that follows from another rank's end."""
     errors = view.reading.caught if view is not None and view.reading is not None else ()
-    of_step = (error for error in errors if error.step == step and error.thread in ("", "MainThread"))
-    return next((error for error in of_step if not CONSEQUENCE.search(f"{error.type} {error.message}")), None)
+    of_main = (error for error in errors if error.thread in ("", "MainThread"))
+    return [error for error in of_main if not CONSEQUENCE.search(f"{error.type} {error.message}")]

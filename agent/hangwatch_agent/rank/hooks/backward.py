@@ -1,7 +1,8 @@
 """Errors that leave a backward: the program may catch them and go on with its gradients unreduced.
 
 torch.autograd calls its engine through one function of Python, which is wrapped. A step pays for one call more, and the
-traceback of an error has no frame of ours.
+traceback of an error has no frame of ours. torch.compile does not inline it: it breaks its graph at `backward`, and has
+an operation of its own for `torch.autograd.grad`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hangwatch_agent.rank.hooks.context import Context
-from hangwatch_agent.rank.hooks.untraced import is_compiling, replacing
+from hangwatch_agent.rank.hooks.untraced import replacing
 from hangwatch_agent.rank.patch import Patches
 
 AUTOGRAD = "torch.autograd"
@@ -38,12 +39,10 @@ class BackwardHook:
         self._installed = False
 
     def _running(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        left_by, compiling = self._left_by, is_compiling()
+        left_by = self._left_by
 
         @replacing(original, ENGINE)
         def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
-            if compiling():
-                return original(*args, **kwargs)
             try:
                 return original(*args, **kwargs)
             except Exception as error:

@@ -103,8 +103,8 @@ def _passed_by(case: Case, rank: int, last: Last) -> bool:
     """
     view, others = case.ranks[rank], [other for other in case if other.rank != rank]
     uneven = first_uneven(case)
-    if uneven is not None and rank in uneven.short:
-        return False  # they still draw from the data that it has done with: they come to its call later
+    if (uneven is not None and rank in uneven.short) or view.now.guard == "none":
+        return False  # they still draw data that it has done with, or no condition leads to its call: they come later
     at, steps = view.step.step, [other.step.step for other in others]
     later = at is not None and all(step is not None and step > at for step in steps)
     return later and last.call is not None and (len(others) > 1 or view.guarded)

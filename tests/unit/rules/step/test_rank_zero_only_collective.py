@@ -162,6 +162,10 @@ def test_others_that_still_draw_from_the_data_that_it_has_done_with_have_not_gon
     assert (judgement.verdict.cause, [culprit.rank for culprit in judgement.verdict.culprits]) == ("early-exit", [0])
 
 
+def test_a_call_to_which_no_condition_leads_is_one_that_the_others_come_to_later() -> None:
+    assert _behind_its_first_epoch(others=2, step=6, guard="none").verdict.cause != "rank-zero-only-collective"
+
+
 def test_others_that_are_in_the_same_step_may_have_come_to_that_call_yet() -> None:
     assert _behind_its_first_epoch(others=2, step=5).verdict.culprits == ()
 

@@ -90,13 +90,31 @@ def test_gradients_are_those_without_us(hook: BackwardHook) -> None:
     assert gradient.tolist() == weight.grad.tolist() == [2.0, 2.0, 2.0]
 
 
-def test_torch_compile_goes_through_it_in_one_graph(hook: BackwardHook) -> None:
-    weight = torch.ones(3, requires_grad=True)
+def test_torch_compile_goes_through_it_as_without_us(watched: Watched) -> None:
+    def run() -> tuple[int, list[float]]:
+        torch._dynamo.reset()
+        graphs: list[Any] = []
+        weight = torch.ones(3, requires_grad=True)
 
-    @torch.compile(backend="eager")
-    def step(x: torch.Tensor) -> torch.Tensor:
-        return (x * weight).sum()
+        def backend(graph: Any, inputs: Any) -> Any:
+            graphs.append(graph)
+            return graph.forward
 
-    step(torch.ones(3)).backward()
-    assert weight.grad is not None
-    assert weight.grad.tolist() == [1.0, 1.0, 1.0]
+        @torch.compile(backend=backend)
+        def step(x: torch.Tensor) -> torch.Tensor:
+            (x * weight).sum().backward()
+            (gradient,) = torch.autograd.grad((x * weight * weight).sum(), (weight,))
+            return gradient
+
+        gradient = step(torch.ones(3))
+        assert weight.grad is not None
+        return len(graphs), [*gradient.tolist(), *weight.grad.tolist()]
+
+    without = run()
+    hook = BackwardHook(watched.context)
+    hook.install()
+    try:
+        assert run() == without
+    finally:
+        hook.remove()
+    assert without[1] == [2.0, 2.0, 2.0, 1.0, 1.0, 1.0]
