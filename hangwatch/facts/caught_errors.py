@@ -1,8 +1,8 @@
 """Errors that the program caught, in the very step in which its rank began to differ from the others.
 
-An error that leaves the model's forward or a DataLoader is on the board with the step in progress
-(`hangwatch_agent.rank.hooks`). Many programs handle such errors as a matter of course. One that a rank caught in the
-step in which it issued fewer collectives than the others is why it did.
+An error that leaves the model's forward, a backward or a DataLoader, or that the program puts in words as it handles
+it, is on the board with the step in progress (`hangwatch_agent.rank.hooks`). Many programs handle such errors as a
+matter of course. One that a rank caught in the step in which it issued fewer collectives than the others is why it did.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from hangwatch.facts.rank_end import CONSEQUENCE
 from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
+
+_ENGINE, _DDP = "_engine_run_backward", "torch/nn/parallel/distributed.py"
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ def caught_in_its_step(case: Case) -> Caught | None:
     if first is None or sides is None:
         return None
     few, many = sides
-    errors = {rank: error for rank in few if (error := _in_step(case.ranks.get(rank), first.step)) is not None}
-    if len(errors) < len(few) or any(_in_step(case.ranks.get(rank), first.step) for rank in many):
+    errors = {rank: error for rank in few if (error := caught_in(case.ranks.get(rank), first.step)) is not None}
+    if len(errors) < len(few) or any(caught_in(case.ranks.get(rank), first.step) for rank in many):
         return None
     return Caught(errors, first)
 
@@ -42,7 +44,8 @@ def caught_in_its_step(case: Case) -> Caught | None:
 @once
 def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none."""
-    found = {view.rank: error for view in case if (error := last_caught(view)) is not None}
+    last = {view.rank: error for view in case if (error := last_caught(view)) is not None}
+    found = {rank: error for rank, error in last.items() if _went_on(case, case.ranks[rank], error)}
     steps = {case.ranks[rank].step.step for rank in found}
     others = [view for view in case if view.rank not in found]
     in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others)
@@ -50,14 +53,36 @@ def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
 
 
+def _went_on(case: Case, view: RankView, error: ExceptionFacts) -> bool:
+    """It left a forward or backward, or its rank is in a call already: any other may have come before the forward."""
+    of_forward = any(frame.file.endswith(_DDP) for frame in error.frames)
+    return of_forward or within_backward(error) or view.rank in case.blocked or view.failed
+
+
 def last_caught(view: RankView) -> ExceptionFacts | None:
-    """The error that left the last forward of `view`, if it has begun no step since."""
+    """The last error that `view` is known to have caught, if it has begun no step since."""
     step = view.step.step
-    return _in_step(view, step) if step is not None else None
+    return caught_in(view, step) if step is not None else None
 
 
-def _in_step(view: RankView | None, step: int) -> ExceptionFacts | None:
+def caught_in_backward(view: RankView | None, step: int | None) -> ExceptionFacts | None:
+    """The error that ended a backward of `view` in `step`, and that the program caught."""
+    error = caught_in(view, step) if step is not None else None
+    return error if error is not None and within_backward(error) else None
+
+
+def within_backward(error: ExceptionFacts) -> bool:
+    """It was raised by what torch's engine runs."""
+    return any(frame.function == _ENGINE for frame in error.frames)
+
+
+def caught_in(view: RankView | None, step: int) -> ExceptionFacts | None:
     """What the main thread caught in `step`; no error that follows from another rank's end."""
+    return next((error for error in all_caught(view) if error.step == step), None)
+
+
+def all_caught(view: RankView | None) -> list[ExceptionFacts]:
+    """The last few errors that the main thread caught; none that follows from another rank's end."""
     errors = view.reading.caught if view is not None and view.reading is not None else ()
-    of_step = (error for error in errors if error.step == step and error.thread in ("", "MainThread"))
-    return next((error for error in of_step if not CONSEQUENCE.search(f"{error.type} {error.message}")), None)
+    of_main = (error for error in errors if error.thread in ("", "MainThread"))
+    return [error for error in of_main if not CONSEQUENCE.search(f"{error.type} {error.message}")]

@@ -157,13 +157,18 @@ def waits_for_children(view: RankView) -> bool:
     return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))
 
 
+def own_children(view: RankView) -> tuple[Child, ...]:
+    """The processes that the program of a rank has started, ended ones too, without those of Python itself."""
+    return tuple(Child(each) for each in view.evidence.children if each.role != HELPER)
+
+
 def idle_children(view: RankView) -> tuple[Child, ...]:
     """The children of whose results a rank waits, where all of them wait for work: a task was lost on its way.
 
     So it is after the death of a pool's process: the pool starts another one, which does not take over the task. Where
     a thread of the rank runs the program's code, it may have more work for them.
     """
-    children = tuple(Child(each) for each in view.evidence.children if each.role != HELPER)
+    children = own_children(view)
     if not waits_for_children(view) or thread_of_parent(view) is not None:
         return ()
     return children if all(child.idle and not child.works for child in children) else ()

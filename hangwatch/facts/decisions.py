@@ -6,7 +6,7 @@ alone distinguishes a decision from a call that was skipped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import Site, comes_before, site
@@ -32,7 +32,8 @@ class Disagreement:
     """In `step` the ranks `made` called from `place` and those `without` did not.
 
     `found` is the first difference between the ledgers. `call` is a record of the call, `name` says it in words. `ways`
-    are the ways past it in a turn of the loop, those left out that are the same for all ranks.
+    are the ways past it in a turn of the loop, those left out that are the same for all ranks. `alike` are ranks of
+    other groups, all of which did as one of the two equally large sides did: `made` too, or not.
     """
 
     place: Site
@@ -43,10 +44,14 @@ class Disagreement:
     step: StepName
     ways: tuple[Bypass, ...]
     found: Parting | None = None
+    alike: tuple[int, ...] = ()
+    alike_made: bool = False
 
     @property
     def odd(self) -> tuple[int, ...]:
-        """The fewer ranks; all of them where both sides are equally many."""
+        """The fewer ranks; all of them where both sides are equally many, and no ranks of other groups tell."""
+        if self.alike:
+            return self.without if self.alike_made else self.made
         return odd_of(self.made, self.without)
 
     @property
@@ -108,7 +113,30 @@ def _of_parting(case: Case, found: Parting) -> Disagreement | None:
     if call is None:
         return None
     name = sites_of(case).named(made[0], place)
-    return Disagreement(place, call, name, made, without, found.step, each[place], found)
+    disagreed = Disagreement(place, call, name, made, without, found.step, each[place], found)
+    return _with_other_groups(case, disagreed) if len(made) == len(without) else disagreed
+
+
+def _with_other_groups(case: Case, found: Disagreement) -> Disagreement:
+    """What the ranks of other groups did in that step, if all of them called where one of the two sides did."""
+    step, sites = found.step.step, sites_of(case)
+    others = [rank for rank in case.ranks if rank not in (*found.made, *found.without)]
+    if step is None or not others:
+        return found
+    made, without = (set(sites.by_step(side[0]).get(step, ())) for side in (found.made, found.without))
+    did = {_as_did(set(sites.by_step(rank).get(step, ())), found.place, made, without) for rank in others}
+    alike = did.pop() if len(did) == 1 else None
+    return found if alike is None else replace(found, alike=tuple(others), alike_made=alike)
+
+
+def _as_did(places: set[Site], place: Site, made: set[Site], without: set[Site]) -> bool | None:
+    """Whether these are the calls of a rank that made the one at `place`; None where neither side made such calls.
+
+    The side that made it may stand in it still: its step is not over.
+    """
+    if place in places:
+        return True if made <= places else None
+    return False if places and places == without else None
 
 
 def _different(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
@@ -181,14 +209,21 @@ def _at_end(case: Case, view: RankView) -> _Standing | None:
 def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement | None:
     """Some ranks stand in a call that all the others have gone by in this step."""
     for place in {each.place for each in standing.values()}:
-        made = tuple(sorted(rank for rank, each in standing.items() if each.place == place))
-        without = tuple(sorted(rank for rank in standing if rank not in made))
+        here = tuple(sorted(rank for rank, each in standing.items() if each.place == place))
+        first = standing[here[0]]
+        made = tuple(rank for rank in sorted(standing) if rank in here or _made_in(case, rank, first))
+        without = tuple(rank for rank in sorted(standing) if rank not in made)
         ways = _different(case, place, 1)
-        gone_by = without and all(_gone_by(standing[made[0]], standing[rank]) for rank in without)
+        gone_by = without and all(_gone_by(first, standing[rank]) for rank in without)
         if ways and gone_by:
-            first = standing[made[0]]
             return Disagreement(place, first.call, first.name, made, without, first.view.step, ways)
     return None
+
+
+def _made_in(case: Case, rank: int, at: _Standing) -> bool:
+    """`rank` has made that call in that step, in another group for example, and has gone on from it."""
+    step = at.view.step.step
+    return step is not None and at.place in sites_of(case).by_step(rank).get(step, ())
 
 
 def _gone_by(mine: _Standing, other: _Standing) -> bool:

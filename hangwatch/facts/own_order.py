@@ -7,6 +7,7 @@ rank that now makes a call too many, or leaves one out, breaks that order, and i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 
 from hangwatch.facts.call_site import site
@@ -36,6 +37,23 @@ def left_own_order(case: Case, rank: int, peers: Collection[int]) -> bool | None
         elif any(is_point_to_point(call) and call.peer in peers for call in (calls[at], calls[usual])):
             return True
     return False if known else None
+
+
+def has_new_partner(case: Case, rank: int) -> bool:
+    """Lately `rank` exchanged a message with a peer that is new to it, at a place that had long served other peers.
+
+    Ranks that are dealt new neighbours change the order of their calls on purpose: it says of none that it is wrong.
+    """
+    calls = [call for call in case.ranks[rank].evidence.board_calls if is_point_to_point(call)]
+    return any(_is_new(calls, at) for at in range(max(len(calls) - LATELY, 0), len(calls)))
+
+
+def _is_new(calls: Sequence[Collective], at: int) -> bool:
+    now, place = calls[at], site(calls[at])
+    peers = Counter(
+        call.peer for call in calls[:at] if (call.op, call.group) == (now.op, now.group) and site(call) == place
+    )
+    return now.peer not in peers and bool(peers) and min(peers.values()) >= FOLLOWED
 
 
 def _token(call: Collective) -> Hashable:

@@ -17,7 +17,7 @@ from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
-from hangwatch.model import Bypass, Frame, LoopFacts
+from hangwatch.model import Bypass, Frame, LoaderFacts, LoopFacts
 from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
@@ -170,7 +170,17 @@ def drew_alike(case: Case, short: FewerTurns) -> bool:
     loaders = [case.ranks[rank].loader for rank in (*short.left, *short.inside)]
     known = [loader for loader in loaders if loader is not None]
     same = len({(loader.epoch, loader.drawn) for loader in known}) == 1
+    if _can_leave_around(case, short, known):
+        return False
     return same and len(known) == len(loaders) and all(loader.exhausted for loader in known[: len(short.left)])
+
+
+def _can_leave_around(case: Case, short: FewerTurns, loaders: list[LoaderFacts]) -> bool:
+    """The others are in a loop around that over the data, which can be left, and no step before it differs."""
+    loop, data = short.loop, {(each.where.file, each.where.line) for each in loaders if each.where is not None}
+    if loop is None or not loop.leaves or not data or (loop.where.file, loop.where.line) in data:
+        return False
+    return case.ledger.first_apart(short.left[0], short.inside[0]) is None
 
 
 def _died_behind_it(case: Case, view: RankView) -> bool:

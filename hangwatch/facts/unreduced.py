@@ -1,23 +1,25 @@
-"""Ranks whose backward ended without all of its gradients: a parameter had no part in the loss of that step.
+"""Ranks whose backward ended without all of its gradients: a parameter had no part in the loss, or an error ended it.
 
 DistributedDataParallel reduces a bucket once all of its parameters have a gradient. A parameter that a batch leaves out
-keeps its bucket from being reduced at all; backward returns, the rank goes on, and the others wait. torch itself says
-so at the rank's next forward, if it comes to one.
+keeps its bucket from being reduced at all; backward returns, the rank goes on, and the others wait. The same follows
+from an error within backward that the program catches. torch itself says so at the rank's next forward, if it comes to
+one, and takes both for a parameter that was left out.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from hangwatch.facts.call_site import in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.caught_errors import caught_in_backward
 from hangwatch.facts.last_calls import frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
-from hangwatch.model import Frame, StepName
+from hangwatch.model import ExceptionFacts, Frame, StepName
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -31,6 +33,7 @@ class Unreduced:
     """Ranks that left backward with gradients unreduced in `step`.
 
     `where` is the line of that backward, `parameters` what torch says had no gradient; `said` that torch has said so.
+    `errors` are those that ended the backward on these ranks: on all of them, or there are none.
     """
 
     ranks: tuple[int, ...]
@@ -40,12 +43,18 @@ class Unreduced:
     said: bool = False
     found: Parting | None = None
     waiting: tuple[int, ...] = ()
+    errors: dict[int, ExceptionFacts] = field(default_factory=dict)
 
 
 @once
 def unreduced(case: Case) -> Unreduced | None:
     """Where a backward ended without its gradients; None where nothing shows it."""
-    return _said_by_torch(case) or _by_ledger(case) or _in_this_step(case)
+    found = _said_by_torch(case) or _by_ledger(case) or _in_this_step(case)
+    if found is None:
+        return None
+    errors = {rank: caught_in_backward(case.ranks.get(rank), found.step.step) for rank in found.ranks}
+    ended_it = {rank: error for rank, error in errors.items() if error is not None}
+    return replace(found, errors=ended_it) if len(ended_it) == len(errors) else found
 
 
 # ------------------------------------------------------------------------------------------ by torch's error

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.caught_errors import all_caught, last_caught
 from hangwatch.facts.turns import FewerTurns
-from hangwatch.model import Frame, LoopFacts
+from hangwatch.model import ExceptionFacts, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
+from hangwatch.stacks.frames import user_frame
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,20 @@ class LikelyWay:
 def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     """The likely cause, and where the source shows it."""
     loop, ranks = short.loop, case.name(short.left)
+    if (error := _caught_last(case, short)) is not None:
+        where = user_frame(error.frames)
+        why = f": {ranks} raised {words.error(error)}{words.at(where)} in the last step, and caught it"
+        return LikelyWay("exception-on-one-rank", why, (where,) if where is not None else ())
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
     if loop is not None and loop.leaves:
         return LikelyWay("early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", loop.leaves)
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
         return LikelyWay("early-exit", f": the loader of {ranks} had more batches")
+    if loop is not None and loop.skips and (error := _caught_instead(case, short)) is not None:
+        where, step = user_frame(error.frames), "" if error.step is None else f" in step {error.step}"
+        why = f": {ranks} raised {words.error(error)}{words.at(where)}{step}, and caught it"
+        return LikelyWay("exception-on-one-rank", why, (where,) if where is not None else ())
     if loop is not None and loop.skips:
         return LikelyWay(
             "skipped-collective", f": {ranks} may have skipped a step at {_either(loop.skips)}", loop.skips
@@ -48,6 +58,22 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _caught_last(case: Case, short: FewerTurns) -> ExceptionFacts | None:
+    """What all that left caught in their last step, and none of those in the loop in theirs."""
+    errors = [last_caught(case.ranks[rank]) for rank in short.left]
+    theirs = any(last_caught(case.ranks[rank]) is not None for rank in short.inside)
+    return None if theirs or None in errors else next(iter(errors), None)
+
+
+def _caught_instead(case: Case, short: FewerTurns) -> ExceptionFacts | None:
+    """The first error of the one that left, which caught as many as it lacks turns, where the others caught none."""
+    rank, other = short.left[0], short.inside[0]
+    errors = all_caught(case.ranks[rank])
+    lacks = short.begun.get(other, 0) - short.made.get(rank, 0)
+    theirs = any(all_caught(case.ranks[inside]) for inside in short.inside)
+    return errors[0] if len(short.left) == 1 and not theirs and errors and len(errors) == lacks else None
 
 
 def _has_data_left(view: RankView) -> bool:

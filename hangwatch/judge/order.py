@@ -49,7 +49,11 @@ from hangwatch.rules.step.exception_on_one_rank import (
     exception_on_one_rank,
     left_with_a_loader_error,
 )
-from hangwatch.rules.step.exception_on_one_rank.caught import caught_where_it_parted, caught_without_backward
+from hangwatch.rules.step.exception_on_one_rank.caught import (
+    caught_in_its_backward,
+    caught_where_it_parted,
+    caught_without_backward,
+)
 from hangwatch.rules.step.fork_deadlock import fork_deadlock
 from hangwatch.rules.step.gil_held import gil_held
 from hangwatch.rules.step.group_order_cycle import group_order_cycle
@@ -70,6 +74,7 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
+from hangwatch.rules.step.skipped_collective.before_an_abort import skipped_before_an_abort
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
 from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
@@ -78,6 +83,7 @@ from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
+from hangwatch.rules.step.user_code_blocked.until_a_timeout import blocked_until_a_timeout
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
     ended_by_peers,
@@ -97,6 +103,7 @@ ORDER: tuple[Rule, ...] = (
     file_descriptors_exhausted,
     loader_worker_died,
     loader_worker_frozen,
+    caught_in_its_backward,
     ended_without_gradients,
     decided_and_ended,
     outside_of_join,
@@ -121,7 +128,9 @@ ORDER: tuple[Rule, ...] = (
     orphan_holds_pipe,
     launcher_order,
     node_lost,
+    skipped_before_an_abort,
     passed_a_monitored_barrier,
+    blocked_until_a_timeout,
     never_enqueued,
     reason_not_known,
     lost_peers,

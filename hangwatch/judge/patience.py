@@ -12,7 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import CHILD_IDLE_CPU_S, WAIT_CALLS, Child, idle_children, waits_for_children
+from hangwatch.facts.child import (
+    CHILD_IDLE_CPU_S,
+    WAIT_CALLS,
+    Child,
+    idle_children,
+    own_children,
+    thread_of_parent,
+    waits_for_children,
+)
 from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.leaving import exits_by_stack
 from hangwatch.facts.locks import held_lock, holds, lock_name
@@ -126,26 +134,29 @@ def _held(view: RankView, awaited: bool) -> str:
         return ""
     if awaited and waits_for_key(view):
         return "waits for a key of the job's store while no rank does anything else but wait"
-    if view.evidence.children and process.system_call not in _WRITES and waits_for_children(view):
+    if own_children(view) and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes
     return _blocked(process, view.now, awaited) or _behind_a_lock(view)
 
 
 def _by_children(view: RankView) -> str:
-    """It waits for its children, none of which works: each is held by a fact itself, or waits for another one."""
+    """It waits for its children, none of which works: each has ended, is held by a fact, or waits for another one."""
     if idle := idle_children(view):
         wait = words.verb(len(idle), "waits", "wait")
         return f"waits for {words.plural(len(idle), 'child process')}, which {wait} for work"
-    children = [Child(each) for each in view.evidence.children]
+    children = own_children(view)
     if any(child.works for child in children):
         return ""
-    facts = {child.pid: _child_held(child) for child in children}
+    alone = thread_of_parent(view) is None  # else it may feed what the main thread waits for
+    facts = {child.pid: _child_held(child, alone) for child in children}
     held = next(((pid, fact) for pid, fact in facts.items() if fact), None)
     rest = [child for child in children if not facts[child.pid] and child.facts.system_call not in WAIT_CALLS]
     return f"waits for its child process {held[0]}, which {held[1]}" if held is not None and not rest else ""
 
 
-def _child_held(child: Child) -> str:
+def _child_held(child: Child, alone: bool) -> str:
+    if child.dead:
+        return "has ended" if alone else ""
     sleeps_s = child.facts.sleeps_s
     if sleeps_s is not None and sleeps_s > FACTS_S:
         return f"sleeps for {words.duration(sleeps_s)}"

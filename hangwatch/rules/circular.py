@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.own_order import left_own_order
+from hangwatch.facts.own_order import has_new_partner, left_own_order
 from hangwatch.facts.peer_totals import exchanged
 from hangwatch.model import Certainty
 from hangwatch.proof.waits import Blocked
@@ -23,7 +23,8 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
     ]
     everyone = [*entries, *_also_in(case, entries)]
     strays, late = _strays(case, entries), _out_of_turn(case, everyone)
-    guilty = (strays if cause == "point-to-point-deadlock" else late) or everyone
+    kept = _with_old_partners(case, entries)
+    guilty = (strays or kept if cause == "point-to-point-deadlock" else late) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
     return Finding(
@@ -34,7 +35,12 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         culprits=tuple(case.ranks[entry.rank].culprit() for entry in guilty),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
-        evidence=(*edges[: words.SHOWN], *_unserved(case, entries), *_astray(case, late or strays)),
+        evidence=(
+            *edges[: words.SHOWN],
+            *_unserved(case, entries),
+            *_astray(case, late or strays),
+            *_alone_in(case, kept),
+        ),
         waits=waits,
     )
 
@@ -62,8 +68,16 @@ def _also_in(case: Case, entries: list[Blocked]) -> list[Blocked]:
 
 def _strays(case: Case, entries: list[Blocked]) -> list[Blocked]:
     """The one that has left the order of calls of its earlier steps; none where that are several."""
+    if any(has_new_partner(case, entry.rank) for entry in entries):
+        return []
     found = [entry for entry in entries if sites_of(case).strays(entry.rank)]
     return found if len(found) == 1 else _out_of_own_order(case, entries)
+
+
+def _with_old_partners(case: Case, entries: list[Blocked]) -> list[Blocked]:
+    """The one that kept its partners where every other rank has new ones: all but one were dealt new neighbours."""
+    kept = [rank for rank in case.ranks if not has_new_partner(case, rank)]
+    return [entry for entry in entries if [entry.rank] == kept] if len(case.ranks) > 2 else []
 
 
 def _out_of_own_order(case: Case, entries: list[Blocked]) -> list[Blocked]:
@@ -87,3 +101,9 @@ def _astray(case: Case, strays: list[Blocked]) -> tuple[str, ...]:
     ranks, one = case.name([entry.rank for entry in strays]), len(strays) == 1
     its = "it" if one else "they"
     return (f"{ranks} alone {words.verb(len(strays), 'has', 'have')} left the order of calls that {its} kept before",)
+
+
+def _alone_in(case: Case, kept: list[Blocked]) -> Iterator[str]:
+    for entry in kept:
+        others = case.name([rank for rank in case.ranks if rank != entry.rank])
+        yield f"{others} lately exchanged messages with ranks that are new to them; rank {entry.rank} alone has not"

@@ -147,15 +147,13 @@ def _is_rank(value: ast.expr) -> bool:
 
 
 def _compared(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
-    """`main = rank == 0`, `writer = Writer() if rank == 0 else None`."""
-    for node in ast.walk(tree):
-        value = node.value if isinstance(node, ast.Assign) else None
-        if isinstance(value, ast.IfExp):
-            value = value.test
-        elif not isinstance(value, ast.Compare | ast.BoolOp | ast.UnaryOp):
-            continue
-        if isinstance(node, ast.Assign) and _asks_rank(value, known):
-            yield from _targets(node)
+    """`main = rank == 0`, `first, last = rank == 0, rank == n - 1`, `writer = Writer() if rank == 0 else None`."""
+    assignments = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    for target, value in (pair for node in assignments for pair in _pairs(node)):
+        test = value.test if isinstance(value, ast.IfExp) else value
+        plain = isinstance(value, ast.IfExp | ast.Compare | ast.BoolOp | ast.UnaryOp)
+        if plain and _asks_rank(test, known):
+            yield from set(_names(target)) - {"self"}
 
 
 def _made_by_some(tree: ast.Module, known: frozenset[str]) -> Iterator[str]:

@@ -7,14 +7,13 @@ Function names are compared without their class, because py-spy gives qualified 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 from hangwatch.model import Frame, ThreadStack
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.frames import name_of, user_frame
-from hangwatch.stacks.innermost import called, natively, spins, standing, waits_natively
+from hangwatch.stacks.innermost import called, compiling, names_of, natively, spins, standing, waits_natively
 
 
 def activity(stack: ThreadStack) -> Activity:
@@ -72,12 +71,12 @@ def _surroundings(frames: tuple[Frame, ...], main: bool) -> Iterator[Within]:
             yield Within.CHECKPOINT
         elif "/fsdp/" in file:
             yield Within.SHARDED
-        elif re.search(r"/torch/_(dynamo|inductor)/", file):
-            yield Within.COMPILE
         elif "utils/data" in file and name in ("fetch", "__next__", "_next_data"):
             yield Within.LOADER
         elif file.startswith("<frozen importlib"):
             yield Within.IMPORT
+    if compiling(names_of(frames)) is not None:
+        yield Within.COMPILE
     outermost = next((frame for frame in reversed(frames) if not frame.native), None)
     if main and outermost is not None and name_of(outermost.function) not in _MAIN_PROGRAMS:
         yield Within.ATEXIT

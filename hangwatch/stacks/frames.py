@@ -36,6 +36,11 @@ def origin(file: str) -> str:
     return "user" if file.endswith((".py", ".ipynb", ".pyx")) or file.startswith("<") else ""
 
 
+def is_written_by_compiler(file: str) -> bool:
+    """Code that torch.compile or torch.fx has written: a graph as Python, or what inductor made of it."""
+    return file.startswith("<eval_with_key>") or _COMPILED.search(file) is not None
+
+
 @lru_cache(maxsize=8192)
 def name_of(function: str) -> str:
     """The bare function name of `Class.method` or `outer.<locals>.inner`."""

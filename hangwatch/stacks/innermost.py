@@ -6,7 +6,7 @@ import re
 
 from hangwatch.model import Frame
 from hangwatch.stacks.activity import Doing
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import is_written_by_compiler, name_of
 
 OPS = frozenset(
     {
@@ -46,6 +46,10 @@ _NATIVE_WAIT = re.compile(
 )
 _HOOKED_WAIT = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around Work.wait()
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
+_OF_COMPILER = re.compile(r"/torch/_(dynamo|inductor|functorch)/|/triton/(compiler|backends|runtime)/")
+_AROUND_COMPILED_CODE = ("eval_frame.py", "runtime_wrappers.py", "external_utils.py")
+_TRACES = re.compile(r"/torch/(_(dynamo|inductor|functorch|subclasses)|fx/experimental)/")  # below code that it runs
+_COMPILERS = ("/_dynamo/convert_frame.py", "/_inductor/compile_fx.py", "/_dynamo/compiled_autograd.py")
 _DEVICE = frozenset({"synchronize", "item", "_cuda_synchronize", "current_stream", "wait_stream", "wait_event"})
 _QUEUE_WAITS = frozenset(
     {"wait", "acquire", "get", "put", "join", "_wait_for_tstate_lock", "__enter__", "acquire_lock"}
@@ -54,7 +58,7 @@ _QUEUE_WAITS = frozenset(
 
 def standing(inner: tuple[Frame, ...]) -> tuple[Doing, str, Frame | None]:
     """What the frames inside the user's line say; the first rule that fits decides."""
-    names = [(frame, name_of(frame.function), frame.file) for frame in inner if not frame.native]
+    names = names_of(inner)
     for rule in _RULES:
         found = rule(names)
         if found is not None:
@@ -63,6 +67,13 @@ def standing(inner: tuple[Frame, ...]) -> tuple[Doing, str, Frame | None]:
 
 
 Names = list[tuple[Frame, str, str]]
+
+
+def names_of(frames: tuple[Frame, ...]) -> Names:
+    """Frame, bare function name and file of each Python frame."""
+    return [(frame, name_of(frame.function), frame.file) for frame in frames if not frame.native]
+
+
 Told = tuple[Doing, str, Frame | None] | None
 
 
@@ -118,12 +129,29 @@ def _waits_for_loader(names: Names) -> Told:
 
 
 def _compiles(names: Names) -> Told:
-    for frame, _, file in names:
-        if re.search(r"/torch/_(dynamo|inductor|functorch)/|/triton/(compiler|backends|runtime)/", file):
-            if file.endswith(("eval_frame.py", "runtime_wrappers.py", "external_utils.py")):
-                continue  # the wrappers that stay on the stack while compiled code runs
-            return Doing.COMPILE, "", frame
-    return None
+    frame = compiling(names)
+    return (Doing.COMPILE, "", frame) if frame is not None else None
+
+
+def compiling(names: Names) -> Frame | None:
+    """The innermost frame of a compiler at work, and not one that is being imported.
+
+    The wrappers that stay around compiled code are none.
+    """
+    found = (
+        frame for frame, _, file in names if _OF_COMPILER.search(file) and not file.endswith(_AROUND_COMPILED_CODE)
+    )
+    at_work = any(file.endswith(_COMPILERS) for _, _, file in names)
+    imported = any(name == "<module>" and _OF_COMPILER.search(file) for _, name, file in names)
+    return next(found, None) if at_work or not (imported or _runs_compiled_code(names)) else None
+
+
+def _runs_compiled_code(names: Names) -> bool:
+    """The compiler's frames are those that lead to code which it has written."""
+    written = next((depth for depth, (_, _, file) in enumerate(names) if is_written_by_compiler(file)), None)
+    inside = names[:written] if written is not None else names
+    traces = any(_TRACES.search(file) for _, _, file in inside)
+    return written is not None and not traces
 
 
 def _waits_for_file_lock(names: Names) -> Told:

@@ -29,6 +29,7 @@ PUBLIC: tuple[tuple[Any, str], ...] = (
     *((DataLoader, name) for name in ("__iter__", "__len__")),
     *((torch.nn.parallel.DistributedDataParallel, name) for name in ("forward", "_pre_forward", "_inside_ddp_forward")),
     (torch.nn.Module, "__call__"), (torch.optim.Optimizer, "step"), (dist.distributed_c10d.Work, "wait"),
+    (torch.autograd, "backward"), (torch.autograd, "_engine_run_backward"),
 )  # fmt: skip
 TCP = {"01": "established", "02": "connecting", "06": "waits for its end", "08": "closed by its peer", "0A": "listens"}
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank import identity
 from hangwatch_agent.rank.fault_traces import FaultTraces
+from hangwatch_agent.rank.hooks.backward import BackwardHook
 from hangwatch_agent.rank.hooks.collectives import CollectivesHook
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.ddp import ForwardHook
@@ -72,9 +73,19 @@ class Probe:
         self.groups.before_init = self._before_init
         self.loader = LoaderHook(context)
         self.forwards = ForwardHook(context)
+        self.backward = BackwardHook(context)
         self.optimizer = OptimizerHook(context)
         self.collectives = CollectivesHook(context)
         self.lifecycle = LifecycleHook(context, self._failing)
+        self._hooks = (
+            self.lifecycle,
+            self.groups,
+            self.loader,
+            self.forwards,
+            self.backward,
+            self.optimizer,
+            self.collectives,
+        )
         self._imports = ImportWatch(HOOKED, self._imported)
         self._waking = Waking(self._wake_guarded)
 
@@ -149,7 +160,7 @@ class Probe:
 
     def _install_hooks(self) -> None:
         self._hide_from_compiler()
-        for hook in (self.lifecycle, self.groups, self.loader, self.forwards, self.optimizer, self.collectives):
+        for hook in self._hooks:
             try:
                 hook.install()
             except Exception as error:
@@ -305,7 +316,7 @@ class Probe:
                 self._ticker.stop()
             self._imports.remove()
             self._waking.end()
-            for hook in (self.collectives, self.optimizer, self.forwards, self.loader, self.groups, self.lifecycle):
+            for hook in reversed(self._hooks):
                 hook.remove()
             self.dumps.remove()
             if self._traces is not None:

@@ -20,7 +20,7 @@ _FOR_MODULES = (
 def data_dependent_graph(case: Case) -> Finding | None:
     """A backward ended without its gradients, or a module that others ran was not run."""
     short = unreduced(case)
-    if short is not None and case.in_trouble:
+    if short is not None and case.in_trouble and not short.errors:
         return _without_gradients(case, short)
     found = disagreement(case)
     if found is not None and found.in_module and case.in_trouble:

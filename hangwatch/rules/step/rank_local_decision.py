@@ -61,10 +61,17 @@ def _finding(case: Case, found: Disagreement) -> Finding:
         culprits=case.culprits(found.odd, one.where if one else None),
         victims=case.victims(found.odd) if len(found.odd) < len(case.ranks) else (),
         step=found.step,
-        evidence=(counted(case, found.found),) if found.found is not None else (),
+        evidence=(*((counted(case, found.found),) if found.found is not None else ()), *_in_other_groups(case, found)),
         witnesses=witnesses,
         awaited=found.odd,
     )
+
+
+def _in_other_groups(case: Case, found: Disagreement) -> tuple[str, ...]:
+    if not found.alike:
+        return ()
+    did = "called it in their groups too" if found.alike_made else "did not call it in their groups either"
+    return (f"{case.name(found.alike)} {did}",)
 
 
 def _what_it_asks(found: Disagreement) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_order import left_own_order
+from hangwatch.facts.own_order import has_new_partner, left_own_order
 from hangwatch.model import Collective, Frame, RankEvidence
 from tests.unit.job import rank, snapshot
 from tests.unit.simulator import SCRIPT
@@ -47,3 +47,21 @@ def test_the_order_of_a_ranks_own_calls(calls: list[tuple[str, int, int]], left:
 
 def test_calls_with_ranks_that_have_no_part_in_it_are_not_asked() -> None:
     assert left_own_order(made([*TURN * 8, *TURN[:2], RECEIVE]), 2, {5}) is False
+
+
+NEIGHBOURS = [("send", 0, 9), ("send", 1, 9), ("recv", 0, 9), ("recv", 1, 9)]
+DEALT = [("send", 1, 9), ("send", 5, 9), ("recv", 1, 9), ("recv", 5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("calls", "new"),
+    [
+        pytest.param([*NEIGHBOURS * 8, *DEALT], True, id="new neighbours"),
+        pytest.param([*NEIGHBOURS * 8, *DEALT * 9], False, id="long served"),
+        pytest.param([*NEIGHBOURS * 8, ("send", 5, 10)], False, id="a new place"),
+        pytest.param([*NEIGHBOURS * 8, NEIGHBOURS[2]], False, id="out of order with an old one"),
+        pytest.param([*NEIGHBOURS * 2, *DEALT], False, id="few rounds"),
+    ],
+)
+def test_a_partner_that_is_new_at_an_old_place(calls: list[tuple[str, int, int]], new: bool) -> None:
+    assert has_new_partner(made(calls), 2) is new

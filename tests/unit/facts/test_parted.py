@@ -133,3 +133,19 @@ def test_a_way_in_another_function_of_that_file_was_not_answered_by_a_call_below
     found = parted(case)
     assert found is not None
     assert ways_by(case, found) == (bypass,)
+
+
+def test_a_caller_further_down_the_file_has_answered_nothing() -> None:
+    """The program calls main() at line 90, behind every line of it."""
+    module = Frame(SCRIPT, 90, "<module>")
+
+    def below(entry: RankEvidence) -> RankEvidence:
+        recent = tuple(replace(call, frames=(*call.frames, module)) for call in entry.collectives.recent)
+        stacks = tuple(replace(each, frames=(*each.frames, module)) for each in entry.stacks)
+        collectives = replace(entry.collectives, recent=recent)
+        return replace(entry, collectives=collectives, stacks=stacks, earlier_stacks=stacks)
+
+    snapshot = changed(job([LEARNS, RETURNS], [RETURNS], [LEARNS, RETURNS]), below)
+    site = CallSite((Frame(SCRIPT, 30, "main"), module), (way("value"),))
+    judgement = diagnose(replace(snapshot, call_sites=(site,)))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])

@@ -14,6 +14,7 @@ from hangwatch.model import (
     Bypass,
     CallSite,
     Certainty,
+    ExceptionFacts,
     Frame,
     Judgement,
     LoopFacts,
@@ -77,6 +78,35 @@ def test_why_a_rank_made_a_turn_less(facts: LoopFacts | None, cause: str, words:
     assert words in verdict.summary
     assert judgement.status is Status.HUNG
     assert f"rank {culprit} began 8 steps" in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("steps", "elsewhere", "cause"),
+    [
+        pytest.param((3,), False, "exception-on-one-rank", id="as many as it lacks turns"),
+        pytest.param((3, 5), False, "skipped-collective", id="more than it lacks turns"),
+        pytest.param((3,), True, "skipped-collective", id="the others caught some too"),
+    ],
+)
+def test_a_turn_that_was_cut_short_by_an_error_is_told_with_it(
+    steps: tuple[int, ...], elsewhere: bool, cause: str
+) -> None:
+    errors = tuple(
+        ExceptionFacts("ValueError", "no number", (Frame(SCRIPT, 33, "parse"),), thread="MainThread", step=step)
+        for step in steps
+    )
+    world = World([[*turns(8 if rank == 1 else 9), *END] for rank in range(3)])
+    snapshot = _standing(world.run().snapshot(), 1, LoopFacts(HERE, skips=(SKIP,), counted=True))
+
+    def with_errors(entry: RankEvidence) -> RankEvidence:
+        caught = entry.rank == 1 or elsewhere
+        return replace(entry, reading=replace(entry.reading, caught=errors)) if caught and entry.reading else entry
+
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(with_errors, snapshot.ranks)))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == (cause, [1])
+    assert ("rank 1 raised ValueError: no number (train.py:33) in step 3" in verdict.summary) == (
+        cause == "exception-on-one-rank"
+    )
 
 
 @pytest.mark.parametrize(("skips", "line"), [((SKIP,), 61), ((), 88)])

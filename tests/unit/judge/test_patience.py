@@ -9,7 +9,7 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge.patience import held, resting, shortened
-from hangwatch.model import Collective, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence, ThreadStack
+from hangwatch.model import Collective, Frame, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence, ThreadStack
 from tests.unit.job import (
     C10D,
     FETCHING,
@@ -227,6 +227,32 @@ def test_what_comes_through_a_pipe_is_for_the_child_to_say() -> None:
     """An evaluation that sleeps for a moment may write its score yet."""
     pauses = child(system_call="clock_nanosleep", sleeps_s=20.0)
     assert fact(stands(evidence={"children": (pauses,)}, system_call="read", blocked_on=PIPE)) == ""
+
+
+ENDED = child(70, state="Z")
+FEEDS = ThreadStack(102, "feeder", (Frame(SCRIPT, 60, "feed"),))
+
+
+@pytest.mark.parametrize(
+    ("children", "stacks", "expected"),
+    [
+        pytest.param((ENDED,), (), "waits for its child process 70, which has ended", id="its only one"),
+        pytest.param((ENDED, child(71, system_call="poll")), (), "", id="another one may bring it"),
+        pytest.param((ENDED,), (FEEDS,), "", id="a thread of the rank may bring it"),
+    ],
+)
+def test_nothing_comes_from_a_child_that_has_ended(
+    children: tuple[ProcessEvidence, ...], stacks: tuple[ThreadStack, ...], expected: str
+) -> None:
+    """A queue of multiprocessing says nothing of the end of the process that fills it."""
+    entry = stands(evidence={"children": children}, system_call="read", blocked_on=PIPE)
+    assert fact(replace(entry, stacks=(*entry.stacks, *stacks))) == expected
+
+
+def test_processes_of_python_itself_are_no_children_that_bring_something() -> None:
+    tracker = ProcessEvidence("helper", process(70, system_call="read", blocked_on=PIPE), rank=0)
+    entry = stands(evidence={"children": (tracker,)}, system_call="read", blocked_on=PIPE)
+    assert fact(entry) == "waits in read on pipe:[77]"
 
 
 def test_a_child_is_given_its_time_where_other_ranks_work_too() -> None:

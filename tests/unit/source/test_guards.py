@@ -83,6 +83,8 @@ def test_an_argument_that_differs_by_rank_does_not_guard_the_call(call: str) -> 
 @pytest.mark.parametrize(
     ("made", "condition", "expected"),
     [
+        ("first, last = rank == 0, step == 9", "first", "rank"),
+        ("first, last = rank == 0, step == 9", "last", "other"),
         ("writer = Writer() if rank == 0 else None", "writer", "rank"),
         ("writer = Writer() if rank == 0 else None", "writer is not None", "rank"),
         ("self.log = None\n    if self.is_main:\n        self.log = Log()", "self.log", "rank"),

@@ -91,6 +91,49 @@ CASES = [
         "",
     ),
     (("TORCH/_inductor/codecache.py:compile", "TORCH/_dynamo/convert_frame.py:_compile", "user"), Doing.COMPILE, ""),
+    (
+        (
+            "TORCH/_ops.py:OpOverload.__call__",
+            "<eval_with_key>.3:forward",
+            "TORCH/_dynamo/backends/debugging.py:run",
+            "TORCH/_functorch/aot_autograd.py:forward",
+            "TORCH/_dynamo/eval_frame.py:_fn",
+            "user",
+        ),
+        Doing.CODE,
+        "",
+    ),
+    (
+        (
+            "TORCH/_subclasses/fake_tensor.py:dispatch",
+            "<eval_with_key>.3:forward",
+            "TORCH/_functorch/aot_autograd.py:create_aot_dispatcher_function",
+            "user",
+        ),
+        Doing.COMPILE,
+        "",
+    ),
+    (
+        (
+            "TORCH/_ops.py:OpOverload.__call__",
+            "<eval_with_key>.3:forward",
+            "TORCH/_dynamo/convert_frame.py:_compile",
+            "user",
+        ),
+        Doing.COMPILE,
+        "",
+    ),
+    (
+        (
+            "TORCH/_dynamo/utils.py:lru",
+            "TORCH/_dynamo/utils.py:<module>",
+            "<frozen importlib._bootstrap>:_load",
+            "TORCH/_compile.py:inner",
+            "user",
+        ),
+        Doing.CODE,
+        "",
+    ),
     (("TORCH/serialization.py:_save", "TORCH/serialization.py:save", "user"), Doing.CHECKPOINT, ""),
     (("TORCH/utils/file_baton.py:FileBaton.wait", "TORCH/utils/cpp_extension.py:load", "user"), Doing.FILE_LOCK, ""),
     (("SITE/filelock/_api.py:BaseFileLock.acquire", "user"), Doing.FILE_LOCK, ""),
@@ -132,3 +175,15 @@ def test_what_surrounds_the_innermost_frames_is_told_too() -> None:
     assert Within.ATEXIT in activity(stack(Frame("/home/ann/train.py", 3, "<lambda>"))).within
     assert Within.ATEXIT not in activity(stack("user", MODULE)).within
     assert Within.DESTRUCTOR in activity(stack(Frame("/home/ann/train.py", 3, "Pool.__del__"))).within
+
+
+@pytest.mark.parametrize(
+    ("frames", "compiles"),
+    [
+        (("user", "TORCH/_dynamo/eval_frame.py:_fn", "TORCH/_functorch/aot_autograd.py:forward"), True),
+        (("user", "TORCH/_dynamo/eval_frame.py:_fn"), False),
+        (("TORCH/_ops.py:__call__", "<eval_with_key>.3:forward", "TORCH/_functorch/aot_autograd.py:forward"), False),
+    ],
+)
+def test_code_that_was_compiled_runs_within_no_compilation(frames: tuple[str, ...], compiles: bool) -> None:
+    assert (Within.COMPILE in activity(stack(*frames, MODULE)).within) is compiles

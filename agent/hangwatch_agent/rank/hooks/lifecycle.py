@@ -19,6 +19,7 @@ from hangwatch_agent.shared import steady_clock
 LONGEST_MESSAGE = 2000
 MOST_CAUGHT, MOST_FRAMES = 4, 32  # errors that the program may have handled, and the frames of each
 MOST_THREADS = 256
+PUT_IN_WORDS = ("print_exc", "format_exc", "print_exception", "format_exception")  # logging calls the last but one
 # Where multiprocessing and torch's spawn catch the error that ends a child: function, folder and file.
 _CHILDS_LAST = {("_bootstrap", "multiprocessing", "process.py"), ("_wrap", "multiprocessing", "spawn.py")}
 # Exceptions that are handled as a matter of course, and say nothing about a wait.
@@ -56,11 +57,14 @@ class LifecycleHook:
             register(self._at_end)
 
     def _listen(self) -> None:
-        """Hear what multiprocessing says of errors; a rank has the module as soon as it has torch."""
+        """Hear what is put in words of errors, by a program, by logging and by multiprocessing.
+
+        A rank has the module as soon as it has torch.
+        """
         module = sys.modules.get("traceback")
         if module is not None and not self._listening:
             self._listening = True
-            for name in ("print_exc", "format_exc"):
+            for name in PUT_IN_WORDS:
                 self._patches.put(module, name, self._put_in_words(getattr(module, name)))
 
     def remove(self) -> None:
@@ -111,15 +115,21 @@ class LifecycleHook:
         return excepthook
 
     def _put_in_words(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A child of multiprocessing asks no excepthook: it puts what ends it in words, and then it ends."""
+        """A child of multiprocessing asks no excepthook: it puts what ends it in words, and then it ends.
+
+        Any other error that is put in words while it is handled is one that the program has caught.
+        """
 
         @functools.wraps(original)
         def words(*args: Any, **kwargs: Any) -> Any:
             try:
                 error = sys.exc_info()[1]
-                if error is not None and self._context.board.real and _ends_child(sys._getframe(1)):
-                    self.record(error, "MainThread", fatal=True)
-                    self._context.steps.phase(b.FAILED)
+                if error is not None and self._context.board.real:
+                    if _ends_child(sys._getframe(1)):
+                        self.record(error, "MainThread", fatal=True)
+                        self._context.steps.phase(b.FAILED)
+                    elif isinstance(error, Exception):
+                        self._handled(error)
             except Exception as failure:
                 self._context.guard.swallow(failure)
             return original(*args, **kwargs)
@@ -134,12 +144,19 @@ class LifecycleHook:
 
     def _met(self, error: BaseException) -> None:
         if self._installed and self._context.board.real:
-            thread = threading.current_thread().name
-            self.record(error, thread, fatal=False)
-            frames = frames_of(error.__traceback__, callers=True)[:MOST_FRAMES]
-            facts = _facts(error, frames, thread, self._context.steps.step, fatal=False)
-            self._caught = [*self._caught, facts | {"message": facts["message"][:400]}][-MOST_CAUGHT:]
-            self._context.board.write("caught", self._caught)
+            self.record(error, threading.current_thread().name, fatal=False)
+            self._handled(error)
+
+    def _handled(self, error: BaseException) -> None:
+        """Note an error that the program has caught, or may; once, however often it is put in words."""
+        frames = frames_of(error.__traceback__, callers=True)[:MOST_FRAMES]
+        thread = threading.current_thread().name
+        facts = _facts(error, frames, thread, self._context.steps.step, fatal=False)
+        facts["message"] = facts["message"][:400]
+        if self._caught and _is_same(facts, self._caught[-1]):
+            return
+        self._caught = [*self._caught, facts][-MOST_CAUGHT:]
+        self._context.board.write("caught", self._caught)
 
     def look_for_handled(self) -> None:
         """An exception that the main thread handles while it waits (under except, finally, __exit__). For captures."""
@@ -206,6 +223,10 @@ def _spliced(traceback: Any) -> Any:
 
 def _ours(traceback: Any) -> bool:
     return str(traceback.tb_frame.f_globals.get("__name__", "")).startswith("hangwatch_agent.")
+
+
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(one[name] == other[name] for name in ("type", "message", "thread", "step"))
 
 
 def _facts(error: BaseException, frames: list[Place], thread: str, step: int, *, fatal: bool) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step
+from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step, within_backward
 from hangwatch.facts.decisions import disagreement
 from hangwatch.facts.skip_paths import the_only
+from hangwatch.facts.unreduced import unreduced
+from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -58,6 +60,7 @@ def caught_without_backward(case: Case) -> Finding | None:
         return None
     ranks = tuple(sorted(found))
     first, error = case.ranks[ranks[0]], found[ranks[0]]
+    left_out = "the rest of the backward" if within_backward(error) else "the backward"
     rest = [view.rank for view in case if view.rank not in found]
     others = case.name(rest)
     now = (
@@ -67,12 +70,47 @@ def caught_without_backward(case: Case) -> Finding | None:
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
-        f" {words.step(first.step)}, caught it and went on to {now} without the backward of that step, in which"
+        f" {words.step(first.step)}, caught it and went on to {now} without {left_out} of that step, in which"
         f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
         fix=_FIX,
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),
+        status=case.failed,
+        awaited=ranks,
+    )
+
+
+def caught_in_its_backward(case: Case) -> Finding | None:
+    """An error ended a backward before its gradients were reduced; the program caught it and went on."""
+    short = unreduced(case) if case.in_trouble else None
+    if short is None or not short.errors:
+        return None
+    ranks = tuple(sorted(short.errors))
+    error, who = short.errors[ranks[0]], case.name(ranks)
+    witnesses = [
+        Witness(
+            Kind.FACT,
+            f"rank {rank} recorded {words.error(each)}{words.at(user_frame(each.frames))} within that backward",
+        )
+        for rank, each in sorted(short.errors.items())[: words.SHOWN]
+    ]
+    if short.said:
+        refused = f"torch refused the next forward of {who}: its last reduction was not finished"
+        witnesses.append(Witness(Kind.FACT, refused))
+    return Finding(
+        "exception-on-one-rank",
+        case.weigh(witnesses) if short.said else Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} within the"
+        f" backward of {words.step(short.step)}, caught it and went on without the gradients of that step, for which"
+        f" the others wait{'ed' if case.any_rank_failed else ''}.",
+        fix=_FIX,
+        culprits=tuple(
+            case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(short.errors.items())
+        ),
+        victims=case.victims(ranks),
+        step=short.step,
+        witnesses=tuple(witnesses),
         status=case.failed,
         awaited=ranks,
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from hangwatch import words
-from hangwatch.facts.batches import has_left_inner_loop
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
@@ -102,6 +102,9 @@ def _passed_by(case: Case, rank: int, last: Last) -> bool:
     Two ranks that differ are one against one: then only the source says which of them is right.
     """
     view, others = case.ranks[rank], [other for other in case if other.rank != rank]
+    uneven = first_uneven(case)
+    if (uneven is not None and rank in uneven.short) or view.now.guard == "none":
+        return False  # they still draw data that it has done with, or no condition leads to its call: they come later
     at, steps = view.step.step, [other.step.step for other in others]
     later = at is not None and all(step is not None and step > at for step in steps)
     return later and last.call is not None and (len(others) > 1 or view.guarded)

@@ -26,6 +26,8 @@ def user_code_blocked(case: Case) -> Finding | None:
     victims = case.victims(culprits)
     first = stuck[0]
     waiting = f"{case.wait_words(victims)} for {words.verb(len(stuck), 'it', 'them')}"
+    if _awaits_rank_zero(case, stuck):
+        return _polling(case, stuck, f"{waiting}{words.at(case.usual_place(victims))}")
     return Finding(
         "user-code-blocked",
         Certainty.LIKELY,
@@ -41,6 +43,32 @@ def user_code_blocked(case: Case) -> Finding | None:
         ),
         status=status_of(case, stuck),
         awaited=tuple(culprits),
+    )
+
+
+def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:
+    """They sleep where rank 0 never comes, and rank 0 waits for them: they ask again and again for what it should do.
+
+    Whether it has failed to, or they look in the wrong place, is not known.
+    """
+    return 0 in case.blocked and all(view.rank != 0 and view.sleeps and view.now.guard == "rank" for view in stuck)
+
+
+def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
+    ranks, first = [view.rank for view in stuck], stuck[0]
+    here = words.at(first.where)
+    return Finding(
+        "user-code-blocked",
+        Certainty.UNDETERMINED,
+        f"{case.name(ranks, capital=True)} {words.verb(len(stuck), 'sleeps', 'sleep')} again and again{here}, under a"
+        f" condition on the rank, probably until another rank has done something that it has not done;"
+        f" {waiting}.",
+        fix="see what should end that loop, and whether rank 0 has done it: an error there may have been caught",
+        victims=tuple(case.ranks),
+        step=first.step,
+        evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),
+        status=status_of(case, stuck),
+        awaited=tuple(ranks),
     )
 
 

@@ -184,3 +184,35 @@ def test_older_records_without_the_frames_of_torch_do_not_hide_the_module() -> N
 
     judgement = diagnose(changed(snapshot, change))
     assert (judgement.verdict.cause, blamed(judgement)) == ("data-dependent-graph", [(1, 28)])
+
+
+ENGINE = (Frame(SCRIPT, 40, "backward"), Frame(f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward"))
+
+
+@pytest.mark.parametrize(
+    ("frames", "step", "expected"),
+    [
+        pytest.param(ENGINE, 5, "exception-on-one-rank", id="an error ended that backward"),
+        pytest.param(ENGINE, 4, "data-dependent-graph", id="it was another step's"),
+        pytest.param(ENGINE[:1], 5, "data-dependent-graph", id="it was no error of a backward"),
+    ],
+)
+def test_an_error_that_ended_the_backward_is_no_parameter_that_was_left_out(
+    frames: tuple[Frame, ...], step: int, expected: str
+) -> None:
+    """torch takes both for parameters without a part in the loss."""
+    refused = ExceptionFacts("RuntimeError", SAID, (Frame(SCRIPT, 11, "main"),), at=1000.0, fatal=False)
+    caught = ExceptionFacts("FloatingPointError", "refused", (*frames, Frame(SCRIPT, 12, "main")), step=step)
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        if rank.reading is None or rank.rank != 1:
+            return rank
+        return replace(rank, reading=replace(rank.reading, exception=refused, caught=(caught,)))
+
+    judgement = diagnose(changed(unreduced(optimized=False), change))
+    verdict = judgement.verdict
+    assert verdict.cause == expected, verdict.summary
+    if expected == "exception-on-one-rank":
+        assert (blamed(judgement), verdict.certainty) == ([(1, 40)], Certainty.PROVEN)
+        assert "FloatingPointError: refused" in verdict.summary
+        assert "within the backward of epoch 0, batch 5" in verdict.summary

@@ -203,3 +203,35 @@ def _in_loops(snapshot: Snapshot) -> Snapshot:
         return with_ring(replace(entry, stacks=stacks))
 
     return replace(snapshot, ranks=tuple(map(inside, snapshot.ranks)))
+
+
+def _dealt_anew(*kept: int) -> Judgement:
+    """Four ranks in a ring exchange with both neighbours; then 1 and 2 swap places, of which `kept` have not heard."""
+
+    def exchange(rank: int, order: tuple[int, ...]) -> Program:
+        at = order.index(rank)
+        left, right = order[at - 1], order[(at + 1) % 4]
+        first, second = (left, right) if at % 2 else (right, left)
+        made: Program = []
+        for peer in (first, second):
+            both = [Peer("send", peer, line=20), Peer("recv", peer, line=21)]
+            made += both if order.index(peer) % 2 == 0 else both[::-1]
+        return made
+
+    def program(rank: int) -> Program:
+        return [
+            *exchange(rank, (0, 1, 2, 3)) * 8,
+            *exchange(rank, (0, 1, 2, 3) if rank in kept else (0, 2, 1, 3)),
+            ROUND,
+        ]
+
+    snapshot = world(*map(program, range(4)))
+    return diagnose(replace(snapshot, ranks=tuple(map(with_ring, snapshot.ranks))))
+
+
+def test_the_rank_that_kept_its_partners_where_all_others_have_new_ones() -> None:
+    judgement = _dealt_anew(3)
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == [3]
+    told = "ranks 0-2 lately exchanged messages with ranks that are new to them; rank 3 alone has not"
+    assert told in judgement.verdict.evidence

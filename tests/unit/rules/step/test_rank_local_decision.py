@@ -8,8 +8,9 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Collective, Frame, LoopFacts, RankEvidence, Status
-from tests.unit.rules.step.decisions import SAVE, Program, blamed, changed, job, way
-from tests.unit.simulator import SCRIPT, Call, World
+from tests.unit.rules.step.decisions import END, SAVE, Program, blamed, changed, job, way
+from tests.unit.rules.step.worlds import Groups, world
+from tests.unit.simulator import SCRIPT, Call, Draw, World
 
 
 @pytest.mark.parametrize(
@@ -150,3 +151,32 @@ def _below_fit(entry: RankEvidence) -> RankEvidence:
     stacks = tuple(replace(stack, frames=below(stack.frames)) for stack in entry.stacks)
     held = replace(recorded, recent=recent, open_calls=open_calls)
     return replace(entry, stacks=stacks, earlier_stacks=stacks, collectives=held)
+
+
+@pytest.mark.parametrize(
+    ("after", "clips", "named"),
+    [
+        pytest.param("dp", (3,), [3], id="the ranks of the other group did without"),
+        pytest.param("dp", (0, 1, 3), [2], id="the ranks of the other group did it too"),
+        pytest.param("0", (3,), [3], id="all others stand behind it"),
+        pytest.param("0", (0, 1, 3), [2], id="the ranks of the other group stand behind it"),
+    ],
+)
+def test_of_two_ranks_of_a_group_the_ranks_of_other_groups_tell_the_odd_one(
+    after: str, clips: tuple[int, ...], named: list[int]
+) -> None:
+    """In batch 8 the ranks `clips` call within their group of two, as all did in batch 2."""
+    groups: Groups = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+
+    def program(rank: int) -> Program:
+        made: Program = []
+        for batch in range(12):
+            clip = batch == 2 or (batch == 8 and rank in clips)
+            made += [Draw(0, batch), *([Call(group="tp", line=SAVE)] if clip else []), Call(group=after, line=40)]
+        return [*made, *END]
+
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way("value"),))
+    snapshot = world(*map(program, range(4)), groups=groups)
+    judgement = diagnose(replace(snapshot, call_sites=(site,)))
+    assert judgement.verdict.cause == "rank-local-decision", judgement.verdict.summary
+    assert [rank for rank, _ in blamed(judgement)] == named, judgement.verdict.summary

@@ -8,11 +8,11 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Frame, Judgement, Progress
+from hangwatch.model import Certainty, Frame, Judgement, LoaderFacts, Progress
 from hangwatch.rules.step.rank_zero_only_collective import aborted_alone
 from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
-from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, lost
+from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
 from tests.unit.simulator import Call, Draw, World, blamed_ranks
@@ -148,6 +148,24 @@ def test_a_rank_whose_first_call_all_others_have_gone_by_was_alone_in_it() -> No
     assert (judgement.verdict.cause, judgement.verdict.certainty) == ("rank-zero-only-collective", Certainty.LIKELY)
     assert [culprit.rank for culprit in judgement.verdict.culprits] == [0]
     assert any("had gone by without that call" in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_others_that_still_draw_from_the_data_that_it_has_done_with_have_not_gone_by_its_call() -> None:
+    """The call stands behind the loop over the data, for them too."""
+    alone = drew(dead(0, calls(0, (Frame(C10D, 3252, "all_reduce"), *EXTRA))), 5, left=True)
+    went_on = []
+    for number in (1, 2):
+        found = lost(number, calls(0, (AUTOGRAD, *USUAL)))
+        assert found.reading is not None
+        loader = LoaderFacts(0, 40, epoch=0, drawn=6, training=True)
+        reading = replace(found.reading, calls=(), progress=Progress(step=6, epoch=0, batch=6), loaders=(loader,))
+        went_on.append(replace(found, reading=reading))
+    judgement = judge(alone, *went_on)
+    assert (judgement.verdict.cause, [culprit.rank for culprit in judgement.verdict.culprits]) == ("early-exit", [0])
+
+
+def test_a_call_to_which_no_condition_leads_is_one_that_the_others_come_to_later() -> None:
+    assert _behind_its_first_epoch(others=2, step=6, guard="none").verdict.cause != "rank-zero-only-collective"
 
 
 def test_others_that_are_in_the_same_step_may_have_come_to_that_call_yet() -> None:

@@ -172,3 +172,25 @@ def test_a_child_process_that_has_ended_is_told_of_a_rank_that_waits_on_a_pipe()
     verdict = diagnose(changed(stuck("socket"), 1, lambda e: replace(e, children=(ended, other)))).verdict
     assert "its child process 91 has ended (exit code 137)" in verdict.evidence
     assert not any("92" in sentence for sentence in verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("guard", "asleep", "blames"),
+    [
+        pytest.param("rank", True, [], id="they ask for what rank 0 should have done"),
+        pytest.param("none", True, [1, 2], id="every rank comes there"),
+        pytest.param("rank", False, [1, 2], id="they do not sleep"),
+    ],
+)
+def test_ranks_that_sleep_where_rank_0_never_comes_are_not_blamed(guard: str, asleep: bool, blames: list[int]) -> None:
+    facts = {"system_call": "clock_nanosleep" if asleep else "poll"}
+
+    def polling(number: int) -> RankEvidence:
+        entry = rank(number, IN_CODE, world_size=3, issued=0, completed=0, facts=facts)
+        return replace(entry, stacks=tuple(replace(stack, guard=guard) for stack in entry.stacks))
+
+    waiting = rank(0, IN_BACKWARD, world_size=3, issued=1, completed=0)
+    judgement = judge(waiting, polling(1), polling(2))
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert [number for number, _, _ in blamed(judgement)] == blames
+    assert (told(judgement)[1] == "undetermined") is not bool(blames)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -94,6 +95,30 @@ def test_an_error_that_the_program_prints_itself_is_not_its_end(watched: Watched
     except KeyError:
         child("traceback.format_exc()", "/home/ann/train.py", "_wrap")
     assert watched.reading.exception is None
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda error: child("traceback.print_exc()", "/home/ann/train.py", "log"),
+        lambda error: logging.getLogger("train").warning("step failed", exc_info=error),
+    ],
+)
+def test_an_error_that_the_program_puts_in_words_is_one_that_it_caught(
+    watched: Watched, hook: LifecycleHook, say: Callable[[BaseException], object]
+) -> None:
+    watched.context.steps.tick()
+    watched.context.steps.tick()
+    try:
+        raise KeyError("image")
+    except KeyError as error:
+        say(error)
+        say(error)
+    (caught,) = watched.reading.caught
+    assert (caught.type, caught.step, caught.fatal, caught.thread) == ("KeyError", 1, False, "MainThread")
+    assert caught.frames[0].function == "test_an_error_that_the_program_puts_in_words_is_one_that_it_caught"
+    child("traceback.print_exc()", "/home/ann/train.py", "log")
+    assert len(watched.reading.caught) == 1, "nothing is handled any more"
 
 
 def test_an_exception_without_a_message_of_its_own(watched: Watched, hook: LifecycleHook) -> None:

@@ -1,0 +1,74 @@
+"""A call of every step that one rank left out, so that the backend paired what came next with it, and ended the job."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import Last, brought_down, by_backend, end_sentences, endings_of, last_calls
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
+from hangwatch.facts.witness import Kind as WitnessKind
+from hangwatch.facts.witness import Witness
+from hangwatch.model import Certainty, Status
+from hangwatch.ranks.last_words import Kind
+from hangwatch.rules.finding import Finding
+
+FEWEST_STEPS = 3  # earlier steps, each with the call, that make it a call of every step
+
+
+def skipped_before_an_abort(case: Case) -> Finding | None:
+    """Some ranks ended in a call of every step; the others, in the same step, had not called it and came to another."""
+    lasts = last_calls(case) if brought_down(case) and _sizes_differed(case) else {}
+    places = {last.site for last in lasts.values() if last.call is not None}
+    steps = {case.ranks[rank].step.step for rank in lasts}
+    rest = tuple(rank for rank in case.ranks if rank not in lasts)
+    step = next(iter(steps), None)
+    if len(places) != 1 or len(steps) != 1 or step is None or not rest or 2 * len(rest) > len(case.ranks):
+        return None
+    place = next(iter(places))
+    asked = {rank: _calls_until(case, rank, place, step) for rank in case.ranks}
+    if any(asked[rank] is not True for rank in lasts) or any(asked[rank] is not False for rank in rest):
+        return None
+    return _finding(case, place, rest, lasts)
+
+
+def _sizes_differed(case: Case) -> bool:
+    """gloo aborts a rank for nothing else: a partner's message of another size came, so that partner made a call."""
+    ends = (end for end in endings_of(case).values() if by_backend(end))
+    return any(end.word is None or end.word.kind is Kind.SIZE_MISMATCH for end in ends)
+
+
+def _calls_until(case: Case, rank: int, place: Site, step: int) -> bool | None:
+    """Whether `rank`, which is in `step`, has called from `place` in it; None unless each step before had that call."""
+    made = sites_of(case).by_step(rank)
+    before = [places for number, places in made.items() if min(made) < number < step]
+    now = made.get(step, [])
+    usual = {each for places in before for each in places}
+    if len(before) < FEWEST_STEPS or not all(place in places for places in before) or not usual.issuperset(now):
+        return None
+    return place in now if case.ranks[rank].step.step == step else None
+
+
+def _finding(case: Case, place: Site, rest: tuple[int, ...], lasts: dict[int, Last]) -> Finding:
+    first = min(lasts)
+    ways = ways_past(case, place)
+    where = the_only(ways) or lasts[first].where
+    name, others, step = sites_of(case).named(first, place), case.name(lasts), case.ranks[first].step
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"{case.name(rest, capital=True)} skipped {name} in {words.step(step)}{skip_path(ways)}, and went on to another"
+        f" call, with which it was paired on {others}: the sizes differ, and the backend ended the job.",
+        culprits=case.culprits(rest, where),
+        victims=tuple(lasts),
+        step=step,
+        evidence=(
+            f"{others} stood in that call of {words.step(step)}, of which {case.name(rest)} has no record",
+            *evidence_of(ways),
+            *end_sentences(case),
+        ),
+        witnesses=(Witness(WitnessKind.HABIT, f"{case.name(rest)} called it in every earlier step that is recorded"),),
+        status=Status.FAILED,
+        awaited=rest,
+    )

@@ -1,0 +1,120 @@
+"""Errors that leave a backward are on the board; the program sees them as without us."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from hangwatch_agent.rank.hooks.backward import ENGINE, BackwardHook
+from hangwatch_agent.rank.hooks.lifecycle import LifecycleHook
+from tests.unit.agent.rank.hooks.conftest import Watched
+
+
+class Refusing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise FloatingPointError("a gradient that is refused")
+
+
+@pytest.fixture
+def hook(watched: Watched) -> Iterator[BackwardHook]:
+    lifecycle, hook = LifecycleHook(watched.context, lambda: True), BackwardHook(watched.context)
+    lifecycle.install()
+    hook.install()
+    yield hook
+    hook.remove()
+    lifecycle.remove()
+
+
+def loss() -> torch.Tensor:
+    output: torch.Tensor = Refusing.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
+    return output.sum()
+
+
+def engine() -> Any:
+    return vars(torch.autograd)[ENGINE]
+
+
+def lines_of_an_error() -> list[str]:
+    with pytest.raises(FloatingPointError) as raised:
+        loss().backward()
+    return [f"{entry.filename}:{entry.name}" for entry in traceback.extract_tb(raised.value.__traceback__)]
+
+
+def test_the_very_function_comes_back(watched: Watched) -> None:
+    before = engine()
+    hook = BackwardHook(watched.context)
+    hook.install()
+    hook.install()
+    assert engine() is not before
+    hook.remove()
+    hook.remove()
+    assert engine() is before
+
+
+def test_an_error_of_a_backward_is_on_the_board_with_its_step(watched: Watched, hook: BackwardHook) -> None:
+    watched.context.steps.tick()
+    lines_of_an_error()
+    (caught,) = watched.reading.caught
+    assert (caught.type, caught.message, caught.step, caught.fatal) == (
+        "FloatingPointError", "a gradient that is refused", 0, False,
+    )  # fmt: skip
+    assert [caught.frames[0].function, caught.frames[1].function] == ["backward", "apply"]
+    assert "_engine_run_backward" in [frame.function for frame in caught.frames]
+    assert "lines_of_an_error" in [frame.function for frame in caught.frames]
+
+
+def test_its_traceback_is_the_one_without_us(watched: Watched) -> None:
+    without = lines_of_an_error()
+    hook = BackwardHook(watched.context)
+    hook.install()
+    try:
+        assert lines_of_an_error() == without
+    finally:
+        hook.remove()
+
+
+def test_gradients_are_those_without_us(hook: BackwardHook) -> None:
+    weight = torch.ones(3, requires_grad=True)
+    (gradient,) = torch.autograd.grad((weight * 2).sum(), (weight,))
+    (weight * 2).sum().backward()
+    assert weight.grad is not None
+    assert gradient.tolist() == weight.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_torch_compile_goes_through_it_as_without_us(watched: Watched) -> None:
+    def run() -> tuple[int, list[float]]:
+        torch._dynamo.reset()
+        graphs: list[Any] = []
+        weight = torch.ones(3, requires_grad=True)
+
+        def backend(graph: Any, inputs: Any) -> Any:
+            graphs.append(graph)
+            return graph.forward
+
+        @torch.compile(backend=backend)
+        def step(x: torch.Tensor) -> torch.Tensor:
+            (x * weight).sum().backward()
+            (gradient,) = torch.autograd.grad((x * weight * weight).sum(), (weight,))
+            return gradient
+
+        gradient = step(torch.ones(3))
+        assert weight.grad is not None
+        return len(graphs), [*gradient.tolist(), *weight.grad.tolist()]
+
+    without = run()
+    hook = BackwardHook(watched.context)
+    hook.install()
+    try:
+        assert run() == without
+    finally:
+        hook.remove()
+    assert without[1] == [2.0, 2.0, 2.0, 1.0, 1.0, 1.0]

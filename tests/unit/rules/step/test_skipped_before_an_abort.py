@@ -1,0 +1,54 @@
+"""`skipped-collective`: a call of every step was left out, and the backend ended the job for what came instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.model import Collective, Judgement, Progress, RankEvidence
+from tests.unit.job import blamed, judge, told
+from tests.unit.rules.step.aborts import calls, dead, lost
+
+STEP = 6
+
+
+def in_step(evidence: RankEvidence, step: int = STEP) -> RankEvidence:
+    assert evidence.reading is not None
+    return replace(evidence, reading=replace(evidence.reading, progress=Progress(step=step)))
+
+
+def ring(steps: int) -> tuple[Collective, ...]:
+    """The call in each of the steps; C++ code issued another one in each."""
+    return calls(steps)
+
+
+def ended_by_launcher(number: int, made: tuple[Collective, ...], step: int = STEP) -> RankEvidence:
+    return in_step(dead(number, made, -15, inside=False), step)
+
+
+def job(odd: RankEvidence, *, others: int = 2) -> Judgement:
+    aborted = in_step(dead(0, ring(STEP + 1)))
+    broke = [in_step(lost(2, ring(STEP + 1)))] if others == 2 else []
+    return judge(aborted, odd, *broke)
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_the_rank_without_a_record_of_a_call_of_every_step_skipped_it(others: int) -> None:
+    judgement = job(ended_by_launcher(1, ring(STEP)), others=others)
+    assert told(judgement) == ("skipped-collective", "likely", "failed")
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+    assert "Rank 1 skipped all_reduce (train.py:24) in step 6" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(ended_by_launcher(1, ring(STEP), step=STEP - 1), id="it is a step behind"),
+        pytest.param(ended_by_launcher(1, ring(STEP + 1)), id="it has called it"),
+        pytest.param(ended_by_launcher(1, ring(STEP)[::2]), id="it did not call it in every step"),
+        pytest.param(ended_by_launcher(1, ring(STEP)[:2]), id="few steps"),
+    ],
+)
+def test_any_other_rank_is_not_known_to_have_skipped_it(odd: RankEvidence) -> None:
+    assert told(job(odd))[0] != "skipped-collective"
