@@ -93,6 +93,19 @@ class AllGroups:
             return None
         return replace(found.reading, count=len(inside))
 
+    def votes(self, rank: int, others: Iterable[int], group: Communicator, number: int) -> tuple[int, ...]:
+        """Those of `others` that kept the order of `rank` up to that call of it, and the call as well.
+
+        They may be of other groups: ranks of one program that stand in other rows of a mesh make the same calls there.
+        """
+        mine, found = self.steps(rank), []
+        for other in others:
+            own, theirs = _aligned(mine, self.steps(other))
+            at = next((at for at, step in enumerate(own) if (step.group, step.number) == (group, number)), None)
+            if at and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
+                found.append(other)
+        return tuple(found)
+
     def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""
         if len({step.group.name for step in self.steps(rank)}) == 1:
@@ -113,21 +126,22 @@ class AllGroups:
         Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
         the first stage of a pipeline calls in an order that no other stage has.
         """
-        new = {rank: _new_steps(self._steps_until(rank, until.get(rank))) for rank in ranks}
+        new = {rank: _new_steps(self.until(rank, until.get(rank))) for rank in ranks}
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
 
     def habit(self, rank: int, last: int, usual: int) -> int:
         """How often `rank` went on to `usual` from where it now went to the call of that order, which is new there."""
-        *before, own = [step.token for step in self._steps_until(rank, last)] or [usual]
+        *before, own = [step.token for step in self.until(rank, last)] or [usual]
         return habit(before, own, usual)
 
     def as_before(self, rank: int, last: int) -> bool:
         """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
-        steps = [(one.token, other.token) for one, other in pairwise(self._steps_until(rank, last))]
+        steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
         return bool(steps) and steps[-1] in steps[:-1]
 
-    def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
+    def until(self, rank: int, last: int | None) -> Sequence[Step]:
+        """The calls of a rank up to the one of that order, or to the first that is open."""
         steps = self.steps(rank)
         if last is None:
             last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)

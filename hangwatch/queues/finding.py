@@ -50,6 +50,19 @@ def at(call: Call | None) -> str:
     return words.at(call.where if call is not None else None)
 
 
+def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
+    """The lines by which two calls are told apart: their own, else those further out at which their paths part.
+
+    A helper of the program, or a library's, makes calls for many places of it from one line.
+    """
+    if own.where != usual.where:
+        return own.where, usual.where
+    for one, other in zip(reversed(own.frames), reversed(usual.frames), strict=False):
+        if one != other:
+            return one, other
+    return own.where, usual.where
+
+
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
     return words.ranks(numbers, capital=capital)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
+from .loops import RARE, left_as_before
 from .matching import shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import FARTHEST, Kind, Reading, habit, read, swapped
@@ -44,6 +45,9 @@ class Departure:
     ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
     sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
+    beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
+    lone: bool = False  # `own` and all that these ranks called from there on are calls that nobody else makes
+    left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
 
 
 class Histories:
@@ -80,7 +84,8 @@ class Histories:
         if not found:
             return None
         first = min(found, key=lambda each: each.number)
-        return self._over_all_groups(self._settled(first, found, _most(group, first, found, rows), rows, usual))
+        settled = self._settled(first, found, _most(group, first, found, rows), rows, usual)
+        return self._over_all_groups(self._with_others(settled, rows, usual))
 
     def _rows(self, group: Communicator) -> dict[int, array[int]]:
         """The calls of each rank, from the first number on that all of them still record."""
@@ -89,17 +94,45 @@ class Histories:
         rows = {lane.rank: self.tokens(lane, lane.places(start).start) for lane in lanes}
         return {rank: row for rank, row in rows.items() if row}
 
+    def _with_others(self, found: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
+        """The departure as ranks of other groups tell it, where those of this one do not."""
+        others = sorted(self.queues.ranks - set(found.group.members))
+        if found.majority or not others or not self._sited:
+            return found
+        (mine, *_), group, number = found.ranks, found.group, found.number
+        theirs = usual if mine != usual else next(iter(found.against), mine)
+        left, kept = (self.all_groups.votes(rank, others, group, number) for rank in (mine, theirs))
+        if kept and not left:
+            return replace(found, majority=True, beside=kept)
+        if left and not kept and len(rows) == 2:
+            other = self._compared(group, theirs, rows[theirs], rows[mine], mine)
+            return replace(other, majority=True, beside=left, against=(mine,)) if other is not None else found
+        return found
+
     def _over_all_groups(self, found: Departure) -> Departure:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None:
             found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing)
+        if found.left:
+            return self._left_over_all_groups(found)
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
         if found.kind is Kind.EXTRA and found.repeated and not found.habit:
             return replace(found, majority=False)  # the many made it before as well, and may have left it out
         return found
+
+    def _left_over_all_groups(self, found: Departure) -> Departure:
+        """The end of a loop is one over all groups too: in one group, layers that make the same call look like one."""
+        rank = found.ranks[0]
+        lane = found.group.lanes[rank]
+        order = lane.order[lane.places(found.number).start]
+        steps = [step.token for step in self.all_groups.until(rank, order)]
+        usual = self._tokens[self._identity(found.usual)]
+        if steps and left_as_before(steps[:-1], steps[-1], usual):
+            return found
+        return replace(found, kind=Kind.OTHER, ended=False, left=0, habit=0)
 
     def _settled(
         self, first: Departure, found: list[Departure], majority: bool, rows: dict[int, array[int]], usual: int
@@ -159,10 +192,11 @@ class Histories:
             reading = Reading(Kind.OTHER)
         elif not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
             reading = Reading(Kind.SKIPPED, skipped)
+        left = 0 if reading.agreeing or reading.kind is not Kind.OTHER else _left(row, usual, place)
         lane, theirs = group.lanes[rank], group.lanes[other]
         at = len(lane) - len(row) + place
         return Departure(
-            reading.kind,
+            Kind.SKIPPED if left else reading.kind,
             group,
             (rank,),
             lane.numbers[at],
@@ -170,11 +204,20 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=habit(row[:place], row[place], usual[place]),
+            habit=left or habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
-            ended=_ended(reading, row, usual, place),
+            ended=0 < left <= RARE or _ended(reading, row, usual, place),
             sited=self._sited,
+            lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
+            left=left,
         )
+
+    def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
+        """Whether all calls from a place on are new ones, and not the others' from other lines: a path of its own."""
+        own, due = row[place:], usual[place : place + len(row) - place]
+        if not self._sited or len(own) < 2 or not set(own).isdisjoint([*usual, *row[:place]]):
+            return False
+        return Counter(map(self._shapes.get, own[: len(due)])) != Counter(map(self._shapes.get, due[: len(own)]))
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
         """The first place where histories differ in more than names of this rank's own for the same calls."""
@@ -267,6 +310,10 @@ def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> 
     if reading.kind is not Kind.SKIPPED or usual[place] not in before or row[place] in before:
         return False
     return before[::-1].index(usual[place]) < reading.count
+
+
+def _left(row: array[int], usual: array[int], place: int) -> int:
+    return left_as_before(row[:place], row[place], usual[place])
 
 
 def _alike(one: Departure, other: Departure) -> bool:
