@@ -106,6 +106,12 @@ class AllGroups:
                 found.append(other)
         return tuple(found)
 
+    def agree(self, one: int, other: int) -> bool:
+        """Whether two ranks made the same calls in the same order, as far as both of their records go."""
+        mine, theirs = _aligned(self.steps(one), self.steps(other))
+        pairs = zip(mine, theirs, strict=False)
+        return bool(mine) and all(a.token == b.token for a, b in pairs)
+
     def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""
         if len({step.group.name for step in self.steps(rank)}) == 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
+from . import orders
 from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
@@ -41,6 +42,8 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return parted
     if (lone := alone_in_circle(chain.roots, histories)) is not None:
         return lone
+    if (left := orders.parted(queues, chain, histories)) is not None:
+        return left
     pairs = any(each.peers for each in chain.roots)
     counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
@@ -57,7 +60,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
-        Certainty.LIKELY if counted and told else Certainty.UNDETERMINED,
+        Certainty.LIKELY if counted and told and (stray or not _lost(chain)) else Certainty.UNDETERMINED,
         without
         or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
         f"{'; ...' if len(edges) > 3 else ''}.",
@@ -69,6 +72,11 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         fix=fix,
         passing=not counted,
     )
+
+
+def _lost(chain: Chain) -> bool:
+    """Older calls are no longer recorded, among which one may have been left out: the circle is where that ended."""
+    return any(each.group.lanes[rank].lost for each in chain.roots for rank in each.waiting if rank in each.group.lanes)
 
 
 def _last_in_circle(chain: Chain) -> dict[int, int]:

@@ -49,6 +49,8 @@ def _tells(departure: Departure, root: Stuck) -> bool:
     """
     if departure.number == root.number and len(departure.group.lanes[departure.ranks[0]].places(root.number)) > 1:
         return False
+    if departure.stayed and departure.majority:
+        return True
     if departure.kind is Kind.OTHER:
         return departure.number < root.number and bool(departure.majority or departure.habit)
     return bool(departure.majority or departure.habit or departure.agreeing)
@@ -63,7 +65,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         return _either(departure, victims, waits)
     summary, cause = _said(departure)
     own, usual = apart(departure.own, departure.usual)
-    where = usual or own if departure.kind is Kind.SKIPPED else own
+    where = usual or own if departure.kind is Kind.SKIPPED and not departure.stayed else own
     return Finding(
         cause,
         certainty,
@@ -78,6 +80,9 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 
 def _or_else(departure: Departure) -> tuple[Alternative, ...]:
     """What looks the same: a round that is missing at the end of a loop may be missing in its middle, and so on."""
+    if departure.stayed:
+        said = f"{ranks(departure.ranks)} may have left that call out, and have begun what comes behind it"
+        return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
@@ -89,7 +94,12 @@ def _or_else(departure: Departure) -> tuple[Alternative, ...]:
 
 def _is_sure(departure: Departure) -> bool:
     """Whether majority, habit and the calls behind the place agree, and nothing else may look the same."""
-    if departure.ended or not departure.sited or (departure.kind is Kind.EXTRA and departure.repeated):
+    if (
+        departure.ended
+        or departure.stayed
+        or not departure.sited
+        or (departure.kind is Kind.EXTRA and departure.repeated)
+    ):
         return False
     return bool(departure.majority and departure.habit >= OFTEN and departure.agreeing >= AGREED)
 
@@ -117,6 +127,12 @@ def _said(departure: Departure) -> tuple[str, str]:
     group, number = departure.group, departure.number
     own, usual = map(words.at, apart(departure.own, departure.usual))
     who = ranks(departure.ranks, capital=True)
+    if departure.stayed:
+        went = (
+            f"{who} went on with {shape(departure.own)}{own} as number {number} of {group.title}, where the others call"
+            f" {shape(departure.usual)}{usual}, as after their earlier rounds: a round more than they made."
+        )
+        return went, "uneven-steps"
     if departure.kind is Kind.SKIPPED:
         more = f" and {words.plural(departure.count - 1, 'call')} after it" if departure.count > 1 else ""
         said = (
@@ -159,7 +175,7 @@ def _witnesses(departure: Departure) -> Iterable[str]:
         yield f"most ranks of {departure.group.title} that came to it call {usual} there"
     if departure.habit:
         yield f"in earlier rounds {ranks(departure.ranks)} called {usual} there too"
-    if departure.agreeing:
+    if departure.agreeing and not departure.stayed:
         shift = "fewer" if departure.kind is Kind.SKIPPED else "more"
         if departure.kind is not Kind.OTHER:
             yield (

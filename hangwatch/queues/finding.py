@@ -89,6 +89,13 @@ def not_told(missing: Sequence[int], record: str = "dump") -> str:
     return f"no {record} of {ranks(missing)}: what {words.verb(len(missing), 'it', 'they')} did is not known"
 
 
+def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
+    """A sentence on records that were left out, if there are any."""
+    if not queues.earlier:
+        return ()
+    return (f"the {queues.record} of {ranks(queues.earlier)} is of an earlier run, and is left out",)
+
+
 def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:
     """A sentence on the members of the group that left no record, if there are any."""
     lacking = [rank for rank in root.group.members if rank not in root.group.lanes]

@@ -17,7 +17,7 @@ from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
 from .loops import RARE, left_as_before
-from .matching import shape
+from .matching import Shape, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import FARTHEST, Kind, Reading, habit, read, swapped
 
@@ -48,6 +48,7 @@ class Departure:
     beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
     lone: bool = False  # `own` and all that these ranks called from there on are calls that nobody else makes
     left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
+    stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
 
 
 class Histories:
@@ -56,7 +57,8 @@ class Histories:
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
         self._tokens: dict[object, int] = {}
-        self._sited = _all_sited(queues)
+        self._told = _told_by_all(queues)
+        self.sited = _all_sited(queues)
         self._token = array(
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
         )
@@ -64,10 +66,11 @@ class Histories:
         self.all_groups = AllGroups(queues, self._token)
 
     def _identity(self, call: Call) -> object:
-        if not self._sited:
-            return shape(call)
+        what = self._told[kind_of(call)].of(shape(call))
+        if not self.sited:
+            return what
         path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
-        return shape(call), path or call.frames
+        return what, path or call.frames
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""
@@ -97,7 +100,7 @@ class Histories:
     def _with_others(self, found: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
         """The departure as ranks of other groups tell it, where those of this one do not."""
         others = sorted(self.queues.ranks - set(found.group.members))
-        if found.majority or not others or not self._sited:
+        if found.majority or not others or not self.sited:
             return found
         (mine, *_), group, number = found.ranks, found.group, found.number
         theirs = usual if mine != usual else next(iter(found.against), mine)
@@ -115,24 +118,25 @@ class Histories:
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None:
             found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing)
-        if found.left:
-            return self._left_over_all_groups(found)
+        if found.left or found.stayed:
+            return self._loops_over_all_groups(found)
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
         if found.kind is Kind.EXTRA and found.repeated and not found.habit:
             return replace(found, majority=False)  # the many made it before as well, and may have left it out
         return found
 
-    def _left_over_all_groups(self, found: Departure) -> Departure:
+    def _loops_over_all_groups(self, found: Departure) -> Departure:
         """The end of a loop is one over all groups too: in one group, layers that make the same call look like one."""
-        rank = found.ranks[0]
+        rank, call = (found.ranks[0], found.usual) if found.left else (found.against[0], found.own)
         lane = found.group.lanes[rank]
         order = lane.order[lane.places(found.number).start]
         steps = [step.token for step in self.all_groups.until(rank, order)]
-        usual = self._tokens[self._identity(found.usual)]
-        if steps and left_as_before(steps[:-1], steps[-1], usual):
+        if steps and left_as_before(steps[:-1], steps[-1], self._tokens[self._identity(call)]):
             return found
-        return replace(found, kind=Kind.OTHER, ended=False, left=0, habit=0)
+        if found.left:
+            return replace(found, kind=Kind.OTHER, ended=False, left=0, habit=0)
+        return replace(found, stayed=0)
 
     def _settled(
         self, first: Departure, found: list[Departure], majority: bool, rows: dict[int, array[int]], usual: int
@@ -159,7 +163,7 @@ class Histories:
 
     def _habit(self, one: Departure) -> int:
         """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
-        if not self._sited:
+        if not self.sited:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
@@ -170,7 +174,7 @@ class Histories:
         """Whether it is the majority that left the order which it kept before, in this group or over all of them."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-        if other is not None and other.habit:
+        if other is not None and other.habit and not other.left:
             return True
         lanes = {each: first.group.lanes[each] for each in (rank, usual)}
         there = {each: lane.places(first.number) for each, lane in lanes.items()}
@@ -192,7 +196,7 @@ class Histories:
             reading = Reading(Kind.OTHER)
         elif not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
             reading = Reading(Kind.SKIPPED, skipped)
-        left = 0 if reading.agreeing or reading.kind is not Kind.OTHER else _left(row, usual, place)
+        left, stayed = _ends(reading, row, usual, place)
         lane, theirs = group.lanes[rank], group.lanes[other]
         at = len(lane) - len(row) + place
         return Departure(
@@ -207,15 +211,16 @@ class Histories:
             habit=left or habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
             ended=0 < left <= RARE or _ended(reading, row, usual, place),
-            sited=self._sited,
+            sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,
+            stayed=stayed,
         )
 
     def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
         """Whether all calls from a place on are new ones, and not the others' from other lines: a path of its own."""
         own, due = row[place:], usual[place : place + len(row) - place]
-        if not self._sited or len(own) < 2 or not set(own).isdisjoint([*usual, *row[:place]]):
+        if not self.sited or len(own) < 2 or not set(own).isdisjoint([*usual, *row[:place]]):
             return False
         return Counter(map(self._shapes.get, own[: len(due)])) != Counter(map(self._shapes.get, due[: len(own)]))
 
@@ -252,6 +257,35 @@ class Histories:
             for other in others
             if other in group.lanes
         )
+
+
+@dataclass(slots=True)
+class _Told:
+    """What all records tell of the calls of one kind: what one lacks is not compared."""
+
+    given: bool = True
+    made: bool = True
+    typed: bool = True
+
+    def narrow(self, one: Shape) -> None:
+        self.given &= one.given is not None
+        self.made &= one.made is not None
+        self.typed &= bool(one.dtypes)
+
+    def of(self, one: Shape) -> Shape:
+        return Shape(
+            one.kind,
+            one.given if self.given else None,
+            one.made if self.made else None,
+            one.dtypes if self.typed else "",
+        )
+
+
+def _told_by_all(queues: Queues) -> dict[str, _Told]:
+    found: dict[str, _Told] = {}
+    for call in queues.calls:
+        found.setdefault(kind_of(call), _Told()).narrow(shape(call))
+    return found
 
 
 def _all_sited(queues: Queues) -> bool:
@@ -312,8 +346,17 @@ def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> 
     return before[::-1].index(usual[place]) < reading.count
 
 
-def _left(row: array[int], usual: array[int], place: int) -> int:
-    return left_as_before(row[:place], row[place], usual[place])
+def _ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tuple[int, int]:
+    """How often the loop had ended as one of the sides has it end here, where the other goes on: (this rank's, theirs).
+
+    Only where no better reading is known. A rank that goes on looks as if it had left out the call behind the loop.
+    """
+    unread = reading.kind is Kind.OTHER and not reading.agreeing
+    left = left_as_before(row[:place], row[place], usual[place]) if unread else 0
+    if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
+        return left, 0
+    stayed = left_as_before(usual[:place], usual[place], row[place])
+    return 0, stayed if stayed <= RARE else 0
 
 
 def _alike(one: Departure, other: Departure) -> bool:

@@ -40,6 +40,16 @@ def test_a_rank_that_goes_to_the_end_of_an_epoch_earlier_than_the_others_has_lef
     assert [each.cause for each in found.alternatives] == ["skipped-collective"]
 
 
+def test_a_rank_that_goes_on_where_the_others_end_their_epoch_as_before_has_more_rounds(tmp_path: Path) -> None:
+    turn: list[Step] = [*ROUND, Sync()]
+    epoch: list[Step] = [*turn * 9, *EPOCH]
+    job = JobDumps(every(8, epoch * 3, {3: [*epoch, *turn, *epoch, *epoch]}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [3], "likely")
+    assert "a round more" in found.summary
+    assert [each.cause for each in found.alternatives] == ["skipped-collective"]
+
+
 def test_a_call_that_often_comes_behind_a_round_is_no_end_of_a_loop(tmp_path: Path) -> None:
     turn: list[Step] = [*ROUND, Sync()]
     logged: list[Step] = [*turn * 4, *EPOCH]
