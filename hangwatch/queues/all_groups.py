@@ -70,10 +70,9 @@ class AllGroups:
 
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
         """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
-        mine = self.steps(rank)
         best: Parting | None = None
         for other in others[:_TRIED]:
-            own, theirs = _aligned(mine, self.steps(other))
+            own, theirs = self._aligned(rank, other)
             one, two = [step.token for step in own], [step.token for step in theirs]
             place = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
             if place and (best is None or place > best.place):
@@ -98,9 +97,9 @@ class AllGroups:
 
         They may be of other groups: ranks of one program that stand in other rows of a mesh make the same calls there.
         """
-        mine, found = self.steps(rank), []
+        found: list[int] = []
         for other in others:
-            own, theirs = _aligned(mine, self.steps(other))
+            own, theirs = self._aligned(rank, other)
             at = next((at for at, step in enumerate(own) if (step.group, step.number) == (group, number)), None)
             if at and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
                 found.append(other)
@@ -108,7 +107,7 @@ class AllGroups:
 
     def agree(self, one: int, other: int) -> bool:
         """Whether two ranks made the same calls in the same order, as far as both of their records go."""
-        mine, theirs = _aligned(self.steps(one), self.steps(other))
+        mine, theirs = self._aligned(one, other)
         pairs = zip(mine, theirs, strict=False)
         return bool(mine) and all(a.token == b.token for a, b in pairs)
 
@@ -146,23 +145,31 @@ class AllGroups:
         steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
         return bool(steps) and steps[-1] in steps[:-1]
 
+    def _aligned(self, rank: int, other: int) -> tuple[list[Step], list[Step]]:
+        """Both from the first collective on that both still record: the rings of two ranks end at different calls.
+
+        From the beginning where neither has lost any: ranks of other groups may share none.
+        """
+        mine, theirs = self.steps(rank), self.steps(other)
+        if not (mine and theirs) or (mine[0].token == theirs[0].token and not (self.lost(rank) or self.lost(other))):
+            return mine, theirs
+        known = {(step.group.name, step.number): at for at, step in reversed(list(enumerate(theirs))) if not step.pair}
+        for at, step in enumerate(mine):
+            if not step.pair and (step.group.name, step.number) in known:
+                return mine[at:], theirs[known[step.group.name, step.number] :]
+        return [], []
+
+    def lost(self, rank: int) -> bool:
+        """Whether older calls of a rank are no longer recorded."""
+        lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
+        return any(lane.lost for lane in lanes if lane is not None and len(lane))
+
     def until(self, rank: int, last: int | None) -> Sequence[Step]:
         """The calls of a rank up to the one of that order, or to the first that is open."""
         steps = self.steps(rank)
         if last is None:
             last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)
         return steps[: bisect_right(steps, last, key=lambda step: step.order)]
-
-
-def _aligned(mine: list[Step], theirs: list[Step]) -> tuple[list[Step], list[Step]]:
-    """Both from the first collective on that both still record, since the rings of two ranks end at different calls."""
-    if not (mine and theirs) or ((mine[0].order, theirs[0].order) == (0, 0) and mine[0].token == theirs[0].token):
-        return mine, theirs
-    known = {(step.group.name, step.number): at for at, step in reversed(list(enumerate(theirs))) if not step.pair}
-    for at, step in enumerate(mine):
-        if not step.pair and (step.group.name, step.number) in known:
-            return mine[at:], theirs[known[step.group.name, step.number] :]
-    return [], []
 
 
 def _new_steps(calls: Sequence[Step]) -> set[tuple[int, int]]:

@@ -40,10 +40,10 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
-    if (lone := alone_in_circle(chain.roots, histories)) is not None:
-        return lone
     if (left := orders.parted(queues, chain, histories)) is not None:
         return left
+    if (lone := alone_in_circle(chain.roots, histories)) is not None:
+        return lone
     pairs = any(each.peers for each in chain.roots)
     counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks

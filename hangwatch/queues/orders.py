@@ -18,9 +18,10 @@ from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Call, Queues
-from .readings import Kind
+from .readings import ENOUGH, Kind, regular
 
 _BEHIND = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
+_MISPAIRED = "every later call of that group is mispaired"
 _MOST_RANKS = 64  # of a large job that are compared
 _CAUSES = {
     Kind.SKIPPED: "skipped-collective",
@@ -43,7 +44,9 @@ def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None
     found = histories.all_groups.parting(stray[0], usual)
     if found is None or not found.reading.whole or found.reading.agreeing < _BEHIND:
         return None
-    return _finding(queues, chain, stray[0], found, usual) if found.reading.kind in _CAUSES else None
+    if not regular([step.token for step in found.theirs], found.place):
+        return None  # the many may have left their own order, and the one rank kept to it
+    return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _CAUSES else None
 
 
 def _most(orders: AllGroups, compared: list[int]) -> list[int]:
@@ -55,7 +58,8 @@ def _most(orders: AllGroups, compared: list[int]) -> list[int]:
     return []
 
 
-def _finding(queues: Queues, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding:
+def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding:
+    queues = histories.queues
     kind, changed = found.reading.kind, found.changed()[0]
     call, other = _call(queues, usual if kind is Kind.SKIPPED else [rank], changed), found.mine[found.place]
     own = _call(queues, [rank], other)
@@ -67,10 +71,11 @@ def _finding(queues: Queues, chain: Chain, rank: int, found: Parting, usual: lis
         f" from {what} on",
     }[kind]
     behind = words.plural(found.reading.agreeing, "call")
+    lost = histories.all_groups.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
     return Finding(
         _CAUSES[kind],
-        Certainty.LIKELY,
-        f"{said}: so the ranks wait for each other, over several groups.",
+        Certainty.UNDETERMINED if lost else Certainty.LIKELY,
+        f"{said}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
         culprits=((rank, call.where),),
         victims=victims(chain.path, [rank]),
         evidence=(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
-from . import devices
+from . import devices, orders
 from .circles import circle
 from .departures import departed_in
 from .finding import Finding, apart, at, collective, named, ranks, victims, wait_edges, without_record
@@ -39,7 +39,9 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return odd
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
-        return _mismatch(queues, root, histories)
+        found = _mismatch(queues, root, histories)
+        known = found.certainty is not Certainty.UNDETERMINED
+        return found if known else orders.parted(queues, chain, histories) or found
     rules = {
         Kind.ABSENT: _absent,
         Kind.PEER: _peer,

@@ -37,6 +37,28 @@ def test_where_the_place_is_no_longer_recorded_no_order_of_groups_is_blamed(tmp_
     assert found.certainty == "undetermined"
 
 
+def test_rings_that_begin_at_other_calls_are_not_compared_from_their_beginnings(tmp_path: Path) -> None:
+    """Rank 4 left its loop; its ring begins a call earlier than those of ranks with which it shares no group."""
+    programs = {rank: [*_turn(rank) * (20 if rank == 4 else 30), *END] for rank in range(8)}
+    found = verdict(JobDumps(programs, mesh(4, 2), timed=False, window=30), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [4], "undetermined")
+
+
+def test_ranks_at_the_end_are_not_alone_there_where_one_left_a_call_out(tmp_path: Path) -> None:
+    programs = {
+        rank: [*_turn(rank) * 4, *([*_turn(rank)[:3], Sync()] if rank == 3 else _turn(rank)), *_turn(rank) * 3, *END]
+        for rank in range(8)
+    }
+    found = verdict(JobDumps(programs, mesh(4, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [3])
+
+
+def test_the_many_that_left_their_own_order_do_not_make_the_one_that_kept_it_the_stray(tmp_path: Path) -> None:
+    programs = {rank: [*_turn(rank) * 4, *_turn(rank, without=rank != 3), *_turn(rank) * 5, *END] for rank in range(4)}
+    found = verdict(JobDumps(programs, mesh(2, 2), timed=False), tmp_path)
+    assert blamed(found) != [3]
+
+
 def test_stages_that_call_in_orders_of_their_own_have_no_order_of_most(tmp_path: Path) -> None:
     """Two programs, and a circle: neither half is the one that left the order."""
     first: list[Step] = [Call("all_reduce", 40, 8, "a"), Sync(), Call("all_reduce", 41, 8, "b"), Sync()]
