@@ -20,7 +20,7 @@ from .matching import shape
 from .model import Call, Queues
 from .readings import ENOUGH, Kind, regular
 
-_BEHIND = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
+_AS_OTHERS = 2  # calls behind one that was left out that are as the others': one that came later is among them
 _MISPAIRED = "every later call of that group is mispaired"
 _MOST_RANKS = 64  # of a large job that are compared
 _CAUSES = {
@@ -42,7 +42,7 @@ def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None
     if not usual or len(stray) != 1:
         return None
     found = histories.all_groups.parting(stray[0], usual)
-    if found is None or not found.reading.whole or found.reading.agreeing < _BEHIND:
+    if found is None or not found.reading.whole or found.reading.agreeing < _AS_OTHERS:
         return None
     if not regular([step.token for step in found.theirs], found.place):
         return None  # the many may have left their own order, and the one rank kept to it
