@@ -36,6 +36,7 @@ class Call:
     peer: int | None = None
     asynchronous: bool = False
     parts: tuple[Call, ...] = ()
+    via: int = 300  # line of the function that called the one which makes the call
 
     @property
     def to_peers(self) -> bool:
@@ -261,7 +262,7 @@ class JobDumps:
         state = QUEUED if state == STARTED and not self.timed else state
         p2p, created = one.call.to_peers, START + one.place * 20_000_000 + rank * 37_000
         sizes = [[part.size]] if part.size else []
-        frames = [(TORCH, 2810, part.name), (FILE, one.call.line, "train_step"), (FILE, 300, "<module>")]
+        frames = [(TORCH, 2810, part.name), (FILE, one.call.line, "train_step"), (FILE, one.call.via, "<module>")]
         found: dict[str, Any] = {
             "record_id": record,
             "pg_id": int(self.names[part.group]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.queues import Queues
@@ -36,6 +38,11 @@ class _Reader:
         self.found.communicators = list(by_key.values())
         return self.found
 
+    @cached_property
+    def _steps_agree(self) -> bool:
+        """The ranks made equal numbers of calls in each step: then none is missing among those no longer recorded."""
+        return not self.case.divergences and all(view.step.step is not None for view in self.case)
+
     def _communicator(self, group: Group) -> Communicator:
         described = next((head.description for head in group.heads.values() if head.description), "")
         found = Communicator(group.name, group.members, described)
@@ -49,13 +56,16 @@ class _Reader:
 
         The board has older ones too, and of each only the user's line: the ranks' calls would not compare.
         """
-        for order, call in enumerate(self.case.ranks[rank].evidence.collectives.recent):
-            if call.group not in own or not is_numbered(call):
+        calls = [call for call in self.case.ranks[rank].evidence.collectives.recent if is_numbered(call)]
+        firsts = {call.group: call.seq for call in reversed(calls)}
+        cut = any(seq > 1 for seq in firsts.values())
+        for order, call in enumerate(calls, start=int(cut)):  # the first call of a rank that is recorded whole is 0
+            if call.group not in own:
                 continue
             lane = own[call.group].lanes[rank]
             state = _state(call, lane.completed)
             self.found.timed = self.found.timed or bool(call.started)
-            lane.lost = lane.lost or (not len(lane) and call.seq > 1)
+            lane.lost = firsts[call.group] > 1 and not self._steps_agree
             lane.add(call.seq, self._place(call), state, int((call.at or 0.0) * NS_IN_S), order)
             if state != SCHEDULED:
                 lane.started = max(lane.started, call.seq)

@@ -75,9 +75,12 @@ def _of_logs(logs: Logs) -> Judgement | None:
         return awaited
     if logs.late is not None:
         return _late(logs.late)
+    warning = communicators.worst(logs)
+    if warning is not None and warning[1].fault is Fault.CUDA and communicators.by(warning[1], logs):
+        return communicators.warned(*warning, logs)  # a communicator that is half set up is its consequence
     if (communicator := communicators.half_set_up(logs)) is not None:
         return communicators.set_up(communicator, logs)
-    if (warning := communicators.worst(logs)) is not None:
+    if warning is not None:
         return communicators.warned(*warning, logs)
     if any("stuck" in said for told in logs.stalls.values() for said in told):
         return _stalled(logs)

@@ -139,6 +139,7 @@ class Logs:
     progress: list[Progress] = field(default_factory=list)
     communicators: dict[str, Communicator] = field(default_factory=dict)
     failures: dict[int, Failure] = field(default_factory=dict)
+    launchers: dict[str, None] = field(default_factory=dict)  # how a launcher's own rendezvous failed, in its words
     reaped: dict[str, Reaped] = field(default_factory=dict)  # by launcher and process
     tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line

@@ -9,12 +9,12 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from . import barrier, desync, elastic, kernel, nccl, slurm, spawn, tracebacks, watchdog
+from . import barrier, desync, elastic, kernel, nccl, rendezvous, slurm, spawn, tracebacks, watchdog
 from .model import Logs
 
 _MARKS = tuple(
     mark.encode()
-    for each in (watchdog, nccl, elastic, barrier, slurm, spawn, tracebacks, kernel)
+    for each in (watchdog, nccl, elastic, barrier, rendezvous, slurm, spawn, tracebacks, kernel)
     for mark in each.MARKS
 )
 # What launchers and containers put before a line.
@@ -86,7 +86,7 @@ def _lines(path: Path, rank: int | None, logs: Logs) -> bool:
             line = bare(said)
             told = late.take(line, logs) or watchdog.take(line, logs, rank) or nccl.take(line, logs, rank)
             told = raised.take(line, logs, rank) or last.take(line, logs, rank) or slurm.take(said, logs) or told
-            told = told or desync.take(line, logs) or kernel.take(line, logs)
+            told = told or desync.take(line, logs) or kernel.take(line, logs) or rendezvous.take(line, logs)
             of_use = told or spawned.take(line, logs) or table.take(line, logs) or of_use
     raised.end(logs)
     return of_use

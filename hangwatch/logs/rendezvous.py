@@ -17,10 +17,43 @@ _CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
 _NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
 
 
+MARKS = ("clients joined", "RendezvousTimeoutError")
+_OF_A_RANK = "[rank"  # how torch begins the lines of a rank's exception
+_LAUNCHER = re.compile(r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b")
+
+
+def take(line: str, logs: Logs) -> bool:
+    """Keep what an exception of a launcher says, whose processes have not begun. False for a line of no use."""
+    if line.startswith(_OF_A_RANK) or not any(mark in line for mark in MARKS) or not _LAUNCHER.search(line):
+        return False
+    logs.launchers[line.strip()] = None
+    return True
+
+
 def judged(logs: Logs) -> Judgement | None:
     """What such exceptions tell where nothing else does."""
     ended = failures(logs).values()
-    return _too_few(ended) or _no_identifier(ended, logs)
+    return _too_few(ended) or _no_identifier(ended, logs) or _launchers(logs)
+
+
+def _launchers(logs: Logs) -> Judgement | None:
+    """A launcher waited in vain for those of other nodes: no rank of its node has begun."""
+    if not logs.launchers or logs.ranks:
+        return None
+    came = next(filter(None, map(_CAME.search, logs.launchers)), None)
+    entry = cause("rendezvous-missing-ranks" if came else "node-not-started")
+    who = f"{came[1]} of {came[2]} came" if came else "not all came"
+    return Judgement(
+        Status.FAILED,
+        Stage.START,
+        Verdict(
+            cause=entry.id,
+            certainty=Certainty.LIKELY,
+            summary=f"The launchers of this job waited for each other in vain: {who} to their rendezvous in time.",
+            fix=entry.fix,
+            evidence=tuple(logs.launchers)[:3],
+        ),
+    )
 
 
 def _too_few(ended: Iterable[Failure]) -> Judgement | None:

@@ -70,10 +70,9 @@ class AllGroups:
 
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
         """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
-        mine = self.steps(rank)
         best: Parting | None = None
         for other in others[:_TRIED]:
-            own, theirs = _aligned(mine, self.steps(other))
+            own, theirs = self._aligned(rank, other)
             one, two = [step.token for step in own], [step.token for step in theirs]
             place = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
             if place and (best is None or place > best.place):
@@ -92,6 +91,25 @@ class AllGroups:
         if not inside or inside[0].number != number:
             return None
         return replace(found.reading, count=len(inside))
+
+    def votes(self, rank: int, others: Iterable[int], group: Communicator, number: int) -> tuple[int, ...]:
+        """Those of `others` that kept the order of `rank` up to that call of it, and the call as well.
+
+        They may be of other groups: ranks of one program that stand in other rows of a mesh make the same calls there.
+        """
+        found: list[int] = []
+        for other in others:
+            own, theirs = self._aligned(rank, other)
+            at = next((at for at, step in enumerate(own) if (step.group, step.number) == (group, number)), None)
+            if at and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
+                found.append(other)
+        return tuple(found)
+
+    def agree(self, one: int, other: int) -> bool:
+        """Whether two ranks made the same calls in the same order, as far as both of their records go."""
+        mine, theirs = self._aligned(one, other)
+        pairs = zip(mine, theirs, strict=False)
+        return bool(mine) and all(a.token == b.token for a, b in pairs)
 
     def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""
@@ -113,36 +131,45 @@ class AllGroups:
         Steps that half of the ranks have made are the program's, and those that went well twice are the rank's own:
         the first stage of a pipeline calls in an order that no other stage has.
         """
-        new = {rank: _new_steps(self._steps_until(rank, until.get(rank))) for rank in ranks}
+        new = {rank: _new_steps(self.until(rank, until.get(rank))) for rank in ranks}
         counts = Counter(step for steps in new.values() for step in steps)
         return sorted(rank for rank, steps in new.items() if any(2 * counts[step] <= len(new) for step in steps))
 
     def habit(self, rank: int, last: int, usual: int) -> int:
         """How often `rank` went on to `usual` from where it now went to the call of that order, which is new there."""
-        *before, own = [step.token for step in self._steps_until(rank, last)] or [usual]
+        *before, own = [step.token for step in self.until(rank, last)] or [usual]
         return habit(before, own, usual)
 
     def as_before(self, rank: int, last: int) -> bool:
         """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
-        steps = [(one.token, other.token) for one, other in pairwise(self._steps_until(rank, last))]
+        steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
         return bool(steps) and steps[-1] in steps[:-1]
 
-    def _steps_until(self, rank: int, last: int | None) -> Sequence[Step]:
+    def _aligned(self, rank: int, other: int) -> tuple[list[Step], list[Step]]:
+        """Both from the first collective on that both still record: the rings of two ranks end at different calls.
+
+        From the beginning where neither has lost any: ranks of other groups may share none.
+        """
+        mine, theirs = self.steps(rank), self.steps(other)
+        if not (mine and theirs) or (mine[0].token == theirs[0].token and not (self.lost(rank) or self.lost(other))):
+            return mine, theirs
+        known = {(step.group.name, step.number): at for at, step in reversed(list(enumerate(theirs))) if not step.pair}
+        for at, step in enumerate(mine):
+            if not step.pair and (step.group.name, step.number) in known:
+                return mine[at:], theirs[known[step.group.name, step.number] :]
+        return [], []
+
+    def lost(self, rank: int) -> bool:
+        """Whether older calls of a rank are no longer recorded."""
+        lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
+        return any(lane.lost for lane in lanes if lane is not None and len(lane))
+
+    def until(self, rank: int, last: int | None) -> Sequence[Step]:
+        """The calls of a rank up to the one of that order, or to the first that is open."""
         steps = self.steps(rank)
         if last is None:
             last = next((step.order for step in steps if not step.done), steps[-1].order if steps else 0)
         return steps[: bisect_right(steps, last, key=lambda step: step.order)]
-
-
-def _aligned(mine: list[Step], theirs: list[Step]) -> tuple[list[Step], list[Step]]:
-    """Both from the first collective on that both still record, since the rings of two ranks end at different calls."""
-    if not (mine and theirs) or ((mine[0].order, theirs[0].order) == (0, 0) and mine[0].token == theirs[0].token):
-        return mine, theirs
-    known = {(step.group.name, step.number): at for at, step in reversed(list(enumerate(theirs))) if not step.pair}
-    for at, step in enumerate(mine):
-        if not step.pair and (step.group.name, step.number) in known:
-            return mine[at:], theirs[known[step.group.name, step.number] :]
-    return [], []
 
 
 def _new_steps(calls: Sequence[Step]) -> set[tuple[int, int]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
+from . import orders
 from .departures import departed
 from .finding import Finding, at, collective, named, ranks, victims, wait_edges
 from .follow import Chain, before
@@ -39,6 +40,8 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """Ranks wait for each other over several groups or peers; the one that left its own order of calls is to blame."""
     if (parted := departed(queues, chain, histories)) is not None:
         return parted
+    if (left := orders.parted(queues, chain, histories)) is not None:
+        return left
     if (lone := alone_in_circle(chain.roots, histories)) is not None:
         return lone
     pairs = any(each.peers for each in chain.roots)
@@ -57,7 +60,7 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
-        Certainty.LIKELY if counted and told else Certainty.UNDETERMINED,
+        Certainty.LIKELY if counted and told and (stray or not _lost(chain)) else Certainty.UNDETERMINED,
         without
         or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
         f"{'; ...' if len(edges) > 3 else ''}.",
@@ -75,6 +78,11 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _alike(chain: Chain) -> bool:
     """All or none of the calls were enqueued by all: hosts that enqueue and run on come to each call, in any order."""
     return len({one.kind is Kind.ABSENT for one in chain.roots}) == 1
+
+
+def _lost(chain: Chain) -> bool:
+    """Older calls are no longer recorded, among which one may have been left out: the circle is where that ended."""
+    return any(each.group.lanes[rank].lost for each in chain.roots for rank in each.waiting if rank in each.group.lanes)
 
 
 def _last_in_circle(chain: Chain) -> dict[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.model import Certainty, Wait
+from hangwatch.model import Alternative, Certainty, Wait
 
-from .finding import Finding, at, named, ranks, wait_edges
+from .finding import Finding, apart, at, named, ranks, wait_edges
 from .follow import Chain
 from .history import Departure, Histories
 from .matching import shape
@@ -43,7 +43,14 @@ def departed_in(root: Stuck, histories: Histories) -> Finding | None:
 
 
 def _tells(departure: Departure, root: Stuck) -> bool:
-    """A mere pairing of different calls, without a majority or a habit, is left to the rules for mismatches."""
+    """A mere pairing of different calls, without a majority or a habit, is left to the rules for mismatches.
+
+    So is a call among coalesced ones: they share a number, and those behind them are paired as before.
+    """
+    if departure.number == root.number and len(departure.group.lanes[departure.ranks[0]].places(root.number)) > 1:
+        return False
+    if departure.stayed and departure.majority:
+        return True
     if departure.kind is Kind.OTHER:
         return departure.number < root.number and bool(departure.majority or departure.habit)
     return bool(departure.majority or departure.habit or departure.agreeing)
@@ -52,10 +59,13 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
     certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
+    if departure.lone:
+        certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
     summary, cause = _said(departure)
-    where = departure.usual.where if departure.kind is Kind.SKIPPED else departure.own.where
+    own, usual = apart(departure.own, departure.usual)
+    where = usual or own if departure.kind is Kind.SKIPPED and not departure.stayed else own
     return Finding(
         cause,
         certainty,
@@ -65,12 +75,32 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         evidence=tuple(_witnesses(departure)),
         waits=waits,
         left_out=departure.usual if cause == "skipped-collective" else None,
+        alternatives=_or_else(departure),
     )
+
+
+def _or_else(departure: Departure) -> tuple[Alternative, ...]:
+    """What looks the same: a round that is missing at the end of a loop may be missing in its middle, and so on."""
+    if departure.stayed:
+        said = f"{ranks(departure.ranks)} may have left that call out, and have begun what comes behind it"
+        return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+    if departure.lone:
+        said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
+        return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
+    if not departure.ended:
+        return ()
+    said = f"{ranks(departure.ranks)} may have left out an earlier round, and not the last one"
+    return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
 
 
 def _is_sure(departure: Departure) -> bool:
     """Whether majority, habit and the calls behind the place agree, and nothing else may look the same."""
-    if departure.ended or not departure.sited or (departure.kind is Kind.EXTRA and departure.repeated):
+    if (
+        departure.ended
+        or departure.stayed
+        or not departure.sited
+        or (departure.kind is Kind.EXTRA and departure.repeated)
+    ):
         return False
     return bool(departure.majority and departure.habit >= OFTEN and departure.agreeing >= AGREED)
 
@@ -96,12 +126,19 @@ def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 def _said(departure: Departure) -> tuple[str, str]:
     """The sentence and the cause."""
     group, number = departure.group, departure.number
+    own, usual = map(words.at, apart(departure.own, departure.usual))
     who = ranks(departure.ranks, capital=True)
+    if departure.stayed:
+        went = (
+            f"{who} went on with {shape(departure.own)}{own} as number {number} of {group.title}, where the others call"
+            f" {shape(departure.usual)}{usual}, as after their earlier rounds: a round more than they made."
+        )
+        return went, "uneven-steps"
     if departure.kind is Kind.SKIPPED:
         more = f" and {words.plural(departure.count - 1, 'call')} after it" if departure.count > 1 else ""
         said = (
-            f"{who} left out {named(departure.usual, number, group)}{at(departure.usual)}{more}, and called"
-            f" {shape(departure.own)}{at(departure.own)} in its place: "
+            f"{who} left out {named(departure.usual, number, group)}{usual}{more}, and called"
+            f" {shape(departure.own)}{own} in its place: "
         )
         if departure.ended:
             return (
@@ -111,32 +148,35 @@ def _said(departure: Departure) -> tuple[str, str]:
         return f"{said}every later call is mispaired.", "skipped-collective"
     if departure.kind is Kind.EXTRA:
         said = (
-            f"{who} alone called {named(departure.own, number, group)}{at(departure.own)}, where the others call"
-            f" {shape(departure.usual)}{at(departure.usual)}: every later call is mispaired."
+            f"{who} alone called {named(departure.own, number, group)}{own}, where the others call"
+            f" {shape(departure.usual)}{usual}: every later call is mispaired."
         )
         return said, "rank-zero-only-collective"
     if departure.kind is Kind.MOVED:
         said = (
             f"{who} made {words.plural(departure.count, 'call')} of {group.title} in another order, from number"
-            f" {number} on: {shape(departure.own)}{at(departure.own)} there, where the others call"
-            f" {shape(departure.usual)}{at(departure.usual)}."
+            f" {number} on: {shape(departure.own)}{own} there, where the others call"
+            f" {shape(departure.usual)}{usual}."
         )
         return said, "collective-mismatch"
     said = (
-        f"{who} called {shape(departure.own)}{at(departure.own)} as number {number} of {group.title}, where the others"
-        f" call {shape(departure.usual)}{at(departure.usual)}."
+        f"{who} called {shape(departure.own)}{own} as number {number} of {group.title}, where the others"
+        f" call {shape(departure.usual)}{usual}."
     )
+    if departure.lone:
+        return f"{said} No other call of theirs has come from there.", "rank-zero-only-collective"
     return said, "collective-mismatch"
 
 
 def _witnesses(departure: Departure) -> Iterable[str]:
-    if departure.majority:
-        usual = f"{shape(departure.usual)}{at(departure.usual)}"
+    usual = f"{shape(departure.usual)}{words.at(apart(departure.own, departure.usual)[1])}"
+    if departure.beside:
+        yield f"{ranks(departure.beside)}, in other groups, called {usual} in the same place of the same order"
+    elif departure.majority:
         yield f"most ranks of {departure.group.title} that came to it call {usual} there"
     if departure.habit:
-        called = f"{shape(departure.usual)}{at(departure.usual)}"
-        yield f"in earlier rounds {ranks(departure.ranks)} called {called} there too"
-    if departure.agreeing:
+        yield f"in earlier rounds {ranks(departure.ranks)} called {usual} there too"
+    if departure.agreeing and not departure.stayed:
         shift = "fewer" if departure.kind is Kind.SKIPPED else "more"
         if departure.kind is not Kind.OTHER:
             yield (

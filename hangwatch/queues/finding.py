@@ -51,6 +51,19 @@ def at(call: Call | None) -> str:
     return words.at(call.where if call is not None else None)
 
 
+def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
+    """The lines by which two calls are told apart: their own, else those further out at which their paths part.
+
+    A helper of the program, or a library's, makes calls for many places of it from one line.
+    """
+    if own.where != usual.where:
+        return own.where, usual.where
+    for one, other in zip(reversed(own.frames), reversed(usual.frames), strict=False):
+        if one != other:
+            return one, other
+    return own.where, usual.where
+
+
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
     return words.ranks(numbers, capital=capital)
 
@@ -75,6 +88,13 @@ def not_told(missing: Sequence[int], record: str = "dump") -> str:
     if not missing:
         return ""
     return f"no {record} of {ranks(missing)}: what {words.verb(len(missing), 'it', 'they')} did is not known"
+
+
+def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
+    """A sentence on records that were left out, if there are any."""
+    if not queues.earlier:
+        return ()
+    return (f"the {queues.record} of {ranks(queues.earlier)} is of an earlier run, and is left out",)
 
 
 def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:

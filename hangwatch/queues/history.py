@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
-from .matching import shape
+from .loops import RARE, left_as_before
+from .matching import Shape, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import FARTHEST, Kind, Reading, habit, read, swapped
 
@@ -44,6 +45,10 @@ class Departure:
     ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
     sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
+    beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
+    lone: bool = False  # `own` and all that these ranks called from there on are calls that nobody else makes
+    left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
+    stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
 
 
 class Histories:
@@ -52,7 +57,8 @@ class Histories:
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
         self._tokens: dict[object, int] = {}
-        self._sited = _all_sited(queues)
+        self._told = _told_by_all(queues)
+        self.sited = _all_sited(queues)
         self._token = array(
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
         )
@@ -60,10 +66,11 @@ class Histories:
         self.all_groups = AllGroups(queues, self._token)
 
     def _identity(self, call: Call) -> object:
-        if not self._sited:
-            return shape(call)
+        what = self._told[kind_of(call)].of(shape(call))
+        if not self.sited:
+            return what
         path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
-        return shape(call), path or call.frames
+        return what, path or call.frames
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""
@@ -80,7 +87,8 @@ class Histories:
         if not found:
             return None
         first = min(found, key=lambda each: each.number)
-        return self._over_all_groups(self._settled(first, found, _most(group, first, found, rows), rows, usual))
+        settled = self._settled(first, found, _most(group, first, found, rows), rows, usual)
+        return self._over_all_groups(self._with_others(settled, rows, usual))
 
     def _rows(self, group: Communicator) -> dict[int, array[int]]:
         """The calls of each rank, from the first number on that all of them still record."""
@@ -89,17 +97,46 @@ class Histories:
         rows = {lane.rank: self.tokens(lane, lane.places(start).start) for lane in lanes}
         return {rank: row for rank, row in rows.items() if row}
 
+    def _with_others(self, found: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
+        """The departure as ranks of other groups tell it, where those of this one do not."""
+        others = sorted(self.queues.ranks - set(found.group.members))
+        if found.majority or not others or not self.sited:
+            return found
+        (mine, *_), group, number = found.ranks, found.group, found.number
+        theirs = usual if mine != usual else next(iter(found.against), mine)
+        left, kept = (self.all_groups.votes(rank, others, group, number) for rank in (mine, theirs))
+        if kept and not left:
+            return replace(found, majority=True, beside=kept)
+        if left and not kept and len(rows) == 2:
+            other = self._compared(group, theirs, rows[theirs], rows[mine], mine)
+            return replace(other, majority=True, beside=left, against=(mine,)) if other is not None else found
+        return found
+
     def _over_all_groups(self, found: Departure) -> Departure:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None:
             found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing)
+        if found.left or found.stayed:
+            return self._loops_over_all_groups(found)
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
         if found.kind is Kind.EXTRA and found.repeated and not found.habit:
             return replace(found, majority=False)  # the many made it before as well, and may have left it out
         return found
+
+    def _loops_over_all_groups(self, found: Departure) -> Departure:
+        """The end of a loop is one over all groups too: in one group, layers that make the same call look like one."""
+        rank, call = (found.ranks[0], found.usual) if found.left else (found.against[0], found.own)
+        lane = found.group.lanes[rank]
+        order = lane.order[lane.places(found.number).start]
+        steps = [step.token for step in self.all_groups.until(rank, order)]
+        if steps and left_as_before(steps[:-1], steps[-1], self._tokens[self._identity(call)]):
+            return found
+        if found.left:
+            return replace(found, kind=Kind.OTHER, ended=False, left=0, habit=0)
+        return replace(found, stayed=0)
 
     def _settled(
         self, first: Departure, found: list[Departure], majority: bool, rows: dict[int, array[int]], usual: int
@@ -126,7 +163,7 @@ class Histories:
 
     def _habit(self, one: Departure) -> int:
         """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
-        if not self._sited:
+        if not self.sited:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
@@ -137,7 +174,7 @@ class Histories:
         """Whether it is the majority that left the order which it kept before, in this group or over all of them."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-        if other is not None and other.habit:
+        if other is not None and other.habit and not other.left:
             return True
         lanes = {each: first.group.lanes[each] for each in (rank, usual)}
         there = {each: lane.places(first.number) for each, lane in lanes.items()}
@@ -159,10 +196,11 @@ class Histories:
             reading = Reading(Kind.OTHER)
         elif not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
             reading = Reading(Kind.SKIPPED, skipped)
+        left, stayed = _ends(reading, row, usual, place)
         lane, theirs = group.lanes[rank], group.lanes[other]
         at = len(lane) - len(row) + place
         return Departure(
-            reading.kind,
+            Kind.SKIPPED if left else reading.kind,
             group,
             (rank,),
             lane.numbers[at],
@@ -170,11 +208,21 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=habit(row[:place], row[place], usual[place]),
+            habit=left or habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
-            ended=_ended(reading, row, usual, place),
-            sited=self._sited,
+            ended=0 < left <= RARE or _ended(reading, row, usual, place),
+            sited=self.sited,
+            lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
+            left=left,
+            stayed=stayed,
         )
+
+    def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
+        """Whether all calls from a place on are new ones, and not the others' from other lines: a path of its own."""
+        own, due = row[place:], usual[place : place + len(row) - place]
+        if not self.sited or len(own) < 2 or not set(own).isdisjoint([*usual, *row[:place]]):
+            return False
+        return Counter(map(self._shapes.get, own[: len(due)])) != Counter(map(self._shapes.get, due[: len(own)]))
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
         """The first place where histories differ in more than names of this rank's own for the same calls."""
@@ -209,6 +257,35 @@ class Histories:
             for other in others
             if other in group.lanes
         )
+
+
+@dataclass(slots=True)
+class _Told:
+    """What all records tell of the calls of one kind: what one lacks is not compared."""
+
+    given: bool = True
+    made: bool = True
+    typed: bool = True
+
+    def narrow(self, one: Shape) -> None:
+        self.given &= one.given is not None
+        self.made &= one.made is not None
+        self.typed &= bool(one.dtypes)
+
+    def of(self, one: Shape) -> Shape:
+        return Shape(
+            one.kind,
+            one.given if self.given else None,
+            one.made if self.made else None,
+            one.dtypes if self.typed else "",
+        )
+
+
+def _told_by_all(queues: Queues) -> dict[str, _Told]:
+    found: dict[str, _Told] = {}
+    for call in queues.calls:
+        found.setdefault(kind_of(call), _Told()).narrow(shape(call))
+    return found
 
 
 def _all_sited(queues: Queues) -> bool:
@@ -267,6 +344,19 @@ def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> 
     if reading.kind is not Kind.SKIPPED or usual[place] not in before or row[place] in before:
         return False
     return before[::-1].index(usual[place]) < reading.count
+
+
+def _ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tuple[int, int]:
+    """How often the loop had ended as one of the sides has it end here, where the other goes on: (this rank's, theirs).
+
+    Only where no better reading is known. A rank that goes on looks as if it had left out the call behind the loop.
+    """
+    unread = reading.kind is Kind.OTHER and not reading.agreeing
+    left = left_as_before(row[:place], row[place], usual[place]) if unread else 0
+    if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
+        return left, 0
+    stayed = left_as_before(usual[:place], usual[place], row[place])
+    return 0, stayed if stayed <= RARE else 0
 
 
 def _alike(one: Departure, other: Departure) -> bool:

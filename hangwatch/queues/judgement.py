@@ -10,7 +10,7 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
 from . import pairs, stuck
-from .finding import Finding, collective, not_told, ranks
+from .finding import Finding, collective, not_told, of_earlier_runs, ranks
 from .follow import Chain, Follower
 from .history import Histories
 from .matching import odd_ones, shape
@@ -70,6 +70,7 @@ def _healthy(queues: Queues) -> Iterable[str]:
         )
     if missing := queues.missing():
         yield not_told(missing, queues.record)
+    yield from of_earlier_runs(queues)
 
 
 def _waiting(queues: Queues, found: Finding, root: Stuck) -> Finding:
@@ -103,6 +104,7 @@ def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Ju
     entry = cause(found.cause)
     missing = queues.missing()
     unknown = (f"{words.capital(not_told(missing, queues.record))}.",) if missing else ()
+    unknown = (*unknown, *(f"{words.capital(said)}." for said in of_earlier_runs(queues)))
     hung = found.status is Status.HUNG
     verdict = Verdict(
         cause=found.cause,

@@ -8,11 +8,13 @@ from hangwatch.model import Alternative, Certainty
 
 from .finding import Finding, at, collective, ranks
 from .history import Histories
+from .matching import kind_of
 from .stuck import Kind, Stuck
 
 _LATE = Alternative(
     "undetermined", Certainty.UNDETERMINED, "the other ranks may come to this call for the first time, late"
 )
+_ENDED = Alternative("uneven-steps", Certainty.UNDETERMINED, "that call may come after the end of their loop")
 _CROSSED = Alternative(
     "group-order-cycle", Certainty.UNDETERMINED, "the other ranks may come to this call later, in another order"
 )
@@ -29,14 +31,8 @@ def new_call(root: Stuck, histories: Histories) -> bool | None:
 
 def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | None:
     """One wait of a circle is for ranks that never made its call, and that stand in one which all made before."""
-    calls = list(circle)
-    for one in calls:
-        others = [each for each in calls if each is not one]
-        if (
-            _few_wait(one)
-            and not _made(one, histories)
-            and all(_regular(rank, others, histories) for rank in one.awaited)
-        ):
+    for one in circle:
+        if _few_wait(one) and not _made(one, histories) and all(_regular(rank, histories) for rank in one.awaited):
             return alone(one, completed=False)
     return None
 
@@ -49,13 +45,24 @@ def _made(one: Stuck, histories: Histories) -> bool:
     return one.call is not None and any(histories.times(one.group, rank, one.call) for rank in one.awaited)
 
 
-def _regular(rank: int, others: Iterable[Stuck], histories: Histories) -> bool:
-    """Whether `rank` stands in a call that it made before, or in a group of which its oldest calls are lost."""
-    for other in others:
-        call, lane = other.calls.get(rank), other.group.lanes.get(rank)
-        if call is not None and lane is not None and rank in other.waiting:
-            return lane.lost or histories.times(other.group, rank, call) > 1
-    return False
+def _regular(rank: int, histories: Histories) -> bool:
+    """Whether `rank` stands in a call that it made before, or in a group of which its oldest calls are lost.
+
+    That may be any group, and none of the circle: a rank of another one may wait for a rank of the circle there.
+    """
+    standing = [
+        (lane.order[place], group, lane, place)
+        for group in histories.queues.communicators
+        for lane in (group.lanes.get(rank), group.peers.get(rank))
+        if lane is not None and (place := lane.first_open()) is not None
+    ]
+    if not standing:
+        return False
+    _, group, lane, place = min(standing, key=lambda each: each[0])
+    call = histories.queues.call(lane, place)
+    if call.source is not None:
+        return lane.lost or any(histories.queues.call(lane, before) == call for before in range(place))
+    return lane.lost or histories.times(group, rank, call) > 1
 
 
 def alone(root: Stuck, *, completed: bool = True) -> Finding:
@@ -63,9 +70,10 @@ def alone(root: Stuck, *, completed: bool = True) -> Finding:
     call = root.call
     before = f"{ranks(root.awaited)} completed all that they enqueued before it"
     elsewhere = f"{ranks(root.awaited)} went on to the next call of a group that they had used before"
+    ended = not completed and call is not None and kind_of(call) == "barrier"  # what programs call between phases
     return Finding(
         "rank-zero-only-collective",
-        Certainty.LIKELY,
+        Certainty.UNDETERMINED if ended else Certainty.LIKELY,
         f"{ranks(root.waiting, capital=True)} alone called {collective(root)}{at(call)}, which {ranks(root.awaited)}"
         " never made.",
         culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in root.waiting),
@@ -74,6 +82,6 @@ def alone(root: Stuck, *, completed: bool = True) -> Finding:
             f"no record of {ranks(root.awaited)} has such a call{at(call)} in {root.group.title}",
             before if completed else elsewhere,
         ),
-        alternatives=(_LATE if completed else _CROSSED,),
+        alternatives=(_LATE if completed else _CROSSED, *((_ENDED,) if ended else ())),
         passing=completed,
     )

@@ -140,3 +140,8 @@ def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
     """Two calls in the other order, which no earlier round had in that order."""
     one, two = list(row[place : place + 2]), list(usual[place : place + 2])
     return len(one) == 2 and one == two[::-1] and (one[0], one[1]) not in set(pairwise(usual))
+
+
+def regular(calls: Sequence[int], place: int) -> bool:
+    """Whether the call at a place is the one that came after the same calls the last time before."""
+    return _expected(calls[:place], 1) == [calls[place]]

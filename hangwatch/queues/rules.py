@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Status
 
-from . import devices
+from . import devices, orders
 from .circles import circle
 from .departures import departed_in
-from .finding import Finding, at, collective, named, ranks, victims, wait_edges, without_record
+from .finding import Finding, apart, at, collective, named, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .lone import alone, new_call
@@ -39,7 +39,9 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return odd
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
-        return _mismatch(queues, root, histories)
+        found = _mismatch(queues, root, histories)
+        known = found.certainty is not Certainty.UNDETERMINED
+        return found if known else orders.parted(queues, chain, histories) or found
     rules = {
         Kind.ABSENT: _absent,
         Kind.PEER: _peer,
@@ -140,21 +142,26 @@ def _or_another_path(root: Stuck, habit: list[int], agree: bool) -> tuple[Altern
 def _side_words(root: Stuck) -> list[str]:
     if not root.sides:
         return [f"{ranks([rank])}: {call.op}{at(call)}" for rank, call in sorted(root.calls.items())[:4]]
+    sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
+    most = root.calls[sides[-1][0]]
     return [
-        f"{ranks(group)} {words.verb(len(group), 'calls', 'call')} {_called(root.calls[group[0]])}"
-        for _, group in sorted(root.sides.items(), key=lambda item: (len(item[1]), item[1]))[:4]
+        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]
     ]
 
 
-def _called(call: Call) -> str:
-    return f"{shape(call)}{at(call)}"
+def _called(call: Call, most: Call) -> str:
+    """The call with its line, by which it is told apart from that of most ranks."""
+    return f"{shape(call)}{words.at(apart(call, most)[0])}"
 
 
 def _unlike_before(root: Stuck, histories: Histories) -> list[int]:
-    """The ranks that never made such a call before in this group, where the others have made theirs."""
+    """The ranks that never made such a call before in this group, where the others have made theirs.
+
+    None where they are the many: those may have ended their loop as they should, and the few be a round behind.
+    """
     first = {rank: _is_new(root, rank, histories) for rank in root.calls}
     new = sorted(rank for rank, fresh in first.items() if fresh)
-    return new if new and len(new) < len(first) else []
+    return new if 2 * len(new) <= len(first) else []
 
 
 def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:

@@ -12,6 +12,7 @@ from hangwatch.model import Frame
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
 from .document import DumpError
+from .runs import of_earlier_runs
 
 # Backends whose recorder has no events of a device: an entry of theirs stays "scheduled", and is retired when done.
 _WITHOUT_EVENTS = frozenset({"gloo", "mpi", "ucc"})
@@ -164,7 +165,18 @@ class QueueReader:
     # ---------------------------------------------------------------------------------------------- all together
 
     def queues(self) -> Queues:
-        """The queues of all documents that were added."""
+        """The queues of all documents that were added, but for those of earlier runs."""
+        found = self._together()
+        if earlier := of_earlier_runs(found):
+            for rank in earlier:
+                del self._ranks[rank]
+                found.written.pop(rank, None)
+                found.untimed.discard(rank)
+            found = self._together()
+            found.earlier = earlier
+        return found
+
+    def _together(self) -> Queues:
         found = self.queues_so_far
         found.ranks = frozenset(self._ranks)
         found.world_size = self._world_size()

@@ -153,6 +153,22 @@ def test_ranks_that_never_came_to_the_rendezvous(tmp_path: Path) -> None:
     assert (found.cause, named(found)) == ("rendezvous-missing-ranks", [])
 
 
+@pytest.mark.parametrize(
+    ("said", "cause", "summary"),
+    [
+        ("torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.",
+         "rendezvous-missing-ranks", "1 of 2 came"),
+        ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "node-not-started", "not all came"),
+    ],
+)  # fmt: skip
+def test_a_launcher_whose_rendezvous_failed(said: str, cause: str, summary: str, tmp_path: Path) -> None:
+    found = told(tmp_path, "Traceback (most recent call last):", said)
+    assert (found.cause, named(found)) == (cause, [])
+    assert summary in found.summary
+    # AND where ranks have begun, what they say comes first
+    assert told(tmp_path, said, trace(1, "ValueError: no")).cause != cause
+
+
 def test_the_first_rank_of_a_group_that_never_made_its_communicators_id(tmp_path: Path) -> None:
     error = (
         "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0]"

@@ -209,3 +209,13 @@ def test_what_a_launcher_puts_before_a_line_is_no_part_of_it(label: str, tmp_pat
 def test_the_rank_that_torch_puts_before_a_line_stays() -> None:
     for line in ("[rank3]: text", "[rank3]:[E1122 ProcessGroupNCCL.cpp:1] text", "plain", "", "[0]:"):
         assert bare(line) == line
+
+
+def test_an_error_of_cuda_while_communicators_are_set_up_names_its_rank(tmp_path: Path) -> None:
+    """That none is complete is its consequence."""
+    lines = SET_UP[:4]
+    host, pid = lines[2].split(":")[:2]
+    found = told(
+        tmp_path, *lines, f"{host}:{pid}:{pid} [2] include/alloc.h:228 NCCL WARN Cuda failure 2 'out of memory'"
+    )
+    assert (found.cause, [each.rank for each in found.culprits]) == ("exception-on-one-rank", [2])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.dump_programs import BUCKETS
+from tests.dump_programs import BUCKETS, hybrid, hybrid_groups
 from tests.dump_verdicts import blamed, verdict
-from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every
+from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every, mesh
 
 GRADIENTS: list[Step] = [*BUCKETS, Join()]
 STATISTICS: list[Step] = [Call("_all_gather_base", 90, 8, out=64)]
@@ -91,4 +91,40 @@ def test_a_call_that_is_new_to_a_rank_is_new_although_the_rank_repeats_it(tmp_pa
     after: list[Step] = [*[Call("all_gather", 150, 8, out=32)] * 3, Sync()]
     found = verdict(JobDumps(every(4, ROUND * 7, {2: [*ROUND * 6, *after]})), tmp_path)
     assert blamed(found) == [2]
+    assert "uneven-steps" in {each.cause for each in found.alternatives}
+
+
+def test_the_many_at_a_new_call_are_not_to_blame_for_the_few_that_are_a_round_behind(tmp_path: Path) -> None:
+    """Three ranks ended their loop as they should; which side made a round too many or too few, nothing tells."""
+    after: list[Step] = [Call("all_reduce", 150, 2), Sync()]
+    found = verdict(JobDumps(every(4, [*ROUND * 6, *after], {1: ROUND * 7}), timed=False), tmp_path)
+    assert found.certainty == "undetermined"
+    assert blamed(found) != [0, 2, 3]
+
+
+def _layers(rank: int, *, without: int = -1) -> list[Step]:
+    """Three layers of one line in a group of two, and the gradients across."""
+    layers: list[Step] = [Call("all_reduce", 40, 16, f"tp{rank // 2}")] * (2 if without == rank else 3)
+    return [*layers, Call("all_reduce", 50, 256, f"dp{rank % 2}"), Call("all_reduce", 60, 1, f"tp{rank // 2}"), Sync()]
+
+
+def test_of_two_ranks_the_one_that_those_of_other_groups_do_not_agree_with_left_the_order(tmp_path: Path) -> None:
+    programs = {rank: [*_layers(rank) * 4, *_layers(rank, without=5), *_layers(rank)] for rank in range(8)}
+    found = verdict(JobDumps(programs, mesh(4, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [5], "likely")
+    assert any("ranks 0-3 and 6-7, in other groups" in said for said in found.evidence)
+    # AND where the other of the two did so, that one
+    (tmp_path / "other").mkdir()
+    programs = {rank: [*_layers(rank) * 4, *_layers(rank, without=4), *_layers(rank)] for rank in range(8)}
+    assert blamed(verdict(JobDumps(programs, mesh(4, 2), timed=False), tmp_path / "other")) == [4]
+
+
+def test_a_rank_that_left_its_loop_is_named_also_where_others_wait_behind_those_that_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    """Ranks of the other shard wait for its replica, and stand in no call of the circle."""
+    end: list[Step] = [Call("barrier", 700, 1), Sync()]
+    programs = {rank: [*hybrid(rank, 6 if rank != 2 else 4), *end] for rank in range(8)}
+    found = verdict(JobDumps(programs, hybrid_groups(8), timed=False), tmp_path)
+    assert (blamed(found), found.certainty) == ([2], "undetermined")
     assert "uneven-steps" in {each.cause for each in found.alternatives}

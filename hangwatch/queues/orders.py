@@ -1,0 +1,103 @@
+"""Ranks that wait in a circle: the one whose order of calls over all groups parts from that of most ranks.
+
+In each group by itself its calls may look like those of the others, one fewer: every layer calls from one line. Ranks
+of one program make the same calls in whichever row of a mesh they stand; stages of a pipeline do not, and then no order
+is that of most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty
+
+from .all_groups import AllGroups, Parting, Step
+from .finding import Finding, at, named, ranks, victims, wait_edges
+from .follow import Chain
+from .history import Histories
+from .matching import shape
+from .model import Call, Queues
+from .readings import ENOUGH, Kind, regular
+
+_AS_OTHERS = 2  # calls behind one that was left out that are as the others': one that came later is among them
+_MISPAIRED = "every later call of that group is mispaired"
+_MOST_RANKS = 64  # of a large job that are compared
+_CAUSES = {
+    Kind.SKIPPED: "skipped-collective",
+    Kind.EXTRA: "rank-zero-only-collective",
+    Kind.MOVED: "group-order-cycle",
+}
+
+
+def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
+    """The finding on the one rank of a circle that left the order which most ranks keep; None where none did so."""
+    if not histories.sited or any(each.peers for each in chain.roots):
+        return None
+    members = {rank for each in chain.roots for rank in (*each.waiting, *each.awaited)} & queues.ranks
+    concerned = sorted(members)[:_MOST_RANKS]
+    compared = (concerned + sorted(queues.ranks - members))[:_MOST_RANKS]
+    usual = _most(histories.all_groups, compared)
+    stray = [rank for rank in concerned if rank not in usual]
+    if not usual or len(stray) != 1:
+        return None
+    found = histories.all_groups.parting(stray[0], usual)
+    if found is None or not found.reading.whole or found.reading.agreeing < _AS_OTHERS:
+        return None
+    if not regular([step.token for step in found.theirs], found.place):
+        return None  # the many may have left their own order, and the one rank kept to it
+    return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _CAUSES else None
+
+
+def _most(orders: AllGroups, compared: list[int]) -> list[int]:
+    """The ranks whose orders agree as far as they go, where those are more than half; else none."""
+    for one in compared[: len(compared) // 2 + 1]:
+        agreed = [other for other in compared if other == one or orders.agree(one, other)]
+        if 2 * len(agreed) > len(compared):
+            return agreed
+    return []
+
+
+def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding:
+    queues = histories.queues
+    kind, changed = found.reading.kind, found.changed()[0]
+    call, other = _call(queues, usual if kind is Kind.SKIPPED else [rank], changed), found.mine[found.place]
+    own = _call(queues, [rank], other)
+    what = f"{named(call, changed.number, changed.group)}{at(call)}"
+    said = {
+        Kind.SKIPPED: f"Rank {rank} left out {what}, and called {shape(own)}{at(own)} in its place",
+        Kind.EXTRA: f"Rank {rank} alone called {what}",
+        Kind.MOVED: f"Rank {rank} made {words.plural(found.reading.count, 'call')} in another order than the others,"
+        f" from {what} on",
+    }[kind]
+    behind = words.plural(found.reading.agreeing, "call")
+    lost = histories.all_groups.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
+    return Finding(
+        _CAUSES[kind],
+        Certainty.UNDETERMINED if lost else Certainty.LIKELY,
+        f"{said}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
+        culprits=((rank, call.where),),
+        victims=victims(chain.path, [rank]),
+        evidence=(
+            f"over all of their groups, {ranks(usual)} made the same calls in one order",
+            f"behind that place, {behind} of rank {rank} agree again with theirs",
+        ),
+        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        alternatives=tuple(_or_else(kind, rank)),
+    )
+
+
+def _or_else(kind: Kind, rank: int) -> Iterable[Alternative]:
+    if kind is Kind.SKIPPED:
+        said = f"rank {rank} may make that call later than the others, and not leave it out"
+        yield Alternative("group-order-cycle", Certainty.UNDETERMINED, said)
+
+
+def _call(queues: Queues, who: Iterable[int], step: Step) -> Call:
+    """The call of a step, as one of these ranks recorded it."""
+    for rank in who:
+        lane = step.group.lanes.get(rank)
+        places = lane.places(step.number) if lane is not None else range(0)
+        if lane is not None and places:
+            return queues.call(lane, places[0])
+    return Call("collective")

@@ -1,0 +1,39 @@
+"""Dumps of different runs in one folder: torch writes to the same place in each, and a frozen rank writes none.
+
+A collective that completes nowhere before all ranks have enqueued it cannot be complete before another rank's call.
+"""
+
+from __future__ import annotations
+
+from heapq import nlargest
+
+from hangwatch.queues.matching import SYNCHRONISING, kind_of
+from hangwatch.queues.model import Lane, Queues
+
+APART_NS = 60 * 10**9  # clocks of two nodes may differ
+TRIED = 8  # records of a group, the latest ones, to which each is compared
+
+
+def of_earlier_runs(queues: Queues) -> tuple[int, ...]:
+    """The ranks whose record ended before other ranks made the calls that it has as complete."""
+    found: set[int] = set()
+    for group in queues.communicators:
+        latest = nlargest(TRIED, filter(len, group.lanes.values()), key=lambda lane: lane.created[-1])
+        for rank, lane in group.lanes.items():
+            later = [other for other in latest if other.created[-1] > lane.completed_at + APART_NS > APART_NS]
+            number = _completed_by_all(queues, lane) if later else None
+            if number is not None and any(_made_later(other, number, lane.completed_at) for other in later):
+                found.add(rank)
+    return tuple(sorted(found))
+
+
+def _completed_by_all(queues: Queues, lane: Lane) -> int | None:
+    """The last number that is complete, and that is so only where all ranks came."""
+    places = (place for place in reversed(range(len(lane))) if lane.done(place))
+    return next((lane.numbers[place] for place in places if kind_of(queues.call(lane, place)) in SYNCHRONISING), None)
+
+
+def _made_later(lane: Lane, number: int, completed_at: int) -> bool:
+    """Whether a rank made that call, or one before it, when the other had it as complete already."""
+    place = next((place for place in reversed(range(len(lane))) if lane.numbers[place] <= number), None)
+    return place is not None and lane.created[place] > completed_at + APART_NS

@@ -1,0 +1,83 @@
+"""A circle over several groups: who left the order of calls that most ranks keep over all of theirs."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from tests.dump_verdicts import blamed, verdict, verdict_on
+from tests.dump_world import Call, JobDumps, Step, Sync, every, mesh
+
+
+def _turn(rank: int, *, without: bool = False, more: bool = False) -> list[Step]:
+    """Three layers of one line in a group of two, and the gradients across: one layer fewer shows in no group."""
+    layers = [Call("all_reduce", 9, 256, f"tp{rank // 2}")] * (2 if without else 4 if more else 3)
+    return [*layers, Call("all_reduce", 12, 512, f"dp{rank % 2}"), Sync()]
+
+
+END: list[Step] = [Call("barrier", 14, 1), Sync()]
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_a_layer_that_one_rank_left_out_is_found_where_only_the_end_lacks_a_call(culprit: int, tmp_path: Path) -> None:
+    programs = {
+        rank: [*_turn(rank) * 4, *_turn(rank, without=rank == culprit), *_turn(rank) * 5, *END] for rank in range(4)
+    }
+    found = verdict(JobDumps(programs, mesh(2, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [culprit], "likely")
+    assert "left out all_reduce 15 of" in found.summary
+    assert found.evidence[0].startswith("over all of their groups, ranks")
+
+
+def test_where_the_place_is_no_longer_recorded_no_order_of_groups_is_blamed(tmp_path: Path) -> None:
+    programs = {rank: [*_turn(rank) * 4, *_turn(rank, without=rank == 3), *_turn(rank) * 25, *END] for rank in range(4)}
+    found = verdict(JobDumps(programs, mesh(2, 2), timed=False, window=60), tmp_path)
+    assert found.certainty == "undetermined"
+
+
+def test_rings_that_begin_at_other_calls_are_not_compared_from_their_beginnings(tmp_path: Path) -> None:
+    """Rank 4 left its loop; its ring begins a call earlier than those of ranks with which it shares no group."""
+    programs = {rank: [*_turn(rank) * (20 if rank == 4 else 30), *END] for rank in range(8)}
+    found = verdict(JobDumps(programs, mesh(4, 2), timed=False, window=30), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [4], "undetermined")
+
+
+def test_ranks_at_the_end_are_not_alone_there_where_one_left_a_call_out(tmp_path: Path) -> None:
+    programs = {
+        rank: [*_turn(rank) * 4, *([*_turn(rank)[:3], Sync()] if rank == 3 else _turn(rank)), *_turn(rank) * 3, *END]
+        for rank in range(8)
+    }
+    found = verdict(JobDumps(programs, mesh(4, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [3])
+
+
+def test_the_many_that_left_their_own_order_do_not_make_the_one_that_kept_it_the_stray(tmp_path: Path) -> None:
+    programs = {rank: [*_turn(rank) * 4, *_turn(rank, without=rank != 3), *_turn(rank) * 5, *END] for rank in range(4)}
+    found = verdict(JobDumps(programs, mesh(2, 2), timed=False), tmp_path)
+    assert blamed(found) != [3]
+
+
+def test_stages_that_call_in_orders_of_their_own_have_no_order_of_most(tmp_path: Path) -> None:
+    """Two programs, and a circle: neither half is the one that left the order."""
+    first: list[Step] = [Call("all_reduce", 40, 8, "a"), Sync(), Call("all_reduce", 41, 8, "b"), Sync()]
+    second: list[Step] = [first[2], Sync(), first[0], Sync()]
+    job = JobDumps({0: first, 1: first, 2: second, 3: second}, {"a": (0, 1, 2, 3), "b": (0, 1, 2, 3)}, timed=False)
+    found = verdict(job, tmp_path)
+    assert found.cause == "group-order-cycle"
+    assert blamed(found) == [0, 1, 2, 3]
+
+
+def test_what_one_record_lacks_is_no_other_call(tmp_path: Path) -> None:
+    """Rank 1 runs a version whose record has no sizes of outputs."""
+    turn: list[Step] = [Call("all_reduce", 20, 64), Call("all_gather", 21, 8, out=32), Call("broadcast", 22, 4), Sync()]
+    without: list[Step] = [turn[0], *turn[2:]]
+    job = JobDumps(every(4, turn * 8, {1: [*turn * 5, *without, *turn * 2]}), timed=False)
+    job.write(tmp_path)
+    document = job.document(1)
+    for entry in document["entries"]:
+        del entry["output_sizes"], entry["output_dtypes"]
+    (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps(document, protocol=2))
+    found = verdict_on(tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [1])
