@@ -135,7 +135,8 @@ class Histories:
         if steps and left_as_before(steps[:-1], steps[-1], self._tokens[self._identity(call)]):
             return found
         if found.left:
-            return replace(found, kind=Kind.OTHER, ended=False, left=0, habit=0)
+            kind = found.kind if found.agreeing else Kind.OTHER  # calls that were left out, all the same
+            return self._over_all_groups(replace(found, kind=kind, ended=False, left=0, habit=0))
         return replace(found, stayed=0)
 
     def _settled(
@@ -340,8 +341,13 @@ def _left_out(history: array[int], wanted: int, own: int) -> int:
 
 def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
     """Whether the calls left out make up a round at least, and what came instead was never called before."""
+    return row[place] not in usual[:place] and _left_rounds(reading, usual, place)
+
+
+def _left_rounds(reading: Reading, usual: array[int], place: int) -> bool:
+    """Whether the calls left out make up a round at least."""
     before = usual[:place]
-    if reading.kind is not Kind.SKIPPED or usual[place] not in before or row[place] in before:
+    if reading.kind is not Kind.SKIPPED or usual[place] not in before:
         return False
     return before[::-1].index(usual[place]) < reading.count
 
@@ -349,9 +355,10 @@ def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> 
 def _ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tuple[int, int]:
     """How often the loop had ended as one of the sides has it end here, where the other goes on: (this rank's, theirs).
 
-    Only where no better reading is known. A rank that goes on looks as if it had left out the call behind the loop.
+    Only where no better reading is known, or whole rounds were left out. A rank that goes on looks as if it had left
+    out the call behind the loop.
     """
-    unread = reading.kind is Kind.OTHER and not reading.agreeing
+    unread = (reading.kind is Kind.OTHER and not reading.agreeing) or _left_rounds(reading, usual, place)
     left = left_as_before(row[:place], row[place], usual[place]) if unread else 0
     if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
         return left, 0

@@ -63,7 +63,7 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
     kind, changed = found.reading.kind, found.changed()[0]
     call, other = _call(queues, usual if kind is Kind.SKIPPED else [rank], changed), found.mine[found.place]
     own = _call(queues, [rank], other)
-    what = f"{named(call, changed.number, changed.group)}{at(call)}"
+    what = f"{_named(call, changed, found)}{at(call)}"
     said = {
         Kind.SKIPPED: f"Rank {rank} left out {what}, and called {shape(own)}{at(own)} in its place",
         Kind.EXTRA: f"Rank {rank} alone called {what}",
@@ -84,7 +84,19 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
         ),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
         alternatives=tuple(_or_else(kind, rank)),
+        left_out=call if kind is Kind.SKIPPED else None,
     )
+
+
+def _named(call: Call, changed: Step, found: Parting) -> str:
+    """The call under the number that it has, or would have had, in the group of the rank itself."""
+    if found.reading.kind is not Kind.SKIPPED:
+        return named(call, changed.number, changed.group)
+    before = found.mine[: found.place]
+    group = next((step.group for step in reversed(before) if step.token == changed.token), None)
+    if group is None:
+        return str(shape(call))
+    return named(call, 1 + max(step.number for step in before if step.group is group), group)
 
 
 def _or_else(kind: Kind, rank: int) -> Iterable[Alternative]:

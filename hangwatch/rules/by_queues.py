@@ -36,7 +36,7 @@ def by_queues(case: Case) -> Finding | None:
     return Finding(
         found.cause if known else "undetermined",
         found.certainty if case.proven or not known else Certainty.LIKELY,
-        f"{found.summary} It was left out{said}." if (said := skip_path(ways)) else found.summary,
+        f"{found.summary} That call was left out{said}." if (said := skip_path(ways)) else found.summary,
         fix=found.fix,
         culprits=tuple(case.ranks[rank].culprit(the_only(ways) or where) for rank, where in culprits),
         victims=found.victims,

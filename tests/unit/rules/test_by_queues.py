@@ -96,7 +96,8 @@ def test_a_call_that_was_left_out_in_one_group_holds_the_others_over_several() -
     verdict = judgement.verdict
     assert (verdict.cause, verdict.certainty, judgement.status) == ("skipped-collective", Certainty.LIKELY, Status.HUNG)
     assert [rank for rank, *_ in blamed(judgement)] == [2]
-    assert any("left out all_reduce 24 of group 23" in sentence for sentence in verdict.evidence), verdict.evidence
+    assert verdict.summary.startswith("Rank 2 left out all_reduce 24 of group 23 (train.py:19)"), verdict.summary
+    assert "over all of their groups, ranks 0-1 and 3 made the same calls in one order" in verdict.evidence
     assert "wait for each other" in verdict.argument[0]
     assert verdict.hang is Certainty.LIKELY
 
@@ -118,5 +119,5 @@ def test_the_line_past_the_call_is_named_where_the_source_shows_one() -> None:
     lines = (Frame(SCRIPT, 19, "main"), Frame(SCRIPT, 99, "<module>"))
     way = Bypass(Frame(SCRIPT, 18, "main"), "if y.isnan().any(): continue", asks="value")
     verdict = diagnose(replace(skipped_in_a_row(), call_sites=(CallSite(lines, (way,)),))).verdict
-    assert verdict.summary.endswith("It was left out, probably at train.py:18 (`if y.isnan().any(): continue`).")
+    assert verdict.summary.endswith("That call was left out, probably at train.py:18 (`if y.isnan().any(): continue`).")
     assert [each.where and each.where.line for each in verdict.culprits] == [18]
