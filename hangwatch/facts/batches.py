@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -151,14 +151,14 @@ def _resumed_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
     return (f"their loaders began that epoch at different batches: {words.listed(starts)}",)
 
 
-def now_at(case: Case, rank: int, where: object) -> str:
-    """Where a rank is that has left the loop, as the rest of a sentence."""
-    view = case.ranks[rank]
+def now_at(case: Case, ranks: Sequence[int], where: object) -> str:
+    """Where the first of the ranks that have left the loop is, as the rest of a sentence on all of them."""
+    view, one = case.ranks[ranks[0]], len(ranks) == 1
     if view.dead:
         return " and exited" if view.finished or view.where is None else f" and ended at {words.place(view.where)}"
     if view.over:
-        return " and is at its end"
-    return f", and is now at {words.place(view.where)}" if where is not None else ""
+        return " and is at its end" if one else " and are at their ends"
+    return f", and {'is' if one else 'are'} now at {words.place(view.where)}" if where is not None else ""
 
 
 def at_its_loader(view: RankView) -> Frame | None:

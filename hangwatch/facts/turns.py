@@ -17,7 +17,7 @@ from hangwatch.facts.last_calls import brought_down, last_call, last_calls
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
-from hangwatch.model import Bypass, Frame, LoaderFacts, LoopFacts
+from hangwatch.model import Bypass, Collective, Frame, LoaderFacts, LoopFacts
 from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
@@ -50,6 +50,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if len(begun) == 1 or first_uneven(case) is not None:
         return None
     left, inside = _sides(case, begun)
+    left = left if begun else tuple(rank for rank in left if not _made_as_many(case, rank, inside))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
@@ -123,6 +124,24 @@ def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
     view = case.ranks[rank]
     innermost = view.now.loop is not None and view.now.loop.where == loop.where
     return turn_cut_short(case, path(view.evidence.main_stack), of_inner_loop=innermost)
+
+
+def _made_as_many(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
+    """Its last call in a group has the number and the place of the last one of a rank inside: it lacks no turn.
+
+    With NCCL a rank whose host waits in the last turn for its device has called all that the loop calls.
+    """
+    for group in case.ledger.groups_of(rank):
+        number = group.issued(rank) or 0
+        mine = case.ledger.call(rank, group.name, number)
+        level = [other for other in inside if other in group.heads and group.issued(other) == number]
+        if mine is not None and any(_same_place(mine, case.ledger.call(other, group.name, number)) for other in level):
+            return True
+    return False
+
+
+def _same_place(one: Collective, other: Collective | None) -> bool:
+    return other is not None and site(one) is not None and site(one) == site(other)
 
 
 def _is_before(case: Case, rank: int, other: int) -> bool:

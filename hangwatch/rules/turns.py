@@ -31,7 +31,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     return Finding(
         cause,
         Certainty.LIKELY,
-        f"{case.name(short.left, capital=True)} {made}{now_at(case, first.rank, first.where)};"
+        f"{case.name(short.left, capital=True)} {made}{now_at(case, short.left, first.where)};"
         f" {others}{without if failed else already}{way.why}.",
         culprits=case.culprits(short.left, way.the_only),
         step=StepName() if cause == "skipped-collective" else StepName(None, None, count),

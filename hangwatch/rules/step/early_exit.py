@@ -49,7 +49,7 @@ def early_exit(case: Case) -> Finding | None:
         Certainty.LIKELY if or_error else case.weigh(witnesses),
         f"{case.name(left, capital=True)} left the training loop after"
         f" {_until_then(first, uneven, 'its' if one else 'their')}"
-        f"{now_at(case, first.rank, where)}; the others went on.",
+        f"{now_at(case, left, where)}; the others went on.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=first.step if is_fed(first, uneven) else _batch_left(first, uneven),
         evidence=_ways_out_of(case, left, loop),
@@ -120,7 +120,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
     return Finding(
         "early-exit",
         case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
-        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, first.rank, first.where)};"
+        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, left, first.where)};"
         f" {case.name(others)} went on to epoch {last}.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),

@@ -33,16 +33,17 @@ def lacks_a_counterpart(case: Case) -> Finding | None:
     lacking = "receive" if found.sent > found.received else "send"
     counted = f"{words.plural(found.sent, 'send')} and {words.plural(found.received, 'receive')}"
     odd = case.ranks.get(found.odd) if found.odd is not None else None
-    said, evidence = "", [f"group {found.group.name}: {counted} in all"]
+    said, evidence = " so far", [f"group {found.group.name}: {counted} in all"]
     if odd is not None:
-        said = f"; rank {odd.rank} made {_both(found.counts)}, where each of the others made {_both(found.usual)}"
+        each = f"rank {odd.rank} made {_both(found.counts)}, where each of the others made {_both(found.usual)}"
+        said = f", so that a {lacking} is lacking; {each}"
         evidence.append(f"rank {odd.rank}: {_both(found.counts)}; all others: {_both(found.usual)}")
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY if odd is not None else Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for"
         f" {words.verb(len(ranks), 'its device', 'their devices')}{words.at(awaited[0].where)}: the ranks of group"
-        f" {found.group.name} have enqueued {counted}, so that a {lacking} is lacking{said}.",
+        f" {found.group.name} have enqueued {counted}{said}.",
         culprits=(odd.culprit(),) if odd is not None else (),
         victims=tuple(view.rank for view in case if view is not odd),
         step=awaited[0].step,

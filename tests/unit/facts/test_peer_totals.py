@@ -52,7 +52,7 @@ def test_stages_of_a_pipeline_count_otherwise_by_their_place() -> None:
     assert (found.cause, found.certainty, found.culprits) == (
         "point-to-point-deadlock", Certainty.UNDETERMINED, (),
     )  # fmt: skip
-    assert "899 sends and 900 receives, so that a send is lacking." in found.summary
+    assert "899 sends and 900 receives so far." in found.summary  # perhaps in different rounds
 
 
 def test_totals_that_fit_leave_the_wait_to_the_devices() -> None:

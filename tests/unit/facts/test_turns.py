@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import reached_by_all
-from hangwatch.facts.turns import fewer_turns
+from hangwatch.facts.turns import _made_as_many, fewer_turns
 from hangwatch.judge import diagnose
 from hangwatch.model import (
     Bypass,
@@ -27,7 +27,8 @@ from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls
 from hangwatch.source.hints import annotated
 from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
-from tests.unit.rules.step.worlds import with_ring
+from tests.unit.rules.step.worlds import Groups, Program, with_ring
+from tests.unit.rules.step.worlds import world as build
 from tests.unit.simulator import Action, Call, Draw, LoopEnd, Peer, World
 
 END: list[Action] = [Call("barrier", line=88)]
@@ -437,3 +438,13 @@ def test_a_rank_ahead_of_the_loop_has_yet_to_come(line: int, left: tuple[int, ..
     world = World([[*turns(8 if rank == 1 else 9), Call("barrier", line=line)] for rank in range(3)])
     short = fewer_turns(Case(_standing(world.run().snapshot(), 1, LoopFacts(HERE, counted=True))))
     assert (short.left if short is not None else None) == left
+
+
+@pytest.mark.parametrize(("turns", "as_many"), [(4, True), (3, False)])
+def test_a_rank_past_the_loop_with_the_last_call_of_those_inside_lacks_no_turn(turns: int, *, as_many: bool) -> None:
+    """Rank 0 waits in the last turn for a rank of another group: rank 1 has made all calls of the loop too."""
+    groups: Groups = {"row": [(0, 1), (2, 3)], "column": [(0, 2), (1, 3)]}
+    row, column, end = Call(group="row", line=18), Call(group="column", line=25), Call("barrier", line=30)
+    ahead: Program = [*[row, column] * turns, end]
+    snapshot = build([row, column] * 4, ahead, [row, column] * 3, [*[row, column] * 4, end], groups=groups)
+    assert _made_as_many(Case(snapshot), 1, (0,)) is as_many

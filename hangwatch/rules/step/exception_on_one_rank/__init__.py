@@ -259,7 +259,7 @@ def caught_around_its_loop(case: Case) -> Finding | None:
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"{case.name(left, capital=True)} left the training loop after {count} of epoch {uneven.epoch}"
-        f"{now_at(case, left[0], first.where)}: an error, caught at {words.place(loop.swallows)}, is the only other way"
+        f"{now_at(case, left, first.where)}: an error, caught at {words.place(loop.swallows)}, is the only other way"
         " out of it; the others went on.",
         culprits=case.culprits(left),
         step=first.step,
