@@ -288,8 +288,8 @@ def _against_the_order(case: Case) -> Disagreement | None:
     for made, without in both_ways(found):
         call = found.calls[made[0]]
         place, ways = site(call), _conditions(case, found, call)
-        if place is None or not ways or len(made) == len(without):
-            continue
+        if place is None or not ways or len(made) == len(without) or site(found.calls[without[0]]) == place:
+            continue  # from one place, they all made that call: its size or type differs
         if times_followed(case, without[0], before, found.calls[without[0]]) >= EVERY_STEP:
             name, step = sites_of(case).named(made[0], place), case.ranks[made[0]].step
             return Disagreement(place, call, name, made, without, step, ways)

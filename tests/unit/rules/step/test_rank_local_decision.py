@@ -180,3 +180,12 @@ def test_of_two_ranks_of_a_group_the_ranks_of_other_groups_tell_the_odd_one(
     judgement = diagnose(replace(snapshot, call_sites=(site,)))
     assert judgement.verdict.cause == "rank-local-decision", judgement.verdict.summary
     assert [rank for rank, _ in blamed(judgement)] == named, judgement.verdict.summary
+
+
+def test_a_call_that_all_make_from_one_place_was_not_decided_though_its_type_differs() -> None:
+    turn: Program = [Call("all_reduce", line=50), Call("all_gather", line=SAVE)]
+    other = Call("all_gather", line=SAVE, dtype="bfloat16")
+    snapshot = World([[*turn * 3, turn[0], other if rank == 1 else turn[1]] for rank in range(3)]).run().snapshot()
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way("alike"),))
+    verdict = diagnose(replace(snapshot, call_sites=(site,))).verdict
+    assert verdict.cause != "rank-local-decision", verdict.summary
