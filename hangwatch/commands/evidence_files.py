@@ -300,7 +300,7 @@ def _joined(first: Snapshot, second: Snapshot) -> Snapshot:
 def _completed(rank: RankEvidence, more: RankEvidence) -> RankEvidence:
     if rank.reading is None and more.reading is not None:
         rank = replace(rank, reading=more.reading, host=rank.host or more.host, pid=rank.pid or more.pid)
-    better = more.collectives.source == "flight-recorder" and rank.collectives.source != "flight-recorder"
+    better = more.collectives.complete and not rank.collectives.complete
     return replace(rank, collectives=more.collectives) if better and more.collectives.heads else rank
 
 

@@ -65,6 +65,8 @@ def _meetings(case: Case) -> Iterator[tuple[Group, int]]:
 def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
     """Ranks by what they called; what is not known of one counts as equal to any."""
     shapes = {rank: shape(call) for rank, call in calls.items()}
+    if len(set(shapes.values())) < 2:
+        return {}
     kinds = by_value({rank: replace(one, root=None) for rank, one in shapes.items() if one.kind})
     if len({one.kind for one in kinds}) > 1:
         return kinds

@@ -59,7 +59,7 @@ def skipped_in_other_loop(case: Case) -> OtherLoop | None:
 
 
 def _leaves(case: Case, run: WentOn, before: Collective) -> bool:
-    """After the last common call the others went on as they always had, and `run.ranks` to a later line, as nobody had.
+    """After the last common call the others went on as always, and `run.ranks` to a later line, as no rank had before.
 
     By the source of the package's function that leads to both calls: in the same turn of its loops, not in the next.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective
 from hangwatch.queues import Queues
@@ -11,7 +9,6 @@ from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call,
 from hangwatch.ranks.ledger import Group, is_numbered
 
 NS_IN_S = 1e9  # nanoseconds
-FLIGHT_RECORDER = "flight-recorder"  # the source of `Collectives`
 
 
 @once
@@ -26,22 +23,18 @@ def queues_of(case: Case) -> Queues:
 class _Reader:
     def __init__(self, case: Case) -> None:
         self.case = case
-        recorded = (view.rank for view in case if view.evidence.collectives.source == FLIGHT_RECORDER)
-        self.found = Queues(ranks=frozenset(recorded), world_size=case.size, record="record")
+        recorded = frozenset(view.rank for view in case if view.evidence.collectives.complete)
+        level = not case.divergences and all(view.step.step is not None for view in case)
+        self.found = Queues(ranks=recorded, world_size=case.size, record="record", level=level)
         self._places: dict[Call, int] = {}
 
     def queues(self) -> Queues:
         by_key = {key: self._communicator(group) for key, group in self.case.ledger.groups.items()}
         for rank in sorted(self.found.ranks):
-            own = {group.name: by_key[group.key] for group in self.case.ledger.groups_of(rank) if group.key in by_key}
+            own = {group.name: by_key[group.key] for group in self.case.ledger.groups_of(rank)}
             self._fill(rank, own)
         self.found.communicators = list(by_key.values())
         return self.found
-
-    @cached_property
-    def _steps_agree(self) -> bool:
-        """The ranks made equal numbers of calls in each step: then none is missing among those no longer recorded."""
-        return not self.case.divergences and all(view.step.step is not None for view in self.case)
 
     def _communicator(self, group: Group) -> Communicator:
         described = next((head.description for head in group.heads.values() if head.description), "")
@@ -57,15 +50,13 @@ class _Reader:
         The board has older ones too, and of each only the user's line: the ranks' calls would not compare.
         """
         calls = [call for call in self.case.ranks[rank].evidence.collectives.recent if is_numbered(call)]
-        firsts = {call.group: call.seq for call in reversed(calls)}
-        cut = any(seq > 1 for seq in firsts.values())
-        for order, call in enumerate(calls, start=int(cut)):  # the first call of a rank that is recorded whole is 0
+        for order, call in enumerate(calls):
             if call.group not in own:
                 continue
             lane = own[call.group].lanes[rank]
             state = _state(call, lane.completed)
             self.found.timed = self.found.timed or bool(call.started)
-            lane.lost = firsts[call.group] > 1 and not self._steps_agree
+            lane.lost = lane.lost or (not len(lane) and call.seq > 1)
             lane.add(call.seq, self._place(call), state, int((call.at or 0.0) * NS_IN_S), order)
             if state != SCHEDULED:
                 lane.started = max(lane.started, call.seq)

@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from hangwatch import words
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import differing
+from hangwatch.facts.own_code import awaited_views
 from hangwatch.proof.graph import Need, WaitGraph
 from hangwatch.ranks.device_waits import on_device, queued
 from hangwatch.ranks.ledger import Group
+from hangwatch.ranks.view import RankView
 
 STANDS_S = 2.0  # seconds without movement: what completes with wrong numbers has done so
 Call = tuple[Group, int]
@@ -54,9 +56,18 @@ def standstill(case: Case) -> str:
     return ""
 
 
+def awaited_for_a_device(case: Case) -> list[RankView]:
+    """The ranks that are awaited, where all of them wait for their devices with no collective outstanding."""
+    awaited = awaited_views(case)
+    if any(view.over or not case.waits.shows_device_wait(view) or queued(case.ledger, view.rank) for view in awaited):
+        return []
+    return awaited
+
+
 def misfit(case: Case) -> Call | None:
     """The first incomplete call of a rank, where all members have called under its number, and not the same."""
-    return next((call for rank in case.ranks for call in queued(case.ledger, rank) if _unlike(case, *call)), None)
+    first = {(group.key, number): group for rank in case.ranks for group, number in queued(case.ledger, rank)}
+    return next(((group, number) for (_, number), group in first.items() if _unlike(case, group, number)), None)
 
 
 def _unlike(case: Case, group: Group, number: int) -> bool:

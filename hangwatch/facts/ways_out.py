@@ -31,9 +31,7 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     """The likely cause, and where the source shows it."""
     loop, ranks = short.loop, case.name(short.left)
     if (error := _caught_last(case, short)) is not None:
-        where = user_frame(error.frames)
-        why = f": {ranks} raised {words.error(error)}{words.at(where)} in the last step, and caught it"
-        return LikelyWay("exception-on-one-rank", why, (where,) if where is not None else ())
+        return _by_error(ranks, error, " in the last step")
     if loop is not None and loop.exits and all(case.ranks[rank].dead for rank in short.left):
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
     if loop is not None and loop.leaves:
@@ -41,9 +39,7 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
         return LikelyWay("early-exit", f": the loader of {ranks} had more batches")
     if loop is not None and loop.skips and (error := _caught_instead(case, short)) is not None:
-        where, step = user_frame(error.frames), "" if error.step is None else f" in step {error.step}"
-        why = f": {ranks} raised {words.error(error)}{words.at(where)}{step}, and caught it"
-        return LikelyWay("exception-on-one-rank", why, (where,) if where is not None else ())
+        return _by_error(ranks, error, "" if error.step is None else f" in step {error.step}")
     if loop is not None and loop.skips:
         return LikelyWay(
             "skipped-collective", f": {ranks} may have skipped a step at {_either(loop.skips)}", loop.skips
@@ -58,6 +54,12 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         else "whether the loop was left or ran out is not known without a DataLoader"
     )
     return LikelyWay("uneven-steps", not_causes=(("early-exit", against),))
+
+
+def _by_error(ranks: str, error: ExceptionFacts, when: str) -> LikelyWay:
+    where = user_frame(error.frames)
+    why = f": {ranks} raised {words.error(error)}{words.at(where)}{when}, and caught it"
+    return LikelyWay("exception-on-one-rank", why, (where,) if where is not None else ())
 
 
 def _caught_last(case: Case, short: FewerTurns) -> ExceptionFacts | None:

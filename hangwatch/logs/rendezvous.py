@@ -15,8 +15,6 @@ from .unknown import unknown
 
 _CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
 _NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
-
-
 MARKS = ("clients joined", "RendezvousTimeoutError")
 _OF_A_RANK = "[rank"  # how torch begins the lines of a rank's exception
 _LAUNCHER = re.compile(r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b")
@@ -41,19 +39,10 @@ def _launchers(logs: Logs) -> Judgement | None:
     if not logs.launchers or logs.ranks:
         return None
     came = next(filter(None, map(_CAME.search, logs.launchers)), None)
-    entry = cause("rendezvous-missing-ranks" if came else "node-not-started")
+    name = "rendezvous-missing-ranks" if came else "node-not-started"
     who = f"{came[1]} of {came[2]} came" if came else "not all came"
-    return Judgement(
-        Status.FAILED,
-        Stage.START,
-        Verdict(
-            cause=entry.id,
-            certainty=Certainty.LIKELY,
-            summary=f"The launchers of this job waited for each other in vain: {who} to their rendezvous in time.",
-            fix=entry.fix,
-            evidence=tuple(logs.launchers)[:3],
-        ),
-    )
+    summary = f"The launchers of this job waited for each other in vain: {who} to their rendezvous in time."
+    return _failed(name, summary, *tuple(logs.launchers)[:3])
 
 
 def _too_few(ended: Iterable[Failure]) -> Judgement | None:
@@ -63,21 +52,10 @@ def _too_few(ended: Iterable[Failure]) -> Judgement | None:
         return None
     came, size = max((int(found[1]), int(found[2])) for found in told.values())
     missing = sorted(set(range(size)) - told.keys()) if len(told) == came < size else []
-    entry = cause("rendezvous-missing-ranks")
     named = f": {words.ranks(missing)} did not" if missing else ""
-    return Judgement(
-        Status.FAILED,
-        Stage.START,
-        Verdict(
-            cause=entry.id,
-            certainty=Certainty.LIKELY,
-            summary=f"Of {words.plural(size, 'rank')}, {came} came to the rendezvous in time{named}.",
-            fix=entry.fix,
-            culprits=tuple(map(Culprit, missing)),
-            victims=tuple(sorted(told)),
-            evidence=(next(found[0] for found in told.values()),),
-        ),
-    )
+    summary = f"Of {words.plural(size, 'rank')}, {came} came to the rendezvous in time{named}."
+    said = next(found[0] for found in told.values())
+    return _failed("rendezvous-missing-ranks", summary, said, culprits=missing, victims=sorted(told))
 
 
 def _no_identifier(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
@@ -99,3 +77,19 @@ def _no_identifier(ended: Iterable[Failure], logs: Logs) -> Judgement | None:
         culprits=tuple(map(Culprit, sorted(first))),
         victims=tuple(waiting),
     )
+
+
+def _failed(
+    name: str, summary: str, *evidence: str, culprits: Iterable[int] = (), victims: Iterable[int] = ()
+) -> Judgement:
+    """The likely cause `name` of a job that failed at its start."""
+    verdict = Verdict(
+        cause=name,
+        certainty=Certainty.LIKELY,
+        summary=summary,
+        fix=cause(name).fix,
+        culprits=tuple(map(Culprit, culprits)),
+        victims=tuple(victims),
+        evidence=evidence,
+    )
+    return Judgement(Status.FAILED, Stage.START, verdict)

@@ -72,6 +72,11 @@ class Collectives:
     source: str = "board"
     answer_cpu_s: float = 0.0  # CPU time that the rank spent on telling us
 
+    @property
+    def complete(self) -> bool:
+        """Torch's own record: it lacks no calls but the oldest."""
+        return self.source == "flight-recorder"
+
 
 @dataclass(frozen=True)
 class Divergence:

@@ -66,7 +66,7 @@ class Waits:
         if not now.in_collective:
             return self._on_device(view)
         if now.doing is Doing.MEETING:
-            return Blocked(view.rank, now)  # who has come is not on record, and the answer may be on its way
+            return Blocked(view.rank, now)  # it is not recorded which workers have called: the answer may be on its way
         if self._is_through(view):
             return None
         if now.op in POINT_TO_POINT or self._open_peer(view) is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from .model import Communicator, Queues
+from .model import Call, Communicator, Queues
 from .readings import Kind, Reading, habit, read
 
 _WENT_WELL = 2  # times that a step went well, which make it the rank's own
@@ -68,6 +68,15 @@ class AllGroups:
                     token = self._tokens[lane.calls[place]]
                     yield Step(lane.order[place], token, group, lane.numbers[place], pair, lane.done(place))
 
+    def call(self, step: Step, ranks: Iterable[int]) -> Call | None:
+        """The call of a step, as one of `ranks` recorded it."""
+        for rank in ranks:
+            lane = (step.group.peers if step.pair else step.group.lanes).get(rank)
+            places = lane.places(step.number) if lane is not None else range(0)
+            if lane is not None and places:
+                return self._queues.call(lane, places[0])
+        return None
+
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
         """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
         best: Parting | None = None
@@ -100,7 +109,8 @@ class AllGroups:
         found: list[int] = []
         for other in others:
             own, theirs = self._aligned(rank, other)
-            at = next((at for at, step in enumerate(own) if (step.group, step.number) == (group, number)), None)
+            calls = ((at, step) for at, step in enumerate(own) if not step.pair)
+            at = next((at for at, step in calls if step.group is group and step.number == number), None)
             if at and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
                 found.append(other)
         return tuple(found)

@@ -60,7 +60,9 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
-        Certainty.LIKELY if counted and told and (stray or not _lost(chain)) else Certainty.UNDETERMINED,
+        Certainty.LIKELY
+        if counted and told and (stray or queues.level or not _lost(chain))
+        else Certainty.UNDETERMINED,
         without
         or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
         f"{'; ...' if len(edges) > 3 else ''}.",
@@ -153,10 +155,9 @@ def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> tup
         return None, ""
     group = edge.one.group
     missing = next((step for step in found.changed() if step.group is group and step.number <= edge.one.number), None)
-    if missing is None:
+    call = histories.all_groups.call(missing, edge.waiting) if missing is not None else None
+    if missing is None or call is None:
         return None, ""
-    lane = group.lanes[next(rank for rank in edge.waiting if group.lanes[rank].places(missing.number))]
-    call = histories.queues.call(lane, lane.places(missing.number)[0])
     return call, (
         f"over all of its groups {ranks(stray)} left out {named(call, missing.number, group)}{at(call)}: behind it,"
         f" {words.plural(found.reading.agreeing, 'call')} agree again with those of {ranks(edge.waiting)}"

@@ -46,7 +46,7 @@ class Departure:
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
     sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
     beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
-    lone: bool = False  # `own` and all that these ranks called from there on are calls that nobody else makes
+    lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
     left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
     stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
 

@@ -58,11 +58,13 @@ def _most(orders: AllGroups, compared: list[int]) -> list[int]:
     return []
 
 
-def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding:
-    queues = histories.queues
+def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding | None:
+    orders = histories.all_groups
     kind, changed = found.reading.kind, found.changed()[0]
-    call, other = _call(queues, usual if kind is Kind.SKIPPED else [rank], changed), found.mine[found.place]
-    own = _call(queues, [rank], other)
+    call = orders.call(changed, usual if kind is Kind.SKIPPED else [rank])
+    own = orders.call(found.mine[found.place], [rank])
+    if call is None or own is None:
+        return None
     what = f"{_named(call, changed, found)}{at(call)}"
     said = {
         Kind.SKIPPED: f"Rank {rank} left out {what}, and called {shape(own)}{at(own)} in its place",
@@ -71,7 +73,7 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
         f" from {what} on",
     }[kind]
     behind = words.plural(found.reading.agreeing, "call")
-    lost = histories.all_groups.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
+    lost = orders.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
     return Finding(
         _CAUSES[kind],
         Certainty.UNDETERMINED if lost else Certainty.LIKELY,
@@ -103,13 +105,3 @@ def _or_else(kind: Kind, rank: int) -> Iterable[Alternative]:
     if kind is Kind.SKIPPED:
         said = f"rank {rank} may make that call later than the others, and not leave it out"
         yield Alternative("group-order-cycle", Certainty.UNDETERMINED, said)
-
-
-def _call(queues: Queues, who: Iterable[int], step: Step) -> Call:
-    """The call of a step, as one of these ranks recorded it."""
-    for rank in who:
-        lane = step.group.lanes.get(rank)
-        places = lane.places(step.number) if lane is not None else range(0)
-        if lane is not None and places:
-            return queues.call(lane, places[0])
-    return Call("collective")

@@ -110,17 +110,24 @@ def _same(mine: Sequence[int], due: Sequence[int]) -> int:
 def _expected(known: Sequence[int], length: int) -> list[int]:
     """How an order of calls goes on, by what came after as many of its last calls as possible, the last time before."""
     calls = list(known)
-    places = range(len(calls) - 1, 0, -1)
-    source = max(places, key=lambda place: _alike_before(calls, place), default=0)
-    return _copied(calls, source, length) if source and _alike_before(calls, source) else []
+    back = calls[::-1]
+    alike = _alike_from_each(back)
+    shift = max(range(1, len(back)), key=lambda shift: min(alike[shift], _CONTEXT), default=0)
+    return _copied(calls, len(calls) - shift, length) if shift and alike[shift] else []
 
 
-def _alike_before(calls: Sequence[int], place: int) -> int:
-    """How many of the calls right before `place` are those at the end."""
-    end, same = len(calls), 0
-    while same < min(place, _CONTEXT) and calls[place - 1 - same] == calls[end - 1 - same]:
-        same += 1
-    return same
+def _alike_from_each(calls: Sequence[int]) -> list[int]:
+    """How many calls from each place on are those at the beginning: the Z-function, linear in the calls."""
+    alike = [0] * len(calls)
+    first = last = 0  # the part that reaches furthest, and is known to be like the beginning
+    for place in range(1, len(calls)):
+        same = min(alike[place - first], last - place) if place < last else 0
+        while place + same < len(calls) and calls[same] == calls[place + same]:
+            same += 1
+        alike[place] = same
+        if place + same > last:
+            first, last = place, place + same
+    return alike
 
 
 def _copied(calls: list[int], source: int, length: int) -> list[int]:

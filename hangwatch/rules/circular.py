@@ -23,10 +23,11 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
     ]
     everyone = [*entries, *_also_in(case, entries)]
     strays, late = _strays(case, entries), _out_of_turn(case, everyone)
-    kept = _with_old_partners(case, entries)
-    guilty = (strays or kept if cause == "point-to-point-deadlock" else late) or everyone
+    by_peers = cause == "point-to-point-deadlock"
+    kept = _with_old_partners(case, entries) if by_peers else []
+    guilty = (strays or kept if by_peers else late) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
-    kind = "sends and receives that do not match" if cause.startswith("point") else "collectives of different groups"
+    kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
     return Finding(
         cause,
         Certainty.LIKELY,

@@ -17,6 +17,6 @@ def group_order_cycle(case: Case) -> Finding | None:
     if len(groups) < 2:
         return None
     found = by_queues(case)
-    if found is not None and found.certainty is not Certainty.UNDETERMINED and len(found.culprits) < len(circle):
+    if found is not None and found.certainty is not Certainty.UNDETERMINED and 0 < len(found.culprits) < len(circle):
         return found
     return circular(case, "group-order-cycle", entries)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.device_queues import awaited_for_a_device
 from hangwatch.facts.own_code import status_of
 from hangwatch.facts.peer_totals import unequal
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.standstill import awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
 from hangwatch.proof.waits import Blocked

@@ -15,11 +15,11 @@ from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
 from hangwatch.facts.runs import name_apart, numbers_apart, place_apart
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, LoaderFacts, Status, StepName
+from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding
+from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.frames import user_frame
 
@@ -198,16 +198,14 @@ def ended_another_loop(case: Case) -> Finding | None:
         step=case.furthest_step(run.ranks),
         evidence=(numbers_apart(case, run),),
         witnesses=(Witness(Kind.FACT, told),),
+        status=case.failed,
         awaited=run.ranks,
     )
 
 
 def left_another_loop(case: Case) -> Finding | None:
     """The same, where the backend brought the job down because of it."""
-    if not case.any_rank_failed or not brought_down(case):
-        return None
-    found = ended_another_loop(case)
-    return replace(found, status=Status.FAILED) if found is not None else None
+    return where_failed(case, ended_another_loop) if brought_down(case) else None
 
 
 def batches_discarded(case: Case) -> Finding | None:

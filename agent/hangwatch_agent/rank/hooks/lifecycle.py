@@ -149,13 +149,12 @@ class LifecycleHook:
 
     def _handled(self, error: BaseException) -> None:
         """Note an error that the program has caught, or may; once, however often it is put in words."""
-        frames = frames_of(error.__traceback__, callers=True)[:MOST_FRAMES]
-        thread = threading.current_thread().name
-        facts = _facts(error, frames, thread, self._context.steps.step, fatal=False)
+        facts = _facts(error, [], threading.current_thread().name, self._context.steps.step, fatal=False)
         facts["message"] = facts["message"][:400]
         if self._caught and _is_same(facts, self._caught[-1]):
             return
-        self._caught = [*self._caught, facts][-MOST_CAUGHT:]
+        frames = frames_of(error.__traceback__, callers=True)[:MOST_FRAMES]
+        self._caught = [*self._caught, facts | {"frames": _told(frames)}][-MOST_CAUGHT:]
         self._context.board.write("caught", self._caught)
 
     def look_for_handled(self) -> None:
@@ -233,12 +232,16 @@ def _facts(error: BaseException, frames: list[Place], thread: str, step: int, *,
     return {
         "type": type(error).__name__,
         "message": _message(error),
-        "frames": [{"file": file, "line": line, "function": name} for file, line, name in frames],
+        "frames": _told(frames),
         "thread": thread,
         "at": steady_clock.time(),
         "fatal": fatal,
         "step": None if step == b.NONE else step,
     }
+
+
+def _told(frames: list[Place]) -> list[dict[str, Any]]:
+    return [{"file": file, "line": line, "function": name} for file, line, name in frames]
 
 
 def _message(error: BaseException) -> str:

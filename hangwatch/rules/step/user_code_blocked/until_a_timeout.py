@@ -11,7 +11,6 @@ from hangwatch.facts.own_code import IN_CODE, how_stuck
 from hangwatch.facts.rank_end import Why, gave_up_on
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.last_words import Kind
-from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
@@ -44,16 +43,9 @@ def _in_vain(case: Case, view: RankView) -> _Vain | None:
     end = endings_of(case).get(view.rank)
     if end is None or end.word is None or end.word.kind is not Kind.TIMEOUT:
         return None
-    behind = {late for group in case.ledger.groups_of(view.rank) if (late := _behind(group, view.rank))}
+    groups = case.ledger.groups_of(view.rank)
+    behind = {late for group in groups if (late := tuple(sorted(group.behind(group.issued(view.rank) or 0))))}
     return _Vain(view, behind.pop(), end.word.timeout_s) if len(behind) == 1 else None
-
-
-def _behind(group: Group, rank: int) -> tuple[int, ...]:
-    """The members that have issued fewer collectives in this group than `rank`."""
-    mine, theirs = group.issued(rank), {member: group.issued(member) for member in group.members}
-    if mine is None:
-        return ()
-    return tuple(sorted(member for member, count in theirs.items() if count is not None and count < mine))
 
 
 def _stood_in_code(case: Case, view: RankView) -> bool:
