@@ -63,31 +63,6 @@ def first_apart(case: Case, ranks: list[int], name: str, last: int) -> int | Non
     return None
 
 
-def usual_length(case: Case, found: WentOn) -> int | None:
-    """How many calls each earlier run of that kind had, on every rank; None where they differ, or too few are known."""
-    lengths: set[int] = set()
-    for rank in (*found.ranks, *found.others):
-        runs = _runs_before(case, rank, found)
-        if len(runs) < REPEATED:
-            return None
-        lengths.update(runs)
-    return lengths.pop() if len(lengths) == 1 else None
-
-
-def _runs_before(case: Case, rank: int, found: WentOn) -> list[int]:
-    """The lengths of the recorded runs before this one, without the oldest, whose beginning may be lost."""
-    mine = replace(found.repeated, sizes=(), dtypes=())
-    runs, length = list[int](), 0
-    for seq in range(max(found.seq - CALLS_TOLD, 1), found.seq - found.made):
-        call = case.ledger.call(rank, found.repeated.group, seq)
-        if call is not None and alike(mine, replace(call, sizes=(), dtypes=())):
-            length += 1
-        elif length:
-            runs.append(length)
-            length = 0
-    return [*runs, length][1:] if length else runs[1:]
-
-
 def _parted(case: Case, ranks: list[int], name: str, seq: int) -> WentOn | None:
     calls = case.ledger.under(name, seq, ranks)
     past = [call for n in range(seq - 1, 0, -1) if (call := case.ledger.call(ranks[0], name, n)) is not None]

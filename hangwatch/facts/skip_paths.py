@@ -36,6 +36,17 @@ def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     return tuple(way for way in _known(case).get(path(call.frames), ()) if way.asks != "package")
 
 
+def rank_check(case: Case, frames: tuple[Frame, ...]) -> Bypass | None:
+    """The condition on the rank that leads to a call from these frames."""
+    ways = _known(case).get(path(frames), ())
+    return next((way for way in ways if way.asks == "rank"), None)
+
+
+def asked_for_the_rank(guard: Bypass) -> str:
+    """A sentence on a condition on the rank."""
+    return f"the source asks for the rank at {_way(guard)}"
+
+
 def turn_cut_short(case: Case, lines: Path, *, of_inner_loop: bool) -> tuple[Bypass, ...]:
     """Where a turn of a loop can go on without the call at `lines` and what follows it, by what is a rank's own.
 

@@ -5,6 +5,7 @@ They hold for a job that waits as for one that failed because its calls were mis
 
 from __future__ import annotations
 
+from hangwatch.rules.by_queues import left_the_order
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
@@ -20,14 +21,11 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
 from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
-from hangwatch.rules.step.rank_zero_only_collective.by_run import made_a_longer_run
-from hangwatch.rules.step.rank_zero_only_collective.in_this_step import made_in_this_step
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
 from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
-from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.uneven_steps import (
@@ -67,10 +65,8 @@ HISTORIES: tuple[Rule, ...] = (
     passed_a_call,
     left_out_in_another_loop,
     mispaired_at_a_new_place,
+    left_the_order,
     left_out_before_a_common_call,
-    made_a_shorter_run,
-    made_a_longer_run,
     decided_by_a_trainer,
     left_the_common_order,
-    made_in_this_step,
 )

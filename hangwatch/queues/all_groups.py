@@ -96,9 +96,12 @@ class AllGroups:
         found = self.parting(rank, others)
         if found is None or not found.reading.whole or not found.reading.agreeing:
             return None
-        inside = [step for step in found.changed() if step.group.name == group.name and not step.pair]
+        changed = found.changed()
+        inside = [step for step in changed if step.group.name == group.name and not step.pair]
         if not inside or inside[0].number != number:
             return None
+        if len(inside) == len(changed) < found.reading.count:
+            return found.reading  # the others stand in the first of them, and have not come to the rest
         return replace(found.reading, count=len(inside))
 
     def votes(self, rank: int, others: Iterable[int], group: Communicator, number: int) -> tuple[int, ...]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.model import Alternative, Certainty, Wait
+from hangwatch.model import Alternative, Certainty, Frame, Wait
 
 from .finding import Finding, apart, at, named, ranks, wait_edges
 from .follow import Chain
 from .history import Departure, Histories
 from .matching import shape
-from .model import Queues
+from .model import Call, Queues
 from .readings import Kind
 from .stuck import Stuck
 
 OFTEN = 2  # earlier rounds that make an order a rank's own
 AGREED = 3  # calls behind the place that agree again and are no chance
+_AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
 
 
 def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
@@ -63,7 +64,7 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
-    summary, cause = _said(departure)
+    summary, cause = _of_run(departure) if departure.run else _said(departure)
     own, usual = apart(departure.own, departure.usual)
     where = usual or own if departure.kind is Kind.SKIPPED and not departure.stayed else own
     return Finding(
@@ -75,7 +76,9 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         evidence=tuple(_witnesses(departure)),
         waits=waits,
         left_out=departure.usual if cause == "skipped-collective" else None,
+        departure=departure,
         alternatives=_or_else(departure),
+        fix=_AS_OFTEN if departure.run else "",
     )
 
 
@@ -108,19 +111,37 @@ def _is_sure(departure: Departure) -> bool:
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
     """Nothing tells which side left the order: neither is the majority, and neither did otherwise before."""
     group, number = departure.group, departure.number
-    others = tuple(rank for rank in departure.against if rank not in departure.ranks)
-    sides = ((departure.ranks, departure.own), (others, departure.usual))
-    texts = [f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {shape(call)}{at(call)}" for who, call in sides]
+    texts = [
+        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {shape(call)}{at(call)}" for who, call in departure.sides
+    ]
     return Finding(
         "collective-mismatch",
         Certainty.UNDETERMINED,
         f"The order of calls parts at number {number} of {group.title}: {words.listed(texts)};"
         " nothing tells which of them left a call out, or added one.",
-        culprits=tuple((rank, call.where) for who, call in sides for rank in who),
-        victims=tuple(rank for rank in victims if rank not in others),
+        culprits=tuple((rank, call.where) for who, call in departure.sides for rank in who),
+        victims=tuple(rank for rank in victims if rank not in departure.against),
         evidence=tuple(texts),
         waits=waits,
+        departure=departure,
     )
+
+
+def _of_run(departure: Departure) -> tuple[str, str]:
+    """The sentence and the cause where one side left a run of calls that the other one continued."""
+    who, others = ranks(departure.ranks, capital=True), ranks(departure.against)
+    own, usual = (f"{shape(call)}{words.at(each)}" for call, each in _both(departure))
+    mispaired = f"from number {departure.number} of {departure.group.title} on, calls are mispaired."
+    if departure.kind is Kind.SKIPPED:
+        fewer = f"{who} made fewer calls of {usual} than {others}, and went on to {own}: {mispaired}"
+        return fewer, "skipped-collective"
+    more = f"{who} made more calls of {own} than {others}, which went on to {usual}: {mispaired}"
+    return more, "rank-zero-only-collective"
+
+
+def _both(departure: Departure) -> Iterable[tuple[Call, Frame | None]]:
+    """The own call and the usual one, each with the line by which it is told apart."""
+    return zip((departure.own, departure.usual), apart(departure.own, departure.usual), strict=True)
 
 
 def _said(departure: Departure) -> tuple[str, str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Stage, Status, Wait
 
+from .history import Departure
 from .model import Call, Communicator, Queues
+from .readings import Kind
 from .stuck import Stuck
 
 
@@ -30,6 +32,13 @@ class Finding:
     fix: str = ""
     passing: bool = False  # a job that is well shows the same for a moment
     left_out: Call | None = None  # the call that the culprits did not make, where that is the cause
+    departure: Departure | None = None  # of the culprits from the order of the others, where that is the cause
+
+    @property
+    def parted(self) -> bool:
+        """The culprits left calls out, added or moved some, or called otherwise from one line, at a place known."""
+        one = self.departure
+        return one is not None and (one.kind is not Kind.OTHER or one.own.where == one.usual.where)
 
 
 def named(call: Call, number: int, group: Communicator) -> str:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
-from .loops import RARE, left_as_before
+from .loops import RARE, cut_short, left_as_before
 from .matching import Shape, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .readings import FARTHEST, Kind, Reading, habit, read, swapped
+from .readings import FARTHEST, Kind, Reading, habit, of_a_run, read, swapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,13 @@ class Departure:
     lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
     left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
     stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
+    run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
+
+    @property
+    def sides(self) -> tuple[tuple[tuple[int, ...], Call], tuple[tuple[int, ...], Call]]:
+        """Both sides with what they call there, these ranks first."""
+        others = tuple(rank for rank in self.against if rank not in self.ranks)
+        return (self.ranks, self.own), (others, self.usual)
 
 
 class Histories:
@@ -63,6 +70,7 @@ class Histories:
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
         )
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
+        self._places = {self._token[index]: call.where for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
 
     def _identity(self, call: Call) -> object:
@@ -116,13 +124,13 @@ class Histories:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
         told = self.all_groups.reading(rank, against, found.group, found.number)
-        if told is not None:
-            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing)
+        if told is not None and not (found.run and told.agreeing < told.count):
+            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing, run=False)
         if found.left or found.stayed:
             return self._loops_over_all_groups(found)
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
-        if found.kind is Kind.EXTRA and found.repeated and not found.habit:
+        if found.kind is Kind.EXTRA and found.repeated and not found.habit and not found.run:
             return replace(found, majority=False)  # the many made it before as well, and may have left it out
         return found
 
@@ -147,7 +155,7 @@ class Histories:
         if not majority:
             first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=_sited_habit(first))
             ranks = ranks if first.ranks[0] in ranks else first.ranks
-        elif not first.habit and self._most_left(first, rows, usual):
+        elif not first.habit and not first.run and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
         kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         return replace(first, ranks=ranks, majority=majority, against=kept)
@@ -156,15 +164,22 @@ class Histories:
         """That of two ranks which left what it had called there before; `first` without a habit where both did."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-        mine = _sited_habit(first) or self._habit(first)
+        mine = (_sited_habit(first) or self._habit(first)) if self._left_early(first) else 0
         theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
         if other is not None and theirs and not mine:
             return replace(other, habit=theirs)
         return replace(first, habit=0 if theirs else mine)
 
+    def _left_early(self, one: Departure) -> bool:
+        """False for a rank that left a loop as it had before, unless after fewer rounds than each time before."""
+        (rank,) = one.ranks
+        lane, own = one.group.lanes[rank], self._tokens[self._identity(one.own)]
+        before = self.tokens(lane)[: lane.places(one.number).start]
+        return not one.left or cut_short(before, own, lost=lane.lost)
+
     def _habit(self, one: Departure) -> int:
         """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
-        if not self.sited:
+        if not self.sited or one.run:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
@@ -192,11 +207,7 @@ class Histories:
         row, place = self._first_difference(row, usual)
         if place is None:
             return None
-        reading = read(row, usual, place)
-        if reading.count > 1 and swapped(row, usual, place) and reading.kind is not Kind.MOVED:
-            reading = Reading(Kind.OTHER)
-        elif not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
-            reading = Reading(Kind.SKIPPED, skipped)
+        reading = self._reading(row, usual, place)
         left, stayed = _ends(reading, row, usual, place)
         lane, theirs = group.lanes[rank], group.lanes[other]
         at = len(lane) - len(row) + place
@@ -209,13 +220,14 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=left or habit(row[:place], row[place], usual[place]),
+            habit=left or (0 if reading.run else habit(row[:place], row[place], usual[place])),
             repeated=row[place] in usual[:place],
             ended=0 < left <= RARE or _ended(reading, row, usual, place),
             sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,
             stayed=stayed,
+            run=reading.run,
         )
 
     def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
@@ -224,6 +236,22 @@ class Histories:
         if not self.sited or len(own) < 2 or not set(own).isdisjoint([*usual, *row[:place]]):
             return False
         return Counter(map(self._shapes.get, own[: len(due)])) != Counter(map(self._shapes.get, due[: len(own)]))
+
+    def _reading(self, row: array[int], usual: array[int], place: int) -> Reading:
+        """How the row came to part from the usual one, by what is recorded behind the place, or before it."""
+        reading = read(row, usual, place)
+        if reading.count > 1 and swapped(row, usual, place) and reading.kind is not Kind.MOVED:
+            return Reading(Kind.OTHER)
+        if not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
+            return Reading(Kind.SKIPPED, skipped)
+        other_lines = self._of_other_lines(row[place], usual[place])
+        run = of_a_run(usual[:place], row[place], usual[place]) if other_lines else Reading(Kind.OTHER)
+        weak = reading.kind is Kind.SKIPPED and reading.agreeing < reading.count  # a turn more explains it as well
+        return run if not reading.whole or (weak and run.kind is Kind.EXTRA) else reading
+
+    def _of_other_lines(self, own: int, usual: int) -> bool:
+        """Whether two calls come from different lines of the user's: then none is the other one, changed."""
+        return self.sited and self._places[own] != self._places[usual]
 
     def _first_difference(self, row: array[int], usual: array[int]) -> tuple[array[int], int | None]:
         """The first place where histories differ in more than names of this rank's own for the same calls."""

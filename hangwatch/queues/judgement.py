@@ -15,7 +15,7 @@ from .follow import Chain, Follower
 from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
-from .model import Call, Queues
+from .model import Queues
 from .moment import ON_ITS_WAY_S, YOUNG_S, is_young, on_its_way, open_s, said, unmoved_s
 from .rules import judge
 from .stuck import Stuck
@@ -27,12 +27,12 @@ MOST_TOLD = 4  # calls on their way that are told of
 class Assessment:
     """What the queues say. `judgement` is None where nothing is wrong; `sentences` then say what was looked at.
 
-    `left_out` is the call that the culprits did not make, where that is the cause.
+    `found` is what the judgement was made from.
     """
 
     judgement: Judgement | None
     sentences: tuple[str, ...] = ()
-    left_out: Call | None = None
+    found: Finding | None = None
 
 
 def assess(queues: Queues) -> Assessment:
@@ -47,7 +47,7 @@ def assess(queues: Queues) -> Assessment:
             continue
         if judged.passing and is_young(queues, chain.roots[0]):
             judged = _waiting(queues, judged, chain.roots[0])
-        return Assessment(_judgement(queues, judged, chain), left_out=judged.left_out)
+        return Assessment(_judgement(queues, judged, chain), found=judged)
     meeting = unfit(queues)
     if meeting is not None:
         return Assessment(_judgement(queues, _unfit(meeting)))

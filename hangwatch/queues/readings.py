@@ -30,13 +30,15 @@ class Kind(StrEnum):
 class Reading:
     """`count` calls were left out, added or moved; `agreeing` recorded ones agree again behind them.
 
-    `whole` says that nothing which the rank recorded behind the place contradicts it.
+    `whole` says that nothing which the rank recorded behind the place contradicts it. `run`: one side left a run of
+    calls which the other one continued; by how many they differ is not known.
     """
 
     kind: Kind
     count: int = 1
     agreeing: int = 0
     whole: bool = False
+    run: bool = False
 
 
 def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
@@ -141,6 +143,17 @@ def habit(before: Sequence[int], own: int, usual: int) -> int:
     """How often an order of calls went on to `usual` from where it now goes on to `own`, which is new there."""
     steps = Counter(pairwise(before))
     return 0 if not len(before) or steps[before[-1], own] else steps[before[-1], usual]
+
+
+def of_a_run(before: Sequence[int], own: int, usual: int) -> Reading:
+    """The reading of two calls of which one continues a run, as of the batches of a validation, and one leaves it.
+
+    Both were made before, so that neither is a call that only some ranks make.
+    """
+    steps = Counter(pairwise(before)) if own in before and usual in before else None
+    if steps is None or bool(steps[before[-1], usual]) == bool(stays_on := steps[before[-1], own]):
+        return Reading(Kind.OTHER)
+    return Reading(Kind.EXTRA if stays_on else Kind.SKIPPED, run=True)
 
 
 def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch.catalogue import cause
+from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.queues import queues_of
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.standstill import all_hosts_wait
-from hangwatch.model import Certainty, Stage
-from hangwatch.queues import assess
+from hangwatch.model import Bypass, Certainty, Stage
+from hangwatch.queues import Assessment, assess
+from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
+
+
+def left_the_order(case: Case) -> Finding | None:
+    """Ranks left out calls, added or moved some, in the order of calls that the others of a group kept.
+
+    Where ranks called from another line what no rank had called before, their other facts say more.
+    """
+    queued = _assessed(case).found if case.in_trouble else None
+    if queued is None or queued.departure is None or not queued.parted:
+        return None
+    known = queued.certainty is not Certainty.UNDETERMINED
+    if queued.cause == "uneven-steps" and first_uneven(case) is None and all(view.loader for view in case):
+        return None  # in no epoch did the ranks draw different numbers of batches
+    found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
+    return replace(found, status=case.failed) if found is not None else None
 
 
 def as_queued(case: Case) -> Finding | None:
@@ -26,11 +46,10 @@ def as_queued(case: Case) -> Finding | None:
 @once
 def by_queues(case: Case) -> Finding | None:
     """The cause that the calls which do not complete go back to. Of a job that may still go on nothing is proven."""
-    assessed = assess(queues_of(case))
+    assessed = _assessed(case)
     if assessed.judgement is None:
         return None
-    found, left_out = assessed.judgement.verdict, assessed.left_out
-    ways = past_lines(case, path(left_out.frames)) if left_out is not None else ()
+    found, ways = assessed.judgement.verdict, _ways_past(case, assessed.found)
     known = found.certainty is not Certainty.UNDETERMINED
     culprits = [(each.rank, each.where) for each in found.culprits if each.rank is not None and each.rank in case.ranks]
     return Finding(
@@ -46,3 +65,23 @@ def by_queues(case: Case) -> Finding | None:
         waits=found.waits,
         awaited=tuple(case.ranks),
     )
+
+
+@once
+def _assessed(case: Case) -> Assessment:
+    return assess(queues_of(case))
+
+
+def _ways_past(case: Case, found: Queued | None) -> tuple[Bypass, ...]:
+    """The ways past the call that was left out; of a run of calls only where all made as many turns of the loop."""
+    if found is None or found.left_out is None:
+        return ()
+    in_a_run = found.departure is not None and found.departure.run
+    return past_lines(case, path(found.left_out.frames)) if not in_a_run or _drew_alike(case) else ()
+
+
+def _drew_alike(case: Case) -> bool:
+    """All ranks drew as many batches from each of their loaders: they made as many turns of the loops over them."""
+    loaders = (view.reading.loaders if view.reading is not None else () for view in case)
+    drawn = {tuple((each.index, each.epoch, each.drawn) for each in found) for found in loaders}
+    return len(drawn) == 1 and any(drawn)

@@ -37,8 +37,8 @@ def test_the_verdict_names_what_was_left_out_and_no_mismatch() -> None:
     verdict = judged(TURN, TURN[2:], TURN).verdict
     assert (verdict.cause, verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
     assert [culprit.rank for culprit in verdict.culprits] == [1]
-    assert "left out all_to_all (train.py:15) and all_gather (train.py:17)" in verdict.summary
-    assert any("followed on every rank each of the 5 times on record" in sentence for sentence in verdict.evidence)
+    assert "left out all_to_all 19 of the default group (train.py:15) and 1 call after it" in verdict.summary
+    assert any("in earlier rounds rank 1 called all_to_all" in sentence for sentence in verdict.evidence)
 
 
 def test_of_two_ranks_the_one_that_kept_the_order_is_not_blamed() -> None:

@@ -299,13 +299,15 @@ def test_where_messages_tell_the_sides_apart_no_loop_is_asked() -> None:
     assert "left out 1 send to rank 0" in verdict.summary
 
 
-def test_a_rank_that_never_was_where_the_others_send_may_yet_come_there() -> None:
+def test_a_rank_that_never_was_where_the_others_send_lacks_a_round_of_the_common_calls_and_no_send() -> None:
     learner: list[Action] = [Call("broadcast", line=13, root=0), Peer("recv", 1, line=15)]
     actor: list[Action] = [Call("broadcast", line=7, root=0), Peer("send", 0, line=8)]
     bystander: list[Action] = [Call("broadcast", line=40, root=0)]
     world = World([[*learner * 3, learner[0], learner[1], *END], [*actor * 4, *END], [*bystander * 3, *END]])
     verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
-    assert verdict.cause != "uneven-steps"
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [2])
+    assert "left out broadcast 4 of the default group" in verdict.summary
+    assert "send" not in verdict.summary
 
 
 PARTS, INNER, OUTER = (Frame(SCRIPT, line, "train") for line in (9, 8, 15))

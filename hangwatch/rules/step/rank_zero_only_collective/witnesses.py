@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.skip_paths import ways_to
+from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Collective
+from hangwatch.model import Collective
 
 
 def most_or_the_source(
@@ -18,12 +17,6 @@ def most_or_the_source(
     heard = []
     if len(makers) < len(others):
         heard.append(Witness(Kind.MAJORITY, f"most ranks made no such call: {case.name(others)}"))
-    if (guard := rank_check(case, call)) is not None:
-        says = f"the source asks for the rank at {words.place(guard.where)} (`{guard.text}`)"
-        heard.append(Witness(Kind.SOURCE, says))
+    if (guard := rank_check(case, call.frames)) is not None:
+        heard.append(Witness(Kind.SOURCE, asked_for_the_rank(guard)))
     return tuple(heard)
-
-
-def rank_check(case: Case, call: Collective) -> Bypass | None:
-    """The condition on the rank that leads to `call`."""
-    return next((way for way in ways_to(case, call) if way.asks == "rank"), None)

@@ -1,0 +1,30 @@
+"""The order of calls parts between two halves of the ranks: the source tells which of them makes a call of its own."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
+from hangwatch.model import Certainty
+from hangwatch.queues.history import Departure
+from hangwatch.rules.finding import Finding
+
+
+def behind_a_rank_check(case: Case, departure: Departure) -> Finding | None:
+    """The source tells which of two halves left the order: a condition on the rank leads to the call of one of them."""
+    checks = [(who, call, rank_check(case, call.frames)) for who, call in departure.sides]
+    checked = [(who, call, guard) for who, call, guard in checks if guard is not None]
+    if len(checked) != 1:
+        return None
+    ((who, call, guard),) = checked
+    _, usual = next(side for side in departure.sides if side[0] != who)
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{case.name(who, capital=True)} alone called {call.op}{words.at(call.where)}, where the others call"
+        f" {usual.op}{words.at(usual.where)}: every later call is mispaired.",
+        culprits=case.culprits(who, guard.where),
+        step=case.furthest_step(who),
+        evidence=(asked_for_the_rank(guard),),
+        awaited=who,
+    )

@@ -1,0 +1,77 @@
+"""Ranks that left the order of calls which the others of their group kept, judged by their queues."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import Bypass, CallSite, Frame, Snapshot
+from hangwatch.rules.by_queues import left_the_order
+from hangwatch.rules.step.skipped_collective.by_order import skipped_by_site
+from tests.unit.rules.step.worlds import Program, world
+from tests.unit.simulator import SCRIPT, Call, Draw
+
+GATHER, SCATTER, NEW = Call("all_gather", line=12), Call("reduce_scatter", line=14), Call("all_gather", line=30)
+STEP: Program = [Draw(), GATHER, GATHER, SCATTER]
+EVALUATES: Program = [Draw(), NEW, *STEP[1:]]
+GUARD = Bypass(Frame(SCRIPT, 29, "main"), "if rank % 2 == 0", asks="rank")
+
+
+def job(*evaluate: int, ranks: int = 4) -> Snapshot:
+    """Ranks of which some evaluate ahead of the sixth step: they and the others are paired in silence for two calls."""
+    return world(*([*STEP * 5, *(EVALUATES if rank in evaluate else STEP)] for rank in range(ranks)))
+
+
+def guarded(snapshot: Snapshot, line: int) -> Snapshot:
+    """A condition on the rank leads to the call of that line."""
+    return replace(snapshot, call_sites=(CallSite((Frame(SCRIPT, line, "main"),), (GUARD,)),))
+
+
+@pytest.mark.parametrize(("evaluate", "told"), [((1,), (1,)), ((0, 2), ()), ((0, 1, 2), ())])
+def test_a_minority_is_named_and_of_two_halves_none(evaluate: tuple[int, ...], told: tuple[int, ...]) -> None:
+    found = left_the_order(Case(job(*evaluate)))
+    assert tuple(who.rank for who in (found.culprits if found is not None else ())) == told
+
+
+@pytest.mark.parametrize("evaluate", [(0, 2), (0, 1, 2)])
+def test_those_behind_a_rank_check_are_named_however_many_they_are(evaluate: tuple[int, ...]) -> None:
+    verdict = diagnose(guarded(job(*evaluate), 30)).verdict
+    assert verdict.cause == "rank-zero-only-collective"
+    assert [(who.rank, who.where) for who in verdict.culprits] == [(rank, GUARD.where) for rank in evaluate]
+    assert "alone called all_gather (train.py:30), where the others call all_gather (train.py:12)" in verdict.summary
+    assert "the source asks for the rank at train.py:29 (`if rank % 2 == 0`)" in verdict.evidence
+
+
+def test_a_rank_check_before_both_calls_tells_nothing() -> None:
+    both = [CallSite((Frame(SCRIPT, line, "main"),), (GUARD,)) for line in (12, 30)]
+    assert left_the_order(Case(replace(job(0, 2), call_sites=tuple(both)))) is None
+
+
+def test_calls_that_all_make_now_and_then_are_not_new_and_of_two_ranks_none_is_named() -> None:
+    usual: Program = [*STEP * 3, *EVALUATES, *STEP * 3]
+    assert left_the_order(Case(world([*usual, *EVALUATES], [*usual, *STEP]))) is None
+
+
+def test_ranks_that_made_a_call_as_often_as_ever_have_not_skipped_it() -> None:
+    """GIVEN ranks 1 and 3 in the call after the one in which the others stand THEN they left out nothing before it."""
+    case = Case(job(0, 2))
+    place = sites_of(case).now(0)
+    assert place is not None
+    assert place.lines[0][1] == 12
+    assert sites_of(case).made_as_often_as_ever(1, place)
+    assert skipped_by_site(case) is None
+    short = Case(world([*STEP * 5, *STEP], [*STEP * 5, Draw(), GATHER, SCATTER]))
+    assert not sites_of(short).made_as_often_as_ever(1, place)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_no_rank_has_left_a_loop_earlier_that_drew_as_much_as_the_others(counted: bool) -> None:
+    """Rank 1 saves a checkpoint of its own where the others go on: only what they drew says that no loop ended."""
+    turn: Program = [*([Draw(0, 0)] if counted else []), GATHER, Call("all_reduce", line=16)]
+    save: Program = [Call("barrier", line=42)]
+    usual: Program = [*turn * 4, *save, *turn * 4, *turn]
+    found = left_the_order(Case(world(usual, [*turn * 4, *save, *turn * 4, *save, *turn], usual)))
+    assert (found.cause if found is not None else "") == ("" if counted else "uneven-steps")
