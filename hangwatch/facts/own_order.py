@@ -12,11 +12,11 @@ from collections.abc import Collection, Hashable, Sequence
 
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case
-from hangwatch.facts.common_order import LONGEST_ORDER
 from hangwatch.model import Collective
 from hangwatch.ranks.ledger import is_point_to_point
 
 FOLLOWED = 5  # times that one call followed: messages that are sent as the data asks for them repeat now and then
+LONGEST_ORDER = 32  # calls before a place that are looked at, to tell it from others
 LATELY = 16  # calls: the peer has long served what a rank asked of it before them
 
 

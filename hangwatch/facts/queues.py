@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Collective
-from hangwatch.queues import Queues
+from hangwatch.model import Certainty, Collective
+from hangwatch.queues import Assessment, Queues, assess
+from hangwatch.queues.departure import Departure
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
 from hangwatch.ranks.ledger import Group, is_numbered
 
@@ -15,15 +16,35 @@ NS_IN_S = 1e9  # nanoseconds
 def queues_of(case: Case) -> Queues:
     """The collectives of all groups, by torch's flight recorder; without sends and receives.
 
-    A rank of which only the board is known left no record: the board does not list what DDP issues from C++.
+    A rank of which only the board is known left no record: the board does not list what DDP issues from C++. Where a
+    rank failed without a record, or none has any, the boards are read instead, of all ranks.
     """
     return _Reader(case).queues()
+
+
+@once
+def assessed(case: Case) -> Assessment:
+    """What the judge of queues says of them."""
+    return assess(queues_of(case))
+
+
+def departure_of(case: Case) -> Departure | None:
+    """Where ranks left the order of calls that the others kept, and how; None where that is not the cause, or unknown.
+
+    Where ranks called from another line what no rank had called before, their other facts say more.
+    """
+    found = assessed(case).found
+    known = found is not None and found.parted and found.certainty is not Certainty.UNDETERMINED
+    return found.departure if found is not None and known else None
 
 
 class _Reader:
     def __init__(self, case: Case) -> None:
         self.case = case
         recorded = frozenset(view.rank for view in case if view.evidence.collectives.complete)
+        self.boards = not recorded or any(view.failed and view.rank not in recorded for view in case)
+        if self.boards:
+            recorded = frozenset(view.rank for view in case if any(map(is_numbered, view.evidence.board_calls)))
         level = not case.divergences and all(view.step.step is not None for view in case)
         self.found = Queues(ranks=recorded, world_size=case.size, record="record", level=level)
         self._places: dict[Call, int] = {}
@@ -47,9 +68,10 @@ class _Reader:
     def _fill(self, rank: int, own: dict[str, Communicator]) -> None:
         """The collectives of one rank, in the order in which it made them.
 
-        The board has older ones too, and of each only the user's line: the ranks' calls would not compare.
+        The board has older ones too, and of each only the user's line: it does not compare with the other record.
         """
-        calls = [call for call in self.case.ranks[rank].evidence.collectives.recent if is_numbered(call)]
+        evidence = self.case.ranks[rank].evidence
+        calls = filter(is_numbered, evidence.board_calls if self.boards else evidence.collectives.recent)
         for order, call in enumerate(calls):
             if call.group not in own:
                 continue

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Wait
 
+from .departure import Departure
 from .finding import Finding, apart, at, named, ranks, wait_edges
 from .follow import Chain
-from .history import Departure, Histories
+from .history import Histories
 from .matching import shape
 from .model import Call, Queues
-from .readings import Kind
+from .readings import OFTEN, Kind
 from .stuck import Stuck
 
-OFTEN = 2  # earlier rounds that make an order a rank's own
 AGREED = 3  # calls behind the place that agree again and are no chance
 _AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
 
@@ -189,14 +189,23 @@ def _said(departure: Departure) -> tuple[str, str]:
     return said, "collective-mismatch"
 
 
+def habit_of(departure: Departure) -> str:
+    """The sentence on what the ranks did in earlier rounds."""
+    return f"in earlier rounds {ranks(departure.ranks)} called {_usual(departure)} there too"
+
+
+def _usual(departure: Departure) -> str:
+    return f"{shape(departure.usual)}{words.at(apart(departure.own, departure.usual)[1])}"
+
+
 def _witnesses(departure: Departure) -> Iterable[str]:
-    usual = f"{shape(departure.usual)}{words.at(apart(departure.own, departure.usual)[1])}"
+    usual = _usual(departure)
     if departure.beside:
         yield f"{ranks(departure.beside)}, in other groups, called {usual} in the same place of the same order"
     elif departure.majority:
         yield f"most ranks of {departure.group.title} that came to it call {usual} there"
     if departure.habit:
-        yield f"in earlier rounds {ranks(departure.ranks)} called {usual} there too"
+        yield habit_of(departure)
     if departure.agreeing and not departure.stayed:
         shift = "fewer" if departure.kind is Kind.SKIPPED else "more"
         if departure.kind is not Kind.OTHER:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Stage, Status, Wait
 
-from .history import Departure
+from .departure import Departure
 from .model import Call, Communicator, Queues
 from .readings import Kind
 from .stuck import Stuck
@@ -37,8 +37,7 @@ class Finding:
     @property
     def parted(self) -> bool:
         """The culprits left calls out, added or moved some, or called otherwise from one line, at a place known."""
-        one = self.departure
-        return one is not None and (one.kind is not Kind.OTHER or one.own.where == one.usual.where)
+        return self.departure is not None and (self.departure.kind is not Kind.OTHER or self.departure.at_one_line)
 
 
 def named(call: Call, number: int, group: Communicator) -> str:

@@ -16,46 +16,11 @@ from dataclasses import dataclass, replace
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
-from .loops import RARE, cut_short, left_as_before
+from .departure import Departure
+from .loops import RARE, left_as_before
 from .matching import Shape, kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .readings import FARTHEST, Kind, Reading, habit, of_a_run, read, swapped
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """Where ranks left the order of the others.
-
-    `usual` is what the others called as `number`, `own` what these ranks did. `count` calls were left out or added.
-    `agreeing` calls behind it agree again. `majority` and `habit` are the witnesses: more than half of the group did
-    otherwise; these ranks themselves did otherwise before.
-    """
-
-    kind: Kind
-    group: Communicator
-    ranks: tuple[int, ...]
-    number: int
-    usual: Call
-    own: Call
-    count: int = 1
-    agreeing: int = 0
-    majority: bool = False
-    habit: int = 0  # how often
-    repeated: bool = False  # the own call is one that the others had made before
-    ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
-    against: tuple[int, ...] = ()  # ranks that kept to `usual`
-    sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
-    beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
-    lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
-    left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
-    stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
-    run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
-
-    @property
-    def sides(self) -> tuple[tuple[tuple[int, ...], Call], tuple[tuple[int, ...], Call]]:
-        """Both sides with what they call there, these ranks first."""
-        others = tuple(rank for rank in self.against if rank not in self.ranks)
-        return (self.ranks, self.own), (others, self.usual)
+from .readings import FARTHEST, Kind, Reading, due, habit, of_a_run, read, swapped
 
 
 class Histories:
@@ -140,7 +105,7 @@ class Histories:
         lane = found.group.lanes[rank]
         order = lane.order[lane.places(found.number).start]
         steps = [step.token for step in self.all_groups.until(rank, order)]
-        if steps and left_as_before(steps[:-1], steps[-1], self._tokens[self._identity(call)]):
+        if steps and left_as_before(steps[:-1], steps[-1], self._token_of(call)):
             return found
         if found.left:
             kind = found.kind if found.agreeing else Kind.OTHER  # calls that were left out, all the same
@@ -152,30 +117,44 @@ class Histories:
     ) -> Departure:
         """The first departure with all ranks that share it, seen from the side that kept its habit."""
         ranks = tuple(sorted(each.ranks[0] for each in found if _alike(each, first)))
+        kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
+        if not majority and (ruled := self._against_the_rule(replace(first, ranks=ranks, against=kept), rows, usual)):
+            return ruled
         if not majority:
             first = self._of_two(first, rows, usual) if len(rows) == 2 else replace(first, habit=_sited_habit(first))
-            ranks = ranks if first.ranks[0] in ranks else first.ranks
+            ranks, kept = (ranks, kept) if first.ranks[0] in ranks else (first.ranks, ranks)
         elif not first.habit and not first.run and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
-        kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
     def _of_two(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
         """That of two ranks which left what it had called there before; `first` without a habit where both did."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
-        mine = (_sited_habit(first) or self._habit(first)) if self._left_early(first) else 0
+        mine = (_sited_habit(first) or self._habit(first)) if not first.left else 0
         theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
         if other is not None and theirs and not mine:
             return replace(other, habit=theirs)
         return replace(first, habit=0 if theirs else mine)
 
-    def _left_early(self, one: Departure) -> bool:
-        """False for a rank that left a loop as it had before, unless after fewer rounds than each time before."""
-        (rank,) = one.ranks
-        lane, own = one.group.lanes[rank], self._tokens[self._identity(one.own)]
-        before = self.tokens(lane)[: lane.places(one.number).start]
-        return not one.left or cut_short(before, own, lost=lane.lost)
+    def _against_the_rule(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure | None:
+        """That of the side which did otherwise than always followed on the same calls; of more ranks than half, none.
+
+        Of a run of calls nothing is known but that it went on until now, and a call that is new may be due to all.
+        """
+        other = self._compared(first.group, usual, rows[usual], rows[first.ranks[0]], first.ranks[0])
+        if not self.sited or other is None or first.run or other.run:
+            return None
+        lane = first.group.lanes[first.ranks[0]]
+        call, times = due(self.tokens(lane)[: lane.places(first.number).start]) or (-1, 0)
+        other = replace(other, ranks=first.against, against=first.ranks)
+        left = {self._token_of(first.usual): first, self._token_of(first.own): other}.get(call)
+        if left is None or len(left.ranks) > len(left.against) or not (left.repeated or left.at_one_line):
+            return None
+        return replace(left, habit=times, majority=False)
+
+    def _token_of(self, call: Call) -> int:
+        return self._tokens[self._identity(call)]
 
     def _habit(self, one: Departure) -> int:
         """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
@@ -183,7 +162,7 @@ class Histories:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
-        usual = self._tokens[self._identity(one.usual)]
+        usual = self._token_of(one.usual)
         return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], usual)
 
     def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:

@@ -17,18 +17,3 @@ def left_as_before(before: Sequence[int], own: int, usual: int) -> int:
         return 0
     behind = [other for one, other in pairwise(before) if one == before[-1]]
     return behind.count(own) if 0 < behind.count(own) < behind.count(usual) else 0
-
-
-def cut_short(before: Sequence[int], own: int, *, lost: bool) -> bool:
-    """Whether the loop that is left to `own` now had made as many rounds each time before, and has made fewer now.
-
-    The oldest of those times does not count where older calls are `lost`: its beginning may be among them.
-    """
-    lengths, rounds = list[int](), 0
-    for one, other in pairwise(before):
-        rounds += one == before[-1]
-        if one == before[-1] and other == own:
-            lengths.append(rounds)
-            rounds = 0
-    known = set(lengths[1:] if lost else lengths)
-    return len(known) == 1 and rounds + 1 < known.pop()

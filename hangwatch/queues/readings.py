@@ -15,6 +15,7 @@ from itertools import pairwise
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
+OFTEN = 2  # earlier rounds that make an order a rank's own
 ENOUGH = 8  # calls in a row that agree again are no chance
 _CONTEXT = 256  # calls from which the next one is expected: a metric may come once in many rounds
 
@@ -148,12 +149,32 @@ def habit(before: Sequence[int], own: int, usual: int) -> int:
 def of_a_run(before: Sequence[int], own: int, usual: int) -> Reading:
     """The reading of two calls of which one continues a run, as of the batches of a validation, and one leaves it.
 
-    Both were made before, so that neither is a call that only some ranks make.
+    Both were made before, so that neither is a call that only some ranks make; the one that leaves, not in this round.
     """
-    steps = Counter(pairwise(before)) if own in before and usual in before else None
-    if steps is None or bool(steps[before[-1], usual]) == bool(stays_on := steps[before[-1], own]):
+    if own not in before or usual not in before:
         return Reading(Kind.OTHER)
-    return Reading(Kind.EXTRA if stays_on else Kind.SKIPPED, run=True)
+    steps = Counter(pairwise(before))
+    stays, leaves = (own, usual) if steps[before[-1], own] else (usual, own)
+    latest = len(before) - 1 - before[::-1].index(stays)
+    if not steps[before[-1], stays] or steps[before[-1], leaves] or leaves in before[latest:]:
+        return Reading(Kind.OTHER)
+    return Reading(Kind.EXTRA if stays == own else Kind.SKIPPED, run=True)
+
+
+def due(before: Sequence[int]) -> tuple[int, int] | None:
+    """The call that followed every time on the same calls as the last ones so far, and how often; None without a rule.
+
+    As many of the last calls are looked at as it takes to tell: one call may come from several places of a round.
+    """
+    end, places = len(before), list(range(1, len(before)))
+    for length in range(1, min(end, FARTHEST + 1)):
+        places = [at for at in places if at >= length and before[at - length] == before[end - length]]
+        following = {before[at] for at in places}
+        if len(places) < OFTEN:
+            return None
+        if len(following) == 1:
+            return following.pop(), len(places)
+    return None
 
 
 def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:

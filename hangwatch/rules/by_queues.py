@@ -8,27 +8,23 @@ from hangwatch.catalogue import cause
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.queues import queues_of
+from hangwatch.facts.queues import assessed, departure_of
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.standstill import all_hosts_wait
 from hangwatch.model import Bypass, Certainty, Stage
-from hangwatch.queues import Assessment, assess
 from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
 
 
 def left_the_order(case: Case) -> Finding | None:
-    """Ranks left out calls, added or moved some, in the order of calls that the others of a group kept.
-
-    Where ranks called from another line what no rank had called before, their other facts say more.
-    """
-    queued = _assessed(case).found if case.in_trouble else None
-    if queued is None or queued.departure is None or not queued.parted:
+    """Ranks left out calls, added or moved some, in the order of calls that the others of a group kept."""
+    queued = assessed(case).found if case.in_trouble else None
+    if queued is None or queued.departure is None:
         return None
-    known = queued.certainty is not Certainty.UNDETERMINED
     if queued.cause == "uneven-steps" and first_uneven(case) is None and all(view.loader for view in case):
         return None  # in no epoch did the ranks draw different numbers of batches
+    known = departure_of(case) is not None
     found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
     return replace(found, status=case.failed) if found is not None else None
 
@@ -46,16 +42,16 @@ def as_queued(case: Case) -> Finding | None:
 @once
 def by_queues(case: Case) -> Finding | None:
     """The cause that the calls which do not complete go back to. Of a job that may still go on nothing is proven."""
-    assessed = _assessed(case)
-    if assessed.judgement is None:
+    said = assessed(case)
+    if said.judgement is None:
         return None
-    found, ways = assessed.judgement.verdict, _ways_past(case, assessed.found)
+    found, ways = said.judgement.verdict, _ways_past(case, said.found)
     known = found.certainty is not Certainty.UNDETERMINED
     culprits = [(each.rank, each.where) for each in found.culprits if each.rank is not None and each.rank in case.ranks]
     return Finding(
         found.cause if known else "undetermined",
         found.certainty if case.proven or not known else Certainty.LIKELY,
-        f"{found.summary} That call was left out{said}." if (said := skip_path(ways)) else found.summary,
+        f"{found.summary} That call was left out{passed}." if (passed := skip_path(ways)) else found.summary,
         fix=found.fix,
         culprits=tuple(case.ranks[rank].culprit(the_only(ways) or where) for rank, where in culprits),
         victims=found.victims,
@@ -65,11 +61,6 @@ def by_queues(case: Case) -> Finding | None:
         waits=found.waits,
         awaited=tuple(case.ranks),
     )
-
-
-@once
-def _assessed(case: Case) -> Assessment:
-    return assess(queues_of(case))
 
 
 def _ways_past(case: Case, found: Queued | None) -> tuple[Bypass, ...]:

@@ -7,16 +7,18 @@ from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import site
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.common_order import OutOfOrder, order_kept, out_of_order
 from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
 from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
 from hangwatch.facts.places_in_step import early_calls
+from hangwatch.facts.queues import departure_of
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
+from hangwatch.queues.departure import Departure
+from hangwatch.queues.departures import habit_of
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
@@ -46,8 +48,8 @@ def _fix(case: Case, sides: dict[Shape, list[int]], calls: dict[int, Collective]
 def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) -> Finding:
     sides = differing(calls)
     outvoted, unlike = _odd_ones(sides, len(group.members)), _unlike_before(case, calls)
-    order = out_of_order(case) if not unlike else None
-    if order is not None and (order.group, order.seq) == (group, seq):
+    order = departure_of(case) if not unlike else None
+    if order is not None and order.habit and (order.group.name, order.number) == (group.name, seq):
         unlike = list(order.ranks)
     odd = outvoted or unlike
     if not odd and len({issuer(case.ledger, rank, call) for rank, call in calls.items()}) > 1:
@@ -140,7 +142,7 @@ def _either_side(
 
 
 def _witnesses(
-    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]], order: OutOfOrder | None
+    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]], order: Departure | None
 ) -> tuple[Witness, ...]:
     """Most members call the same; and what a rank brings is unlike all that it brought to this call before."""
     heard = []
@@ -149,7 +151,7 @@ def _witnesses(
         heard.append(Witness(Kind.MAJORITY, f"most of the members that have called agree: {case.name(usual)}"))
     if unlike:
         new = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
-        says = new if order is None else order_kept(case, order)
+        says = new if order is None else habit_of(order)
         heard.append(Witness(Kind.HABIT, says, agrees=not outvoted or set(unlike) == set(outvoted)))
     return tuple(heard)
 
@@ -201,8 +203,8 @@ def aborted_by_mismatch(case: Case) -> Finding | None:
     """
     if not case.any_rank_failed or first_uneven(case) is not None:
         return None
-    order = out_of_order(case)
-    if (order is not None and order.elsewhere) or _apart_before(case):
+    order = departure_of(case)
+    if (order is not None and not order.at_one_line) or _apart_before(case):
         return None
     return where_failed(case, collective_mismatch)
 

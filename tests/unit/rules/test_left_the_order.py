@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.queues import departure_of
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Bypass, CallSite, Frame, Snapshot
+from hangwatch.model import Bypass, CallSite, Collectives, Frame, ProcessFacts, RankEvidence, Snapshot
 from hangwatch.rules.by_queues import left_the_order
 from hangwatch.rules.step.skipped_collective.by_order import skipped_by_site
-from tests.unit.rules.step.worlds import Program, world
+from tests.unit.rules.step.worlds import Program, changed, world
 from tests.unit.simulator import SCRIPT, Call, Draw
 
 GATHER, SCATTER, NEW = Call("all_gather", line=12), Call("reduce_scatter", line=14), Call("all_gather", line=30)
@@ -75,3 +76,26 @@ def test_no_rank_has_left_a_loop_earlier_that_drew_as_much_as_the_others(counted
     usual: Program = [*turn * 4, *save, *turn * 4, *turn]
     found = left_the_order(Case(world(usual, [*turn * 4, *save, *turn * 4, *save, *turn], usual)))
     assert (found.cause if found is not None else "") == ("" if counted else "uneven-steps")
+
+
+def _with_its_board(entry: RankEvidence) -> RankEvidence:
+    """The board lists what the program issued from Python."""
+    assert entry.reading is not None
+    return replace(entry, reading=replace(entry.reading, calls=entry.collectives.recent))
+
+
+def _without_a_record(entry: RankEvidence) -> RankEvidence:
+    """Its process ended before torch's flight recorder was asked; its board is left."""
+    ended = ProcessFacts(entry.pid or 0, "X", exit_code=-6)
+    return replace(entry, collectives=Collectives(heads=entry.collectives.heads), process=ended, stacks=())
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_where_a_failed_rank_left_no_record_the_boards_of_all_are_compared(ended: int) -> None:
+    turn: Program = [GATHER, SCATTER, Call("all_reduce", line=16)]
+    snapshot = world([*turn * 6, *turn], [*turn * 6, *turn[1:]])
+    for rank in range(2):
+        snapshot = changed(snapshot, rank, _with_its_board)
+    found = departure_of(Case(changed(snapshot, ended, _without_a_record)))
+    assert found is not None
+    assert (found.ranks, found.usual.op) == ((1,), "all_gather")

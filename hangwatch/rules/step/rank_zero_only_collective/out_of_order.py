@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.model import Certainty
-from hangwatch.queues.history import Departure
+from hangwatch.queues.departure import Departure
 from hangwatch.rules.finding import Finding
 
 

@@ -1,4 +1,4 @@
-"""The order of calls that all ranks kept, where one of them leaves it."""
+"""The order of calls that all ranks kept, where one of them, or one of two halves, leaves it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.common_order import out_of_order
+from hangwatch.facts.queues import departure_of
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Judgement, Snapshot
 from tests.unit.simulator import Action, Call, World
@@ -26,11 +26,11 @@ def judged(*ranks: Sequence[Action]) -> Judgement:
 
 def test_a_rank_that_left_out_calls_is_at_a_later_one_of_the_turn() -> None:
     snapshot = job(TURN, TURN[2:], TURN)
-    found = out_of_order(Case(snapshot))
+    found = departure_of(Case(snapshot))
     assert found is not None
-    assert (found.ranks, found.others, found.seq) == ((1,), (0, 2), 19)
-    assert [call.op for call in found.left_out] == ["all_to_all", "all_gather"]
-    assert found.elsewhere
+    assert (found.ranks, found.against, found.number, found.count) == ((1,), (0, 2), 19, 2)
+    assert (found.usual.op, found.own.op) == ("all_to_all", "all_reduce")
+    assert not found.at_one_line
 
 
 def test_the_verdict_names_what_was_left_out_and_no_mismatch() -> None:
@@ -42,9 +42,10 @@ def test_the_verdict_names_what_was_left_out_and_no_mismatch() -> None:
 
 
 def test_of_two_ranks_the_one_that_kept_the_order_is_not_blamed() -> None:
-    found = out_of_order(Case(job(TURN[1:], TURN)))
+    found = departure_of(Case(job(TURN[1:], TURN)))
     assert found is not None
     assert found.ranks == (0,)
+    assert found.habit == 5
 
 
 @pytest.mark.parametrize(
@@ -56,16 +57,16 @@ def test_of_two_ranks_the_one_that_kept_the_order_is_not_blamed() -> None:
     ],
 )
 def test_no_rank_is_said_to_have_left_the_order(ranks: tuple[Sequence[Action], ...]) -> None:
-    assert out_of_order(Case(job(*ranks))) is None
+    assert departure_of(Case(job(*ranks))) is None
 
 
-def test_two_turns_make_no_order() -> None:
-    assert out_of_order(Case(job(TURN, TURN[2:], TURN, turns=2))) is None
+def test_one_turn_makes_no_order_of_two_ranks() -> None:
+    assert departure_of(Case(job(TURN, TURN[2:], turns=1))) is None
 
 
-def test_a_place_with_two_ways_on_shows_nothing() -> None:
+def test_a_place_with_two_ways_on_shows_nothing_of_two_ranks() -> None:
     """An evaluation comes every other turn: what follows the last call of a turn is open."""
     evaluated: list[Action] = [*TURN, Call("gather", line=80)]
     mixed = [action for n in range(6) for action in (evaluated if n in (1, 2, 4) else TURN)]
-    world = World([[*mixed, *TURN], [*mixed, Call("gather", line=80)], [*mixed, *TURN]])
-    assert out_of_order(Case(world.run().snapshot())) is None
+    world = World([[*mixed, *TURN], [*mixed, Call("gather", line=80)]])
+    assert departure_of(Case(world.run().snapshot())) is None

@@ -1,0 +1,49 @@
+"""Where ranks left the order of calls of the others: the record of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .model import Call, Communicator
+from .readings import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where ranks left the order of the others.
+
+    `usual` is what the others called as `number`, `own` what these ranks did. `count` calls were left out or added.
+    `agreeing` calls behind it agree again. `majority` and `habit` are the witnesses: more than half of the group did
+    otherwise; these ranks themselves did otherwise before.
+    """
+
+    kind: Kind
+    group: Communicator
+    ranks: tuple[int, ...]
+    number: int
+    usual: Call
+    own: Call
+    count: int = 1
+    agreeing: int = 0
+    majority: bool = False
+    habit: int = 0  # how often
+    repeated: bool = False  # the own call is one that the others had made before
+    ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
+    against: tuple[int, ...] = ()  # ranks that kept to `usual`
+    sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
+    beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
+    lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
+    left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
+    stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
+    run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
+
+    @property
+    def at_one_line(self) -> bool:
+        """Both calls come from one line: the call itself is another one, and not the path that led to it."""
+        return self.own.where == self.usual.where
+
+    @property
+    def sides(self) -> tuple[tuple[tuple[int, ...], Call], tuple[tuple[int, ...], Call]]:
+        """Both sides with what they call there, these ranks first."""
+        others = tuple(rank for rank in self.against if rank not in self.ranks)
+        return (self.ranks, self.own), (others, self.usual)
