@@ -44,7 +44,7 @@ def gradients_apart(case: Case) -> GradientsApart | None:
 
 
 def _accumulates(case: Case, rank: int, found: Mismatch) -> bool:
-    """Some steps of `rank` synchronised gradients, and some did not. Of steps before all calls on record nothing is known."""
+    """Some steps of `rank` synchronised gradients, and some did not; older ones than any call count as neither."""
     steps = {step.step for step in case.ledger.steps(rank) if step.complete}
     made = sites_of(case).synchronised(rank, found.group.name, steps)
     return bool(made) and made != {step for step in steps if step >= min(made)}
@@ -61,7 +61,7 @@ def _has_ended_backward(case: Case, rank: int, inside: int, found: Mismatch) -> 
 
 
 def _comes_before_backward(case: Case, rank: int, found: Mismatch) -> bool:
-    """In the last step that had both, `rank` made its present call before backward synchronised: in the forward, say."""
+    """In the last step that had both, `rank` made its present call before backward synchronised, as in a forward."""
     made: dict[int | None, list[Collective]] = {}
     for call in case.ledger.calls_in(rank, found.group.name):
         made.setdefault(case.ledger.step_of(rank, call), []).append(call)

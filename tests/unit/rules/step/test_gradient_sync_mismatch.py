@@ -181,7 +181,7 @@ def test_the_line_of_backward_is_told_where_ranks_wait_in_it() -> None:
 
 
 def _gathering_in_forward(every: int, batches: int, *, alone_at: int | None = None) -> Program:
-    """A gather in the forward of each step, then gradients in every few; `alone_at` leaves the gather out of one step."""
+    """A gather in the forward of each step, gradients in every few; the gather is left out of step `alone_at`."""
     found: Program = []
     for batch in range(batches):
         gather = [] if batch == alone_at else [Call("all_gather", line=20)]
@@ -200,7 +200,6 @@ def test_a_call_of_the_forward_is_not_behind_backward(every: int, recorded: int)
     shortened = tuple(
         replace(rank, collectives=replace(rank.collectives, recent=rank.collectives.recent[-recorded:]))
         for rank in ranks
-        if rank.collectives is not None
     )
     case = Case(replace(snapshot, ranks=shortened))
     assert synchronised_out_of_turn(case) is None
