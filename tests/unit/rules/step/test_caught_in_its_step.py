@@ -9,7 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, ExceptionFacts, Frame, Judgement, RankEvidence
 from tests.unit.job import blamed
-from tests.unit.rules.step.worlds import STEP, changed, world
+from tests.unit.rules.step.worlds import STEP, Program, changed, world
 from tests.unit.simulator import SCRIPT, Call, Draw, Peer, World
 
 SKIPPED = 3  # the step of which rank 1 leaves out all calls
@@ -106,9 +106,9 @@ def test_an_error_in_the_step_in_whose_backward_the_others_wait() -> None:
 def test_an_error_in_the_step_of_a_pipeline_in_which_the_others_wait() -> None:
     """GIVEN a pipeline, WHEN its last stage catches an error before it has sent its gradients, THEN it is the cause;
     one of a kind that the stage handles now and then is not known to be."""
-    first = [Draw(), Peer("send", 1), Peer("recv", 1)]
-    second = [Draw(), Peer("recv", 0), Peer("send", 2), Peer("recv", 2), Peer("send", 0)]
-    last = [Draw(), Peer("recv", 1), Peer("send", 1)]
+    first: Program = [Draw(), Peer("send", 1), Peer("recv", 1)]
+    second: Program = [Draw(), Peer("recv", 0), Peer("send", 2), Peer("recv", 2), Peer("send", 0)]
+    last: Program = [Draw(), Peer("recv", 1), Peer("send", 1)]
     programs = [first * 5, second * 5, [*last * 4, *last[:2], Peer("recv", 1)]]
     snapshot = World(programs).run().snapshot()
     caught = changed(snapshot, 2, lambda entry: with_caught(entry, error(4)))
