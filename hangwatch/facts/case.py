@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 from hangwatch import words
 from hangwatch.facts.witness import Witness, weigh
-from hangwatch.model import Certainty, Culprit, Divergence, Frame, Snapshot, Status, StepName, Wait
+from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snapshot, Status, StepName, Wait
 from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
 from hangwatch.ranks.divergence import first_divergence, unfinished
 from hangwatch.ranks.issuers import even_without_background
-from hangwatch.ranks.ledger import Ledger
+from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT
 
@@ -169,9 +169,28 @@ class Case:
             # What a dead rank wrote last may be a second old: what it had issued when its step began is certain.
             begun = {rank: reading.steps[-1].issued.get(group.name, 0) for rank, reading in readings.items()}
             issued = {rank: max(self.ledger.counted(group, rank), count) for rank, count in begun.items()}
+            for rank, last in self._last_calls_of_destroyed(group):
+                readings[rank], issued[rank] = last
             found = unfinished(readings, group.key, issued)
             if found is not None:
                 yield found
+
+    def _last_calls_of_destroyed(self, group: Group) -> Iterator[tuple[int, tuple[Reading, int]]]:
+        """Members that failed and destroyed their groups on the way out, with the number of their last call in `group`.
+
+        Their board has no counts any more, but keeps that call, if it was made in their last step.
+        """
+        for rank in group.silent:
+            view = self.ranks.get(rank)
+            if (
+                view is None
+                or view.reading is None
+                or not (view.failed and view.reading.steps and not view.reading.heads)
+            ):
+                continue
+            last = next((call for call in reversed(view.reading.calls) if call.group == group.name), None)
+            if last is not None and last.step == view.reading.steps[-1].step:
+                yield rank, (view.reading, last.seq)
 
     # -------------------------------------------------------------- the whole job
 

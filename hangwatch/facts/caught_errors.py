@@ -43,14 +43,29 @@ def caught_in_its_step(case: Case) -> Caught | None:
 
 @once
 def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
-    """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none."""
+    """The ranks that caught an error in the step in whose backward all others are, or have ended, and are in none.
+
+    The stages of a pipeline wait in sends and receives as well: there the error must be the first of its kind.
+    """
     last = {view.rank: error for view in case if (error := last_caught(view)) is not None}
     found = {rank: error for rank, error in last.items() if _went_on(case, case.ranks[rank], error)}
     steps = {case.ranks[rank].step.step for rank in found}
     others = [view for view in case if view.rank not in found]
-    in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others)
+    in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others) or (
+        all(view.step.step in steps and waits_for_a_peer(case, view) for view in others)
+        and all(_is_first_of_its_kind(case.ranks[rank], error) for rank, error in found.items())
+    )
     out_of_it = all(Within.BACKWARD not in case.ranks[rank].now.within for rank in found)
     return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
+
+
+def waits_for_a_peer(case: Case, view: RankView) -> bool:
+    """It is in a send or receive, the other side of which does not come."""
+    return view.rank in case.blocked and case.blocked[view.rank].to_a_peer
+
+
+def _is_first_of_its_kind(view: RankView, error: ExceptionFacts) -> bool:
+    return [each.type for each in all_caught(view)].count(error.type) == 1
 
 
 def _went_on(case: Case, view: RankView, error: ExceptionFacts) -> bool:

@@ -209,8 +209,8 @@ def _at_end(case: Case, view: RankView) -> _Standing | None:
 def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement | None:
     """Some ranks stand in a call that all the others have gone by in this step."""
     for place in {each.place for each in standing.values()}:
-        here = tuple(sorted(rank for rank, each in standing.items() if each.place == place))
-        first = standing[here[0]]
+        first = next(each for each in standing.values() if each.place == place)
+        here = tuple(sorted(rank for rank, each in standing.items() if _at_one_place(each, first)))
         made = tuple(rank for rank in sorted(standing) if rank in here or _made_in(case, rank, first))
         without = tuple(rank for rank in sorted(standing) if rank not in made)
         ways = _different(case, place, 1)
@@ -218,6 +218,12 @@ def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement 
         if ways and gone_by:
             return Disagreement(place, first.call, first.name, made, without, first.view.step, ways)
     return None
+
+
+def _at_one_place(one: _Standing, other: _Standing) -> bool:
+    """By one line of the user both came to one kind of call in one step: a package makes it at several of its own."""
+    places = [(each.place.kind, each.place.lines, each.view.step) for each in (one, other)]
+    return one.place == other.place or places[0] == places[1]
 
 
 def _made_in(case: Case, rank: int, at: _Standing) -> bool:

@@ -12,7 +12,7 @@ from hangwatch.facts.call_site import in_backward
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, mispaired
-from hangwatch.model import Phase
+from hangwatch.model import Collective, Phase
 from hangwatch.stacks.activity import Within
 
 
@@ -37,23 +37,36 @@ def gradients_apart(case: Case) -> GradientsApart | None:
         if in_backward(found.calls[inside[0]]) and not in_backward(found.calls[past[0]]):
             if not all(_accumulates(case, rank, found) for rank in (*inside, *past)):
                 return None
-            went_on = all(_has_ended_backward(case, rank, inside[0]) for rank in past)
+            went_on = all(_has_ended_backward(case, rank, inside[0], found) for rank in past)
             usual = all(sites_of(case).used(rank, found.calls[rank]) for rank in past)
             return GradientsApart(inside, past) if went_on and usual else None
     return None
 
 
 def _accumulates(case: Case, rank: int, found: Mismatch) -> bool:
-    """Some steps of `rank` synchronised gradients, and some did not."""
+    """Some steps of `rank` synchronised gradients, and some did not; older ones than any call count as neither."""
     steps = {step.step for step in case.ledger.steps(rank) if step.complete}
     made = sites_of(case).synchronised(rank, found.group.name, steps)
-    return bool(made) and made != steps
+    return bool(made) and made != {step for step in steps if step >= min(made)}
 
 
-def _has_ended_backward(case: Case, rank: int, inside: int) -> bool:
+def _has_ended_backward(case: Case, rank: int, inside: int, found: Mismatch) -> bool:
     """`rank` is behind the backward of the step in which `inside` is."""
     view, other = case.ranks[rank], case.ranks[inside]
     now, there = view.step.step, other.step.step
     if now is None or there is None or Within.BACKWARD not in other.now.within:
         return False
-    return now > there or (now == there and view.phase is Phase.BACKWARD and Within.BACKWARD not in view.now.within)
+    between = view.phase is Phase.BACKWARD and Within.BACKWARD not in view.now.within  # a forward, and the optimizer
+    return now > there or (now == there and between and not _comes_before_backward(case, rank, found))
+
+
+def _comes_before_backward(case: Case, rank: int, found: Mismatch) -> bool:
+    """In the last step that had both, `rank` made its present call before backward synchronised, as in a forward."""
+    made: dict[int | None, list[Collective]] = {}
+    for call in case.ledger.calls_in(rank, found.group.name):
+        made.setdefault(case.ledger.step_of(rank, call), []).append(call)
+    used = {case.ledger.step_of(rank, call): call for call in sites_of(case).used(rank, found.calls[rank])}
+    now = case.ranks[rank].step.step
+    both = [step for step in used if step is not None and step != now and any(map(in_backward, made[step]))]
+    last = max(both, default=None)
+    return last is not None and used[last].seq < next(call.seq for call in made[last] if in_backward(call))

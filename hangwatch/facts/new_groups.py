@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Frame, GroupMade, Phase
 from hangwatch.ranks.view import RankView
@@ -85,6 +86,18 @@ class NotCalled:
     awaited: tuple[int, ...]
     stuck: tuple[int, ...]
     never: bool
+
+    def odd(self, case: Case) -> tuple[int, ...]:
+        """The ranks to blame: those that have not made it.
+
+        Where these go on as in all their steps before, the call is new to the whole job: then the fewer, and of two
+        halves none, unless the source lets only some ranks come to it.
+        """
+        usual = all(sites_of(case).regular(rank) and (case.ranks[rank].step.step or 0) > 0 for rank in self.awaited)
+        more = len(self.call.made) - len(self.call.lacking)
+        if not usual or more > 0:
+            return self.awaited
+        return self.stuck if more < 0 or all(case.ranks[rank].guarded for rank in self.stuck) else ()
 
 
 @once

@@ -26,6 +26,7 @@ from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import RankView
 
 MOST = 3  # times as many ranks that made a call as left it out: it is the program's, even if it is new
+CALLS_NAMED = 3  # at most, of those that one side made and the other did not
 WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
 
@@ -322,8 +323,10 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     known = theirs[1] | (mine[1] if mine is not None else set())
     call, ways = "", tuple[Bypass, ...]()
     if mine is not None and (mine[0] or not divergence.counts[short]):
-        ways = _common_ways(case, long, surplus)
-        call = sites.named(long, *next(iter(surplus.items()))) if len(surplus) == 1 else ""
+        # Where calls of the forward are missing, so are those that only follow from them, in backward.
+        own = Counter({place: n for place, n in surplus.items() if not sites.in_backward(long, place)}) or surplus
+        ways = _common_ways(case, long, own)
+        call = words.listed([sites.named(long, *each) for each in own.items()]) if len(own) <= CALLS_NAMED else ""
     if not theirs[1]:
         return Left.UNKNOWN, call, ways  # no earlier call on record says whether this one is new
     if mine is not None and any(mine[0][place] and place not in known for place in surplus):

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 HOOKED = (
     "torch",
     "torch.distributed.distributed_c10d",
+    "torch.distributed.pipelining.schedules",
     "torch.nn.parallel.distributed",
     "torch.optim.optimizer",
     "torch.utils.data.dataloader",

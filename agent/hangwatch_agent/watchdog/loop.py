@@ -159,7 +159,8 @@ class Watchdog:
 
     def _note_progress(self) -> None:
         told = self.incidents.open is not None
-        self.response.close_if_moving(self.rank_states)
+        if not self.dismissed:  # how ranks move on a signal is no sign of recovery
+            self.response.close_if_moving(self.rank_states)
         self._first_words.note(self.rank_states, self._no_rank_since, told=told)
 
     def _say_first_words(self) -> None:

@@ -21,6 +21,8 @@ from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
+UNKNOWN_SIDE = "; which side is wrong is not known"
+
 
 def new_group_mismatch(case: Case) -> Finding | None:
     """Ranks stand in new_group, and not all of them have made the same calls of it."""
@@ -58,15 +60,15 @@ def _not_called(case: Case) -> Finding | None:
     if found is None or is_only_late(case, found):
         return None
     call, awaited, stuck, never = found.call, found.awaited, found.stuck, found.never
-    members, first = next(iter(call.lists)), case.ranks[awaited[0]]
+    members, first, odd = next(iter(call.lists)), case.ranks[awaited[0]], found.odd(case)
     return Finding(
         "new-group-mismatch",
-        Certainty.PROVEN if never else Certainty.LIKELY,
+        Certainty.PROVEN if never and odd == awaited else Certainty.LIKELY,
         f"{case.name(awaited, capital=True)} did not call new_group({members_words(members)}), and"
         f" {words.verb(len(awaited), 'is', 'are')} elsewhere{words.at(first.where)};"
-        f" {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}.",
-        culprits=case.culprits(awaited),
-        victims=stuck,
+        f" {case.wait_words(stuck)} in it{words.at(call.where(stuck[0]))}{'' if odd else UNKNOWN_SIDE}.",
+        culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in odd),
+        victims=tuple(sorted({*case.blocked, *stuck}.difference(odd))),
         step=first.step,
         evidence=tuple(sentences(call)),
         status=Status.HUNG if never or case.stalled(stuck) else Status.WAITING,

@@ -145,3 +145,28 @@ def test_ranks_that_are_still_in_the_step_need_not_agree(counts: tuple[int, int,
     assert told is not None
     assert told.divergence == seen
     assert f"most ranks {said} in that step: ranks 0-1" in [witness.says for witness in told.witnesses]
+
+
+@pytest.mark.parametrize("in_backward", [False, True])
+def test_calls_of_several_lines_are_named_and_those_that_only_follow_in_backward_are_not(in_backward: bool) -> None:
+    """GIVEN a branch with a call of its own and one more in backward, WHEN a rank leaves it out, THEN the call of the
+    branch is named: the rank has not left out backward."""
+    turn: list[Action] = [Call(line=20), Call(line=30), Call(line=40)]
+    whole = [action for batch in range(8) for action in (Draw(0, batch), *turn)]
+    short = [action for batch in range(8) for action in (Draw(0, batch), *(turn[2:] if batch == 6 else turn))]
+    snapshot = World([whole, whole, [*short, *turn[:1]]]).run().snapshot()
+    engine = Frame("torch/autograd/graph.py", 979, "_engine_run_backward")
+
+    def by_the_engine(rank: RankEvidence) -> RankEvidence:
+        recent = tuple(
+            replace(call, frames=(engine, *call.frames)) if call.frames[0].line == 30 else call
+            for call in rank.collectives.recent
+        )
+        return replace(rank, collectives=replace(rank.collectives, recent=recent))
+
+    if in_backward:
+        snapshot = replace(snapshot, ranks=tuple(map(by_the_engine, snapshot.ranks)))
+    found = parting(Case(snapshot))
+    assert found is not None
+    assert found.who == (2,)
+    assert found.call == f"all_reduce (train.py:20){'' if in_backward else ' and all_reduce (train.py:30)'}"

@@ -1,4 +1,5 @@
-"""Errors that leave a backward: the program may catch them and go on with its gradients unreduced.
+"""Errors that leave a backward, or a step of a pipeline: the program may catch them and go on with its gradients
+unreduced, or without having sent what the next stage waits for.
 
 torch.autograd calls its engine through one function of Python, which is wrapped. A step pays for one call more, and the
 traceback of an error has no frame of ours. torch.compile does not inline it: it breaks its graph at `backward`, and has
@@ -19,37 +20,46 @@ AUTOGRAD = "torch.autograd"
 ENGINE = "_engine_run_backward"  # of torch 2.1 and later; before, nothing of Python stands between
 
 
+SCHEDULES = "torch.distributed.pipelining.schedules"
+HOOKED = (
+    (AUTOGRAD, "", ENGINE),
+    (SCHEDULES, "PipelineScheduleSingle", "step"),
+    (SCHEDULES, "PipelineScheduleMulti", "step"),
+)
+
+
 class BackwardHook:
-    """Tells the board of errors that leave `loss.backward()` or `torch.autograd.grad`."""
+    """Tells the board of errors that leave `loss.backward()`, `torch.autograd.grad` or a pipeline's `step()`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._patches = Patches()
-        self._installed = False
+        self._installed: set[tuple[str, str, str]] = set()
 
     def install(self) -> None:
-        module = sys.modules.get(AUTOGRAD)
-        if self._installed or not hasattr(module, ENGINE):
-            return
-        self._installed = True
-        self._patches.put(module, ENGINE, self._running(getattr(module, ENGINE)))
+        for module, owner, name in HOOKED:
+            found: Any = sys.modules.get(module)
+            found = getattr(found, owner, None) if owner else found
+            if (module, owner, name) not in self._installed and hasattr(found, name):
+                self._installed.add((module, owner, name))
+                self._patches.put(found, name, self._running(getattr(found, name), name))
 
     def remove(self) -> None:
         self._patches.remove()
-        self._installed = False
+        self._installed.clear()
 
-    def _running(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _running(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         left_by = self._left_by
 
-        @replacing(original, ENGINE)
-        def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+        @replacing(original, name)
+        def running(*args: Any, **kwargs: Any) -> Any:
             try:
                 return original(*args, **kwargs)
             except Exception as error:
                 left_by(error)
                 raise
 
-        return _engine_run_backward
+        return running
 
     def _left_by(self, error: Exception) -> None:
         """Record the error with the user's lines, and take our frame, its first one, out of its traceback."""

@@ -138,8 +138,7 @@ class LoaderHook:
             try:
                 current, words = known(id(iterator)) or self._late(iterator), board.words
                 if self._inside is not current:
-                    self._inside = current
-                    words[b.W_LOADER] = current.slot.index
+                    self._enter(current)
                 words[phase] = in_data
                 entered = time_ns()
             except Exception as error:
@@ -156,7 +155,7 @@ class LoaderHook:
                     words[phase] = steps.at
                     words[phase_at] = now
                     if number < 2:
-                        self._drawn_ahead(current, number, sys._getframe(1))
+                        self._note_draw(current, number, sys._getframe(1))
                     if current.training:
                         steps.data_ns += now - entered
                         if current.slot.steps_before < 0:
@@ -252,6 +251,14 @@ class LoaderHook:
 
     # ------------------------------------------------------------ a batch
 
+    def _enter(self, current: Pass) -> None:
+        """A batch of another pass than the last is asked for; if it is its first, the pass before it is over."""
+        self._inside = current
+        self._board.words[b.W_LOADER] = current.slot.index
+        if not current.asked:
+            current.slot.ask(current)
+            self._publish()
+
     def _digest(self, current: Pass, index: Any) -> None:
         current.digest(index)
         if current.digested == 1 and current.slot.learn(current.iterator()):
@@ -260,16 +267,8 @@ class LoaderHook:
         if self._digesting is not None and not any(wanted):
             self._digesting.remove()  # the rest of the epoch does without
 
-    def _drawn_ahead(self, current: Pass, number: int, frame: Any) -> None:
-        """A package's generator that draws its first batch before its loop, and one in each turn, is a batch ahead.
-
-        The batch that it has drawn last is not the one that the program works on.
-        """
-        place = (frame.f_code, frame.f_lasti)
-        if number == 0:
-            current.first_drawn_at = place
-        elif (before := current.first_drawn_at) is not None and before[0] is place[0] and before[1] != place[1]:
-            current.ahead = int(self._context.sites.kind(frame.f_code.co_filename) == PACKAGE)
+    def _note_draw(self, current: Pass, number: int, frame: Any) -> None:
+        current.note_draw(number, frame, self._context.sites.kind(frame.f_code.co_filename) == PACKAGE)
 
     def _late(self, iterator: Any) -> Pass:
         """The first batch of an iterator that `DataLoader.__iter__` has not given out, or not before our eyes."""
@@ -321,6 +320,8 @@ class LoaderHook:
         if current is self._guess:
             self._settle(None)
         self._publish()
+        if not current.asked:
+            return
         outer = any(each.open and each.training for each in self._passes.values())
         if current.training:
             self._context.steps.paused()
@@ -346,10 +347,15 @@ class LoaderHook:
     # ------------------------------------------------------------ training or not
 
     def training_seen(self) -> None:
-        """A forward with gradients or an optimizer step: the pass that was a guess is the training's."""
-        current = self._guess
+        """A forward with gradients or an optimizer step: the pass that was a guess is the training's.
+
+        Not where it was only looked into: `images = next(iterator)` before the loop leaves its pass open.
+        """
+        current, last = self._guess, self._inside
         if current is None or not current.drawn:
             return
+        if last is not None and last.open and last.in_a_loop and not current.in_a_loop:
+            current = last
         self._settle(None)
         for other in self.slots:
             if other is not current.slot and other.training and not other.confirmed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import opcode
 import weakref
 from collections.abc import Mapping
 from types import CodeType
@@ -13,10 +14,15 @@ from hangwatch_agent.rank.hooks.lengths import asked_by_torch, batches, integer,
 
 MOST_EPOCHS = 64
 MOST_WORKERS = 256
+FOR_ITER = opcode.opmap["FOR_ITER"]
 
 
 class Pass:
-    """One pass over a loader: what `for batch in loader` does once. `training` is None while it is too early to say."""
+    """One pass over a loader: what `for batch in loader` does once. `training` is None while it is too early to say.
+
+    Trainers and progress bars make iterators that they never draw from. A pass is an epoch of its loader from the
+    moment a batch of it is asked for.
+    """
 
     def __init__(self, slot: LoaderSlot, iterator: weakref.ref[Any]) -> None:
         self.slot = slot
@@ -26,9 +32,11 @@ class Pass:
         self.epoch = 0
         self.drawn = 0
         self.open = True
+        self.asked = False  # for a batch
         self.kept = False  # its loader holds the iterator: for persistent workers, or to save its state
         self.ahead = 0  # batches that are drawn, but not worked on yet, while a step is made
         self.first_drawn_at: tuple[CodeType, int] | None = None  # the instruction that drew batch 0
+        self.in_a_loop = True  # drawn by `for`, not by calls of next()
         self.digested = 0
         self.order = 0
 
@@ -40,10 +48,22 @@ class Pass:
         elif type(index) is int:
             self.order = hash((self.order, index))
 
+    def note_draw(self, number: int, frame: Any, in_package: bool) -> None:
+        """What the first two draws show of who draws.
+
+        A package's generator that draws its first batch before its loop, and one in each turn, is a batch ahead: the
+        batch that it has drawn last is not the one that the program works on.
+        """
+        place = (frame.f_code, frame.f_lasti)
+        if number == 0:
+            self.first_drawn_at = place
+            self.in_a_loop = _in_a_loop(frame)
+        elif (before := self.first_drawn_at) is not None and before[0] is place[0] and before[1] != place[1]:
+            self.ahead = int(in_package)
+
     def catch_up(self, iterator: Any) -> None:
         """This iterator was in use before it was seen: torch has counted its batches."""
         self.drawn = int(own(iterator, "_num_yielded", 0))
-        self.slot.board.words[self.slot.drawn_at] = self.drawn
 
 
 class LoaderSlot:
@@ -67,7 +87,8 @@ class LoaderSlot:
         self._finished = 0
         self._loader: weakref.ref[Any] | None = None
         self._dataset = 0
-        self._pass: Pass | None = None
+        self._newest: Pass | None = None
+        self._pass: Pass | None = None  # the newest that was asked for a batch
         board.words[self.epoch_at], board.words[self.drawn_at], board.words[self.flags_at] = -1, 0, 0
 
     @property
@@ -77,10 +98,10 @@ class LoaderSlot:
 
     @property
     def idle(self) -> bool:
-        return not self.training and (self._pass is None or not self._pass.open)
+        return not self.training and not any(each is not None and each.open for each in (self._newest, self._pass))
 
     def is_of(self, loader: Any) -> bool:
-        """Whether the newest pass is over this very loader."""
+        """Whether the newest iterator is this very loader's."""
         return self._loader is not None and self._loader() is loader
 
     def is_for(self, loader: Any, dataset: Any, grad: bool, where: Any) -> bool:
@@ -95,20 +116,25 @@ class LoaderSlot:
         return self.facts.get("where") == _frame(where) and self.facts.get("dataset") == type(dataset).__name__
 
     def begin(self, current: Pass, loader: Any, iterator: Any, where: Any) -> None:
-        """A new pass; the one before it, if it is still open, has been left."""
+        """There is a new iterator of this loader."""
+        self._newest = current
+        current.kept = bool(own(iterator, "_persistent_workers")) or own(loader, "_iterator") is iterator
+        self._loader = weakref.ref(loader) if loader is not None else None
+        self.take_part(bool(current.training))
+        # Facts of a loader never change, except for its workers and the sampler that a framework may put in its place.
+        self.facts |= describe(loader, iterator, self.asked.get(id(loader))) | {"where": _frame(where)}
+
+    def ask(self, current: Pass) -> None:
+        """The first batch of a pass is asked for; the pass before it, if it is still open, has been left."""
+        current.asked = True
         if self._pass is not None and self._pass.open:
             self.end(self._pass, exhausted=False)
         self._pass = current
         self._epoch += 1
         current.epoch = self._epoch
-        current.kept = bool(own(iterator, "_persistent_workers")) or own(loader, "_iterator") is iterator
-        self._loader = weakref.ref(loader) if loader is not None else None
         words = self.board.words
-        words[self.epoch_at], words[self.drawn_at] = self._epoch, 0
-        self.take_part(bool(current.training))
+        words[self.epoch_at], words[self.drawn_at] = self._epoch, current.drawn
         words[self.flags_at] &= ~(b.F_EXHAUSTED | b.F_LEFT)
-        # Facts of a loader never change, except for its workers and the sampler that a framework may put in its place.
-        self.facts |= describe(loader, iterator, self.asked.get(id(loader))) | {"where": _frame(where)}
 
     def learn(self, iterator: Any) -> bool:
         """Take up what torch's samplers have asked the dataset meanwhile. Whether that is news."""
@@ -141,6 +167,13 @@ class LoaderSlot:
         self.training = training
         words = self.board.words
         words[self.flags_at] = words[self.flags_at] & ~b.F_TRAINING | (b.F_TRAINING if training else 0)
+
+
+def _in_a_loop(frame: Any) -> bool:
+    """What draws is `for`, of the program or of a package; iterators around torch's own are looked through."""
+    while frame.f_code.co_name == "__next__" and frame.f_back is not None:
+        frame = frame.f_back
+    return bool(frame.f_code.co_code[frame.f_lasti] == FOR_ITER)
 
 
 def describe(loader: Any, iterator: Any, asked: int | None = None) -> dict[str, Any]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.caught_errors import Caught, caught_before_backward, caught_in_its_step, within_backward
+from hangwatch.facts.caught_errors import (
+    Caught,
+    caught_before_backward,
+    caught_in_its_step,
+    waits_for_a_peer,
+    within_backward,
+)
 from hangwatch.facts.decisions import disagreement
 from hangwatch.facts.skip_paths import the_only
 from hangwatch.facts.unreduced import unreduced
@@ -60,17 +66,19 @@ def caught_without_backward(case: Case) -> Finding | None:
         return None
     ranks = tuple(sorted(found))
     first, error = case.ranks[ranks[0]], found[ranks[0]]
-    left_out = "the rest of the backward" if within_backward(error) else "the backward"
     rest = [view.rank for view in case if view.rank not in found]
+    in_pipeline = any(waits_for_a_peer(case, case.ranks[rank]) for rank in rest)
+    backward = "the rest of the backward of" if within_backward(error) else "the backward of"
+    left_out = "the rest of" if in_pipeline else backward
     others = case.name(rest)
-    now = (
-        f"{first.now.call or first.where.function}{words.at(first.where)}" if first.where is not None else "later code"
-    )
+    op = case.blocked[first.rank].op if waits_for_a_peer(case, first) else ""
+    call = first.now.call or op or (first.where.function if first.where is not None else "")
+    now = f"{call}{words.at(first.where)}" if first.where is not None else "later code"
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
-        f" {words.step(first.step)}, caught it and went on to {now} without {left_out} of that step, in which"
+        f" {words.step(first.step)}, caught it and went on to {now} without {left_out} that step, in which"
         f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
         fix=_FIX,
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),

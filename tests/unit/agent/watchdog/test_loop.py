@@ -160,6 +160,16 @@ def test_ranks_that_go_down_after_the_hang_have_not_recovered(world: World) -> N
     assert "RECOVERED" not in world.stream.getvalue()
 
 
+def test_ranks_that_move_because_the_job_was_asked_to_end_have_not_recovered(world: World) -> None:
+    """Lightning's handler of SIGTERM makes a call on each rank."""
+    world.hangs()
+    world.look(11.5, *pair())
+    world.watchdog.dismiss()
+    world.look(12.1, *pair(moved_at=12.0))
+    assert world.watchdog.incidents.open is not None
+    assert "RECOVERED" not in world.stream.getvalue()
+
+
 def test_a_restarted_job_is_judged_anew(world: World) -> None:
     world.hangs()
     world.look(11.5, *pair())

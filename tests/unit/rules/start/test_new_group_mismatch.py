@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
 from hangwatch.model import Frame, Phase
-from tests.unit.job import IN_BARRIER, IN_CODE, IN_NEW_GROUP, SCRIPT, blamed, judge, made, member, told
+from tests.unit.job import (
+    IN_BARRIER,
+    IN_CODE,
+    IN_NEW_GROUP,
+    SCRIPT,
+    blamed,
+    judge,
+    made,
+    main_thread,
+    member,
+    told,
+)
+from tests.unit.simulator import Call, Draw, World
 
 
 def test_different_lists() -> None:
@@ -49,3 +66,23 @@ def test_a_member_that_is_only_late() -> None:
 def test_equal_calls_are_no_mismatch() -> None:
     ranks = [member(number, IN_NEW_GROUP, (made(1, 0, 1, 2, done=False),), phase=Phase.GROUP) for number in range(3)]
     assert judge(*ranks).verdict.cause != "new-group-mismatch"
+
+
+@pytest.mark.parametrize(("ranks", "who"), [(2, []), (3, [(0, "rank")])])
+def test_a_call_in_the_middle_of_a_training_that_goes_on_elsewhere(ranks: int, who: list[tuple[int, str]]) -> None:
+    """GIVEN a training, WHEN one rank makes a group where the others go on as in all steps before, THEN these are not
+    to blame for it: the one is, and of two halves none."""
+    steps = [each for batch in range(6) for each in (Draw(0, batch), Call("all_reduce", line=20))]
+    alone = [*steps, Call("barrier", line=30)]
+    programs = [alone, *([*steps, Draw(0, 6), Call("all_reduce", line=20)] for _ in range(1, ranks))]
+    snapshot = World(programs).run().snapshot()
+    first, *others = snapshot.ranks
+    assert first.reading is not None
+    inside = made(1, *range(ranks), done=False, line=30)
+    reading = replace(first.reading, groups_made=(*first.reading.groups_made, inside), phase=Phase.GROUP)
+    stuck = (main_thread(IN_NEW_GROUP),)
+    first = replace(first, reading=reading, stacks=stuck, earlier_stacks=stuck)
+    judgement = diagnose(replace(snapshot, ranks=(first, *others)))
+    assert told(judgement) == ("new-group-mismatch", "likely", "hung")
+    assert [(rank, kind) for rank, _, kind in blamed(judgement)] == who
+    assert judgement.verdict.summary.endswith("is not known.") == (not who)

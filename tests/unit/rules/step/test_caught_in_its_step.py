@@ -9,8 +9,8 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, ExceptionFacts, Frame, Judgement, RankEvidence
 from tests.unit.job import blamed
-from tests.unit.rules.step.worlds import STEP, changed, world
-from tests.unit.simulator import SCRIPT, Call, Draw, World
+from tests.unit.rules.step.worlds import STEP, Program, changed, world
+from tests.unit.simulator import SCRIPT, Call, Draw, Peer, World
 
 SKIPPED = 3  # the step of which rank 1 leaves out all calls
 
@@ -101,3 +101,22 @@ def test_an_error_in_the_step_in_whose_backward_the_others_wait() -> None:
     assert diagnose(snapshot).verdict.cause != "exception-on-one-rank"
     elsewhere = changed(snapshot, 2, lambda entry: with_caught(entry, error(4)))
     assert diagnose(elsewhere).verdict.cause != "exception-on-one-rank"
+
+
+def test_an_error_in_the_step_of_a_pipeline_in_which_the_others_wait() -> None:
+    """GIVEN a pipeline, WHEN its last stage catches an error before it has sent its gradients, THEN it is the cause;
+    one of a kind that the stage handles now and then is not known to be."""
+    first: Program = [Draw(), Peer("send", 1), Peer("recv", 1)]
+    second: Program = [Draw(), Peer("recv", 0), Peer("send", 2), Peer("recv", 2), Peer("send", 0)]
+    last: Program = [Draw(), Peer("recv", 1), Peer("send", 1)]
+    programs = [first * 5, second * 5, [*last * 4, *last[:2], Peer("recv", 1)]]
+    snapshot = World(programs).run().snapshot()
+    caught = changed(snapshot, 2, lambda entry: with_caught(entry, error(4)))
+    judgement = diagnose(caught)
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("exception-on-one-rank", "likely")
+    (culprit,) = judgement.verdict.culprits
+    assert (culprit.rank, culprit.where) == (2, Frame(SCRIPT, 33, "watch"))
+    assert "without the rest of that step, in which ranks 0-1 wait." in judgement.verdict.summary
+    usual = changed(snapshot, 2, lambda entry: with_caught(with_caught(entry, error(1)), error(4)))
+    elsewhere = changed(snapshot, 2, lambda entry: with_caught(entry, error(3)))
+    assert "exception-on-one-rank" not in {diagnose(each).verdict.cause for each in (snapshot, usual, elsewhere)}

@@ -178,3 +178,28 @@ def test_the_line_of_backward_is_told_where_ranks_wait_in_it() -> None:
     line = GRADIENTS[0].line
     assert verdict.summary.startswith(f"The ranks synchronise their gradients (train.py:{line}) at different intervals")
     assert [who.where.line for who in verdict.culprits if who.where is not None] == [line]
+
+
+def _gathering_in_forward(every: int, batches: int, *, alone_at: int | None = None) -> Program:
+    """A gather in the forward of each step, gradients in every few; the gather is left out of step `alone_at`."""
+    found: Program = []
+    for batch in range(batches):
+        gather = [] if batch == alone_at else [Call("all_gather", line=20)]
+        found += [Draw(0, batch), *gather, *(GRADIENTS[:1] if (batch + 1) % every == 0 else ())]
+    return [*found, LoopEnd()]
+
+
+@pytest.mark.parametrize(("every", "recorded"), [(2, 128), (1, 12)])
+def test_a_call_of_the_forward_is_not_behind_backward(every: int, recorded: int) -> None:
+    """GIVEN a rank that leaves out the gather of one forward, and comes to its gradients, WHEN judged, THEN that is no
+    rhythm: the others are in that gather, which in all steps comes before backward; and steps that are not on record
+    any more are none without gradients."""
+    programs = [_gathering_in_forward(every, 14, alone_at=9 if rank == 2 else None) for rank in range(3)]
+    snapshot = World(programs).run().snapshot()
+    ranks = tuple(map(_in_backward, snapshot.ranks))
+    shortened = tuple(
+        replace(rank, collectives=replace(rank.collectives, recent=rank.collectives.recent[-recorded:]))
+        for rank in ranks
+    )
+    case = Case(replace(snapshot, ranks=shortened))
+    assert synchronised_out_of_turn(case) is None

@@ -94,6 +94,23 @@ def test_before_the_first_step_the_order_of_the_source_says_which_call_was_gone_
         assert blamed(judgement) == [(0, 28)]
 
 
+def test_a_package_may_make_the_call_that_was_gone_by_at_two_lines_of_its_own() -> None:
+    """GIVEN `with main_process_first():` at line 30, whose barrier rank 0 makes at its end and rank 1 at its begin,
+    WHEN rank 2 goes by it, THEN it is the one that went by, and the others are at one place."""
+    last, first = (Call("barrier", line=SAVE, trainer=line) for line in (2150, 2141))
+    common = Call("broadcast", line=40)
+
+    def straight(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, in_loop=False) for stack in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    snapshot = changed(World([[last, common], [first, common], [common]]).run().snapshot(), straight)
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way("value"),))
+    judgement = diagnose(replace(snapshot, call_sites=(site,)))
+    assert judgement.verdict.cause == "rank-local-decision", judgement.verdict.summary
+    assert [rank for rank, _ in blamed(judgement)] == [2]
+
+
 FIT_LINE = Frame(SCRIPT, 50, "main")
 FIT = Call("broadcast", line=50)  # below a trainer, which calls the user's hook from there as well
 

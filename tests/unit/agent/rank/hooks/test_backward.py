@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -70,6 +71,24 @@ def test_an_error_of_a_backward_is_on_the_board_with_its_step(watched: Watched, 
     assert [caught.frames[0].function, caught.frames[1].function] == ["backward", "apply"]
     assert "_engine_run_backward" in [frame.function for frame in caught.frames]
     assert "lines_of_an_error" in [frame.function for frame in caught.frames]
+
+
+@pytest.mark.parametrize("schedule", ["ScheduleGPipe", "ScheduleInterleaved1F1B"])
+def test_an_error_that_leaves_the_step_of_a_pipeline_is_on_the_board(
+    watched: Watched, hook: BackwardHook, schedule: str
+) -> None:
+    """Its loss, say; the module of schedules may be imported after the others."""
+    schedules = importlib.import_module("torch.distributed.pipelining.schedules")
+    hook.install()
+    cls = getattr(schedules, schedule)
+    unmade = cls.__new__(cls)
+    with pytest.raises(AttributeError) as raised:
+        unmade.step()
+    (caught,) = watched.reading.caught
+    assert caught.type == "AttributeError"
+    assert __file__ in [frame.file for frame in caught.frames]
+    shown = [entry.filename for entry in traceback.extract_tb(raised.value.__traceback__)]
+    assert not any(name.endswith("hooks/backward.py") for name in shown)
 
 
 def test_its_traceback_is_the_one_without_us(watched: Watched) -> None:

@@ -7,7 +7,7 @@ import importlib
 import runpy
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +271,47 @@ def test_a_loader_made_anew_for_each_epoch_goes_on(watched: Watched, hook: Loade
     facts = watched.loader
     assert (facts.epoch, facts.drawn_per_epoch) == (2, (2, 2, 2))
     assert watched.reading.progress.step == 5
+
+
+def test_an_iterator_that_is_never_drawn_from_is_no_epoch(watched: Watched, hook: LoaderHook) -> None:
+    """Lightning makes two iterators an epoch where it loads the loaders anew, and draws from one."""
+    for epoch in range(3):
+        loader = DataLoader(Numbers(2))
+        _looked_at, drawn = (iter(loader) for _ in range(2))
+        for _ in drawn:
+            optimizer_step(watched)
+            assert watched.reading.progress.epoch == epoch
+    iter(loader)
+    facts = watched.loader
+    assert (facts.epoch, facts.drawn, facts.drawn_per_epoch, facts.exhausted) == (2, 2, (2, 2, 2), True)
+    assert not facts.left
+
+
+class Wrapping:
+    def __init__(self, inner: Iterator[Any]) -> None:
+        self.inner = inner
+
+    def __iter__(self) -> Wrapping:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.inner)
+
+
+@pytest.mark.parametrize("around", [iter, Wrapping])
+def test_a_batch_that_was_looked_at_before_the_loop_is_no_training(
+    watched: Watched, hook: LoaderHook, around: Callable[[Iterator[Any]], Iterator[Any]]
+) -> None:
+    """PyTorch's tutorials look at some pictures first, and keep the iterator."""
+    shown = around(iter(DataLoader(Numbers(9), batch_size=2)))
+    next(shown)
+    next(shown)
+    for _ in range(2):
+        for _ in around(iter(DataLoader(Numbers(3)))):
+            optimizer_step(watched)
+    reading = watched.reading
+    assert [(facts.training, facts.epoch, facts.drawn) for facts in reading.loaders] == [(False, 0, 2), (True, 1, 3)]
+    assert (reading.progress.epoch, reading.progress.batch, reading.progress.step) == (1, 2, 5)
 
 
 def test_the_loader_given_to_attach_is_the_training_loader(watched: Watched, hook: LoaderHook) -> None:

@@ -1,0 +1,25 @@
+"""What a case knows of its ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.facts.case import Case
+from hangwatch.model import Collectives, ExceptionFacts, Phase
+from tests.unit.simulator import Call, Draw, World
+
+
+def test_a_rank_that_has_failed_and_destroyed_its_groups_has_made_its_last_call() -> None:
+    """GIVEN two ranks in a call that the third has left out, WHEN one of them fails and destroys its groups, THEN the
+    other is not alone in it."""
+    steps = [each for batch in range(5) for each in (Draw(0, batch), Call("all_reduce", line=20))]
+    extra = [*steps, Call("all_reduce", line=30)]
+    snapshot = World([extra, extra, [*steps, Draw(0, 5), Call("broadcast", line=20)]]).run().snapshot()
+    first, *others = snapshot.ranks
+    assert first.reading is not None
+    lost = ExceptionFacts("RuntimeError", "Connection closed by peer", (), fatal=True)
+    calls = first.collectives.recent
+    reading = replace(first.reading, heads=(), calls=calls, exception=lost, phase=Phase.ATEXIT)
+    first = replace(first, reading=reading, collectives=Collectives())
+    found = Case(replace(snapshot, ranks=(first, *others))).divergences
+    assert [(each.step, each.counts) for each in found] == [(4, {0: 2, 1: 2, 2: 1})]
