@@ -5,7 +5,6 @@ Source: /proc/PID/fd, /proc/PID/mountinfo, /proc/PID/net.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path, PurePosixPath
 
 from hangwatch.facts.locks import SHARED
@@ -36,7 +35,7 @@ def named(pid: int, path: str, proc: Path = PROC) -> OpenFile:
 def _absolute(pid: int, path: str, proc: Path) -> str:
     """`path` as seen from the working directory of that process; as it is where that cannot be read."""
     try:
-        return os.path.join((proc / str(pid) / "cwd").readlink(), path)
+        return str((proc / str(pid) / "cwd").readlink() / path)
     except OSError:
         return path
 
