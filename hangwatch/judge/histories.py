@@ -26,6 +26,7 @@ from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
 from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
+from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
 from hangwatch.rules.step.skipped_collective.by_common_order import left_the_common_order
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_run import made_a_shorter_run
@@ -75,4 +76,5 @@ HISTORIES: tuple[Rule, ...] = (
     left_the_common_order,
     made_in_this_step,
     left_out_before_a_message,
+    went_by_for_its_rank,
 )
