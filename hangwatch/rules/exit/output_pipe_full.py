@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
-from hangwatch.facts.child import awaits_child, thread_of_parent
+from hangwatch.facts.child import awaits_child
 from hangwatch.facts.launchers import place_of
 from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import origin
 
 _WRITES = ("write", "writev")
 _OUTPUTS = {1: "standard output", 2: "standard error"}
@@ -68,7 +69,7 @@ def _of_children(case: Case) -> Finding | None:
     ranks = sorted({view.rank for view, _ in found})
     view, child = found[0]
     output = _OUTPUTS.get(child.file.fd, "its output")
-    sure = all(thread_of_parent(view) is None for view, _ in found)
+    sure = not any(_may_read(view) for view, _ in found)
     return Finding(
         "output-pipe-full",
         Certainty.PROVEN if sure else Certainty.LIKELY,
@@ -83,6 +84,13 @@ def _of_children(case: Case) -> Finding | None:
         status=Status.HUNG if sure else None,
         awaited=tuple(ranks),
     )
+
+
+def _may_read(view: RankView) -> bool:
+    """It has a thread of Python, torch's and ours aside, which may be the one that copies the child's output."""
+    threads = (stack for stack in view.evidence.stacks if not stack.main)
+    origins = ({origin(frame.file) for frame in stack.frames} for stack in threads)
+    return any(each & {"user", "package", "stdlib"} and not each & {"torch", "hangwatch"} for each in origins)
 
 
 def _unread(case: Case, view: RankView) -> list[_Writer]:

@@ -10,6 +10,7 @@ from hangwatch.model import Certainty, Frame, OpenFile, Pipe, ProcessEvidence, R
 from tests.unit.job import (
     IDLE,
     IN_CODE,
+    LIB,
     SCRIPT,
     blamed,
     feeding,
@@ -108,8 +109,9 @@ def test_a_rank_that_waits_for_a_child_whose_output_it_does_not_read(facts: dict
     assert "child process 300, which is stuck writing to standard output (server.py:14)" in judgement.verdict.summary
 
 
-def test_a_thread_of_the_rank_may_yet_read_it() -> None:
-    reader = ThreadStack(9, "reader", (Frame(SCRIPT, 7, "drain"),))
+@pytest.mark.parametrize("file", [SCRIPT, f"{LIB}/shutil.py"])
+def test_a_thread_of_the_rank_may_yet_read_it(file: str) -> None:
+    reader = ThreadStack(9, "reader", (Frame(file, 7, "copyfileobj"), Frame(f"{LIB}/threading.py", 982, "run")))
     judgement = judge(WAITS, asking(server(), (reader,)), node=UNREAD)
     assert judgement.verdict.cause == "output-pipe-full"
     assert judgement.verdict.certainty is Certainty.LIKELY
