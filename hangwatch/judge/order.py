@@ -80,6 +80,7 @@ from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_
 from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
+from hangwatch.rules.step.uneven_exchange import aborted_in_an_exchange
 from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
@@ -120,6 +121,7 @@ ORDER: tuple[Rule, ...] = (
     ended_in_another_loop,
     aborted_by_mismatch,
     aborted_by_a_peers_size,
+    aborted_in_an_exchange,
     mispaired_with_the_main_thread,
     aborted_alone,
     evaluated_alone,
