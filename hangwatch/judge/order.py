@@ -41,6 +41,7 @@ from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, aborted_by_mismatch, collective_mismatch
+from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_in_an_exchange
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
 from hangwatch.rules.step.data_dependent_graph import ended_without_gradients
@@ -80,7 +81,6 @@ from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_
 from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
-from hangwatch.rules.step.uneven_exchange import aborted_in_an_exchange
 from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
