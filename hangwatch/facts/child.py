@@ -22,6 +22,7 @@ CHILD_QUIET_IO = 64 << 10  # bytes between two samples; a child writes nothing f
 _FORKED = re.compile(r"/(multiprocess(ing)?|billiard)/process\.py$")
 _OF_CHILDREN = re.compile(r"/(multiprocess(ing)?|billiard|concurrent/futures|joblib)/|/subprocess\.py$")
 WAIT_CALLS = frozenset({"wait4", "waitid"})
+_READS = frozenset({"read", "readv", "recvfrom", "recvmsg"})  # Python polls what it reads with a timeout
 HELPER = "helper"  # the role of processes that Python starts for itself, such as the resource tracker
 _QUEUES = re.compile(r"/(multiprocess(ing)?|billiard)/queues\.py$")
 
@@ -155,6 +156,20 @@ def waits_for_children(view: RankView) -> bool:
         return True
     pipe = process.blocked_on is not None and process.blocked_on.path.startswith("pipe:[")
     return pipe or any(_OF_CHILDREN.search(frame.file) for frame in _inside(view))
+
+
+def awaits_child(view: RankView, child: ProcessFacts) -> bool:
+    """The rank waits, without a timeout, for the end of that very child, for its output, or for its answer."""
+    process = view.evidence.process
+    if process is None or view.now.in_collective or view.works or not view.steady:
+        return False
+    if process.system_call in WAIT_CALLS and process.waits_for == child.pid:
+        return True
+    file = process.blocked_on if process.system_call in _READS else None
+    if file is None:
+        return False
+    answers = (f"socket {end.remote} -> {end.local}" for end in child.sockets)  # the rank's end of each connection
+    return file.path in answers or any(file.path == pipe.path for pipe in child.standard_pipes)
 
 
 def own_children(view: RankView) -> tuple[Child, ...]:

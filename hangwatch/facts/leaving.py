@@ -17,10 +17,15 @@ _ENDLESS = frozenset({Doing.LOCK, Doing.SOCKET, Doing.PIPE, Doing.QUEUE_FEEDER, 
 
 
 def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:
-    """Living ranks whose main program is over (in `doing`), while no rank waits in a collective."""
+    """Living ranks whose main program is over (in `doing`), while no rank waits in a collective.
+
+    In a job that has failed, those that outlast their patience: the others are on their way out, as they should be.
+    """
     if case.blocked:
         return []
     found = [view for view in case if not view.dead and not view.stopped and is_leaving(view)]
+    if case.any_rank_failed:
+        found = [view for view in found if stands(view)]
     return [view for view in found if doing is None or view.main.doing is doing]
 
 

@@ -18,7 +18,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined,
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.skip_paths import only_by_an_error, past_by_an_error, ways_past
+from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.ledger import Step
@@ -200,6 +200,8 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     agreeing = tuple(witness for witness in told if witness.agrees)
     if agreeing == (majority,) and len(told) > 1:  # habit and place say one thing: what the many did is new
         nearly_all = len(many) >= MOST * len(few)  # and do together: it is the program's
+        if not nearly_all and (checked := _checked(found)):
+            return _told(case, replace(found, witnesses=(*told[:2], checked)), 1, few, many)
         return _told(case, replace(found, witnesses=agreeing) if nearly_all else found, int(nearly_all), few, many)
     return _told(case, found, sum(1 if witness.agrees else -1 for witness in told), few, many)
 
@@ -216,6 +218,13 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
         return replace(found, how=Left.SKIPPED, who=few, witnesses=found.witnesses + doubt)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in found.witnesses)
     return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)
+
+
+def _checked(found: Parting) -> Witness | None:
+    """Only a check that data is there leads past the calls: it is meant to hold always, and did not for the few."""
+    if not found.ways or any(way.asks != "check" for way in found.ways):
+        return None
+    return Witness(Kind.SOURCE, only_by_a_check(found.ways))
 
 
 def _apart_before(case: Case, divergence: Divergence) -> tuple[Witness, ...]:

@@ -20,6 +20,16 @@ def end_of(process: ProcessFacts | None) -> str:
     return words.ended(None if process is None else process.exit_code)
 
 
+def how_it_ended(view: RankView) -> str:
+    """`rank 2 ended: exit code 0`, or how far the end of a living one has come."""
+    who = words.ranks([view.rank])
+    if view.dead:
+        return f"{who} ended: {end_of(view.evidence.process)}"
+    if view.exception is not None and view.raised:
+        return f"{who} failed with {words.error(view.exception)}"
+    return f"{who} is past the end of its main program, and raised no error"
+
+
 def all_asked_to_end(case: Case) -> bool:
     """Each of several ranks was ended by SIGTERM, and none had raised an error: another process sent the signal."""
     ends = [view for view in case if view.dead]
@@ -62,7 +72,7 @@ def death_time(view: RankView) -> float:
 def ended_before_others(case: Case) -> tuple[list[int], list[int]] | None:
     """(ranks that had ended as they should, ranks that failed after them), where no rank waits any more."""
     failed = [view.rank for view in case if view.failed]
-    ended = [view.rank for view in case if view.finished]
+    ended = [view.rank for view in case if view.ended_well]
     return (ended, failed) if failed and ended and not case.blocked else None
 
 

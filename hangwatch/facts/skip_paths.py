@@ -98,6 +98,14 @@ def only_by_an_error(ways: tuple[Bypass, ...]) -> str:
     return f"by the source, only an error leads past that call, at {words.either(_way(way) for way in ways)}"
 
 
+def only_by_a_check(ways: tuple[Bypass, ...]) -> str:
+    """A sentence on checks whether data is there and fit, as all that leads past a call."""
+    return (
+        "by the source, only a check that data is there leads past that call, at"
+        f" {words.either(_way(way) for way in ways[: words.SHOWN])}"
+    )
+
+
 def passed_at(ways: tuple[Bypass, ...], call: str) -> str:
     """A sentence that names the ways past `call`."""
     shown = words.either(_way(way) for way in ways[: words.SHOWN])

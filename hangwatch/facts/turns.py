@@ -79,7 +79,7 @@ def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[in
         inside = tuple(rank for rank in waiting if rank not in alike)
     else:
         around = _ended_around(case)
-        left = around or tuple(r for r in asked if case.ranks[r].finished or _died_behind_it(case, case.ranks[r]))
+        left = around or tuple(r for r in asked if case.ranks[r].ended_well or _died_behind_it(case, case.ranks[r]))
         last = [r for r in asked if begun.get(r, 0) == most and r not in left]
         inside = tuple(r for r in last if ended_for(case.ranks[r]) and (begun or case.ranks[r].now.in_loop))
     some = spread(inside)

@@ -24,6 +24,8 @@ from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispai
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
+from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
+from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
@@ -67,4 +69,6 @@ HISTORIES: tuple[Rule, ...] = (
     left_the_order,
     left_out_before_a_common_call,
     decided_by_a_trainer,
+    left_out_before_a_message,
+    went_by_for_its_rank,
 )

@@ -30,16 +30,18 @@ from hangwatch.rules.exit.exit_orphan_holds_pipe import orphan_holds_pipe
 from hangwatch.rules.exit.exit_queue_feeder import queue_feeder
 from hangwatch.rules.exit.output_pipe_full import output_pipe_full
 from hangwatch.rules.finding import Rule
+from hangwatch.rules.start.initialised_again import initialised_again
 from hangwatch.rules.start.launch_mismatch import launch_mismatch
 from hangwatch.rules.start.new_group_mismatch import new_group_mismatch
 from hangwatch.rules.start.node_not_started import node_not_started
-from hangwatch.rules.start.rank_died_before_init import rank_died_before_init
+from hangwatch.rules.start.rank_died_before_init import ended_below_a_rank, rank_died_before_init
 from hangwatch.rules.start.rendezvous_duplicate_rank import duplicate_rank
 from hangwatch.rules.start.rendezvous_missing_ranks import missing_ranks
 from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
 from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, aborted_by_mismatch, collective_mismatch
+from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_in_an_exchange
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
 from hangwatch.rules.step.data_dependent_graph import ended_without_gradients
@@ -98,6 +100,7 @@ ORDER: tuple[Rule, ...] = (
     # What ended a rank or its data comes before the end of the rank itself.
     port_conflict,
     duplicate_rank,
+    initialised_again,
     rank_died_before_init,
     shared_memory_exhausted,
     file_descriptors_exhausted,
@@ -118,6 +121,7 @@ ORDER: tuple[Rule, ...] = (
     ended_in_another_loop,
     aborted_by_mismatch,
     aborted_by_a_peers_size,
+    aborted_in_an_exchange,
     mispaired_with_the_main_thread,
     aborted_alone,
     evaluated_alone,
@@ -146,6 +150,7 @@ ORDER: tuple[Rule, ...] = (
     fork_deadlock,
     unreachable_master,
     late_rank,
+    ended_below_a_rank,
     missing_ranks,
     late_for_new_group,
     new_group_mismatch,

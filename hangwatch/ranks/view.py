@@ -32,6 +32,7 @@ SAME_MOMENT_S = 0.5  # seconds; progress that was recorded so shortly after an e
 OLD_WORDS_S = 5.0  # seconds; a board whose ticker has been silent for longer has a stale heartbeat
 _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+_AFTER_MAIN = OVER - {Phase.DESTROYED}
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
@@ -238,6 +239,14 @@ class RankView:
         if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
         return code == 0 or (self.over and (code in _AFTER_THE_END or _is_chosen(code)))
+
+    @property
+    def ended_well(self) -> bool:
+        """Gone as it should be, or on its way out of a main program that ended without an error.
+
+        The interpreter and torch take a second to be taken down, and peers that lose it fail in that second.
+        """
+        return self.finished or (not self.dead and not self.raised and self.phase in _AFTER_MAIN)
 
     @property
     def quit(self) -> bool:

@@ -26,6 +26,8 @@ _COMMUNICATES = re.compile(
     r"^(all_?reduce|reduce|broadcast|all_?gather|gather|sync|synchroni[sz]e|reduced|pmean|psum|mean_across)"
     r"|_?(all_?reduced?|broadcast|all_?gather|across_ranks|across_processes|reduce_mean|reduce_tensor)"
 )
+_TO_ONE_RANK = frozenset({"reduce", "gather", "gather_object"})  # of torch: only `dst` gets the result
+_TORCHS = re.compile(r"^(torch\.)?(dist|distributed|c10d|distributed_c10d)$")
 _SETTINGS = re.compile(
     r"^(self\.)?(args?|cfg|config|conf|opts?|hparams?|hp|params|flags|settings|options)$", re.IGNORECASE
 )
@@ -204,7 +206,7 @@ class _Reader:
         """Collectives that leave their result in `name`: what the call itself gives is unused."""
         for node in within(self.scope):
             call = node.value if isinstance(node, ast.Expr) else None
-            if isinstance(call, ast.Call) and _COMMUNICATES.search(called(call)):
+            if isinstance(call, ast.Call) and _shares(call):
                 yield from (call for each in call.args if isinstance(each, ast.Name) and each.id == name)
 
     def _kept(self, node: ast.Name, since: int, depth: int) -> bool:
@@ -222,14 +224,24 @@ class _Reader:
     def _communicates(self, node: ast.Call) -> bool:
         """A collective, or a function of this module that calls one."""
         if _COMMUNICATES.search(called(node)):
-            return True
+            return _shares(node)
         functions = (each for each in ast.walk(self.tree) if isinstance(each, ast.FunctionDef))
         return any(
-            isinstance(part, ast.Call) and _COMMUNICATES.search(called(part)) is not None
+            isinstance(part, ast.Call) and _shares(part)
             for function in functions
             if function.name == called(node) and isinstance(node.func, ast.Name)
             for part in ast.walk(function)
         )
+
+
+def _shares(call: ast.Call) -> bool:
+    """A collective that gives its result to every rank: accelerate's `gather` does, torch's own does not."""
+    name = called(call)
+    if not _COMMUNICATES.search(name):
+        return False
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    to_one = any(keyword.arg in ("dst", "group_dst", "root") for keyword in call.keywords)
+    return name not in _TO_ONE_RANK or not (to_one or _TORCHS.search(owner))
 
 
 def _uses(value: ast.expr, name: str) -> bool:

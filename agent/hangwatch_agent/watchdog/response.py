@@ -66,16 +66,20 @@ class Response:
             self.on_hang(ruling.incident)
 
     def close_if_moving(self, rank_states: Sequence[RankState]) -> None:
-        """A hang is over when a rank that stood still then has moved since, and none has gone."""
+        """A hang is over when a rank that stood still then has moved since, and none has gone.
+
+        So is the wait of launchers that had no ranks yet, when the first ranks come.
+        """
         opened, then = self.incidents.open, self._moved_at_opening
         if opened is None:
             return
         living = {each.pid for each in rank_states if each.alive}
-        if living and living.isdisjoint(then):
+        begins = not then and opened.status is Status.HUNG and bool(living)
+        if living and living.isdisjoint(then) and not begins:
             self.incidents.file_away()  # a launcher has restarted the job: what comes now is a new attempt
         if opened.status not in (Status.HUNG, Status.LINGERING):
             return
-        moved = [each for each in rank_states if each.moved_at > then.get(each.pid, each.moved_at)]
+        moved = begins or any(each.moved_at > then.get(each.pid, each.moved_at) for each in rank_states)
         whole = all(each.alive and not _failing(each) for each in rank_states)
         if self.incidents.open and moved and whole:
             self.growth = min(self.growth * GROWTH, MOST_GROWTH)

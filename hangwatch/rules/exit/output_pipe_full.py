@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
+from hangwatch.facts.child import awaits_child
 from hangwatch.facts.launchers import place_of
 from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
+from hangwatch.stacks.frames import origin
 
 _WRITES = ("write", "writev")
 _OUTPUTS = {1: "standard output", 2: "standard error"}
@@ -30,6 +32,10 @@ class _Writer:
 
 def output_pipe_full(case: Case) -> Finding | None:
     """A rank or one of its workers is blocked in a write to a pipe that is its output."""
+    return _of_ranks(case) or _of_children(case)
+
+
+def _of_ranks(case: Case) -> Finding | None:
     writers = [writer for view in case for writer in _writers(view)]
     if not writers:
         return None
@@ -53,6 +59,54 @@ def output_pipe_full(case: Case) -> Finding | None:
         status=Status.HUNG if waits else None,
         awaited=tuple(ranks),
     )
+
+
+def _of_children(case: Case) -> Finding | None:
+    """Ranks wait for processes that they have started, which cannot go on until the ranks read their output."""
+    found = [(view, child) for view in case for child in _unread(case, view)]
+    if not found:
+        return None
+    ranks = sorted({view.rank for view, _ in found})
+    view, child = found[0]
+    output = _OUTPUTS.get(child.file.fd, "its output")
+    sure = not any(_may_read(view) for view, _ in found)
+    return Finding(
+        "output-pipe-full",
+        Certainty.PROVEN if sure else Certainty.LIKELY,
+        f"Rank {view.rank} waits{words.at(view.where)} for its child process {child.facts.pid}, which is stuck writing"
+        f" to {output}{words.at(child.where)}: that pipe is full, and only rank {view.rank} could read it.",
+        fix="read the child's output all the time (a thread, or communicate()), or start it with stdout=DEVNULL or a"
+        " file",
+        culprits=tuple(case.ranks[rank].culprit() for rank in ranks),
+        victims=tuple(sorted({*case.blocked} - {*ranks})),
+        step=view.step,
+        evidence=tuple(_evidence([child for _, child in found], None, (view.pid,) if view.pid else ())),
+        status=Status.HUNG if sure else None,
+        awaited=tuple(ranks),
+    )
+
+
+def _may_read(view: RankView) -> bool:
+    """It has a thread of Python, torch's and ours aside, which may be the one that copies the child's output."""
+    threads = (stack for stack in view.evidence.stacks if not stack.main)
+    origins = ({origin(frame.file) for frame in stack.frames} for stack in threads)
+    return any(each & {"user", "package", "stdlib"} and not each & {"torch", "hangwatch"} for each in origins)
+
+
+def _unread(case: Case, view: RankView) -> list[_Writer]:
+    """The children for which the rank waits and of whose full output it alone holds the other end."""
+    if view.dead:
+        return []
+    waiting = [child for child in view.evidence.children if awaits_child(view, child.facts)]
+    alone = {pipe.path for node in case.snapshot.nodes for pipe in node.pipes if pipe.readers == (view.pid,)}
+    return [
+        _Writer(view, child.facts, child.facts.blocked_on, place_of(child))
+        for child in waiting
+        if child.facts.blocked_on is not None
+        and child.facts.blocked_on.path in alone
+        and _is_output(child.facts)
+        and not _writes(child.facts)
+    ]
 
 
 def _writers(view: RankView) -> list[_Writer]:

@@ -104,3 +104,34 @@ def _ended_processes(case: Case, stillborn: Iterable[Launched]) -> Iterable[_End
     for each in stillborn:
         facts = ProcessFacts(each.pid, "X", exit_code=each.exit_code)
         yield _Ended(each.rank, each.pid, host_of(case), facts, each.ended_at)
+
+
+def ended_below_a_rank(case: Case) -> Finding | None:
+    """A rank starts the others itself, as some trainers do, and as many of its children have died as ranks lack.
+
+    Such a child has no RANK in its environment, so nothing but their number says that it was to become one.
+    """
+    arrivals = Arrivals(case)
+    absent, waiting = arrivals.absent, [view.rank for view in arrivals.waiting]
+    parents = {view.evidence.process.parent for view in case if view.evidence.process is not None}
+    started = [(view, child.facts) for view in case if view.pid in parents for child in view.evidence.children]
+    died = [(view, facts) for view, facts in started if facts.state == "Z" and facts.exit_code not in (None, 0)]
+    if not absent or not waiting or len(died) != len(absent) or arrivals.late or arrivals.unborn:
+        return None
+    view, first = died[0]
+    longest = max(arrivals.waited(each) for each in arrivals.waiting)
+    return Finding(
+        "rank-died-before-init",
+        Certainty.LIKELY,
+        f"{case.name(absent, capital=True)} ended before init_process_group: pid {first.pid}, which rank {view.rank}"
+        f" started as it started other ranks, has ended ({end_of(first)}); {case.wait_words(waiting)} in"
+        f" init_process_group{words.at(arrivals.waiting[0].where)}.",
+        culprits=tuple(Culprit(rank, first.pid if len(died) == 1 else None, host_of(case)) for rank in absent),
+        victims=tuple(waiting),
+        evidence=tuple(
+            f"pid {facts.pid}, a child process of rank {each.rank}, has ended: {end_of(facts)}"
+            for each, facts in died[: words.SHOWN]
+        ),
+        status=Status.HUNG if longest > case.snapshot.start_patience_s else Status.WAITING,
+        held=tuple(waiting),
+    )

@@ -19,7 +19,7 @@ from hangwatch.facts.batches import (
     worked_on,
 )
 from hangwatch.facts.case import Case
-from hangwatch.facts.process_end import EndedFor, end_of, ended_before_others, ended_for, last_place
+from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
 from hangwatch.facts.ways_out import ways_out
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
@@ -158,17 +158,16 @@ def ended_alone(case: Case) -> Finding | None:
         return None
     error = next((error for rank in failed if (error := case.ranks[rank].exception) is not None), None)
     where = words.at(user_frame(error.frames)) if error is not None else ""
+    code = ", with exit code 0," if all(view.exit_code == 0 for view in case.views(ended)) else ""
     return Finding(
         "early-exit",
         Certainty.LIKELY,
-        f"{case.name(ended, capital=True)} ended {'its' if len(ended) == 1 else 'their'} program, with exit code 0,"
+        f"{case.name(ended, capital=True)} ended {'its' if len(ended) == 1 else 'their'} program{code}"
         f" while {case.name(failed)} still called collectives{where}: they failed for want of {case.name(ended)}.",
         culprits=tuple(case.ranks[rank].culprit(last_place(case.ranks[rank])) for rank in ended),
         victims=tuple(failed),
         step=case.furthest_step(failed),
-        evidence=tuple(
-            f"rank {rank} {end_of(case.ranks[rank].evidence.process)}" for rank in (*ended, *failed)[: words.SHOWN]
-        ),
+        evidence=tuple(how_it_ended(view) for view in case.views((*ended, *failed))[: words.SHOWN]),
         witnesses=(Witness(Kind.MAJORITY, f"most ranks had not ended: {case.name(failed)}"),),
         status=Status.FAILED,
     )

@@ -28,7 +28,7 @@ def rank_died(case: Case) -> Finding | None:
     if any(_own_error(view) for view in case):
         return None  # an error of its own came before its end
     first = _first(dead)
-    if first is None or (ended_for(first) is EndedFor.PEER and any(view.finished for view in case)):
+    if first is None or (ended_for(first) is EndedFor.PEER and any(view.ended_well for view in case)):
         return None  # no rank died by itself: they failed because a peer had ended
     if all_asked_to_end(case) or _may_have_followed(first, dead):
         return None
@@ -126,7 +126,7 @@ def _clearly_first(case: Case, first: RankView, dead: list[RankView]) -> bool:
     others = [view for view in dead if view is not first]
     known = first.exception is not None or first.quit or (first.exit_code or 0) < 0
     if not known:
-        return _is_told(first) and not others and not any(view.finished for view in case)
+        return _is_told(first) and not others and not any(view.ended_well for view in case)
     return all(ended_for(view) > ended_for(first) for view in others)
 
 

@@ -69,8 +69,8 @@ def _in_join(view: RankView) -> bool:
 
 
 def _matters(case: Case, uneven: Uneven) -> bool:
-    """A rank waits that is not among the short ones, or the short ones wait for the others' next epoch."""
-    return bool(case.blocked) or any(rank in case.gone for rank in uneven.short)
+    """A rank waits that is not among the short ones, or a short one is gone, or about to be."""
+    return bool(case.blocked) or any(rank in case.gone or case.ranks[rank].ended_well for rank in uneven.short)
 
 
 def _total(case: Case, uneven: Uneven) -> int:

@@ -16,6 +16,7 @@ from hangwatch.facts.process_end import (
     end_of,
     ended_before_others,
     ended_for,
+    how_it_ended,
 )
 from hangwatch.facts.rank_end import Why, told, words_of
 from hangwatch.facts.skip_paths import passed_at, ways_past
@@ -79,7 +80,7 @@ def _absent(case: Case, view: RankView, word: LastWord) -> tuple[list[int], int]
 def reason_not_known(case: Case) -> Finding | None:
     """A backend ended ranks, or connections broke, and nothing that is recorded says why: no rank is blamed."""
     ends = endings_of(case)
-    if not brought_down(case) or any(view.finished for view in case) or _ended_from_outside(case):
+    if not brought_down(case) or any(view.ended_well for view in case) or _ended_from_outside(case):
         return None
     if case.absent and not any(end.why is Why.BACKEND for end in ends.values()):
         return None  # the rank of which nothing is known may be the one that ended first
@@ -205,8 +206,6 @@ def ended_by_peers(case: Case) -> Finding | None:
         " why they did not end together is not known.",
         victims=tuple(dead),
         step=case.furthest_step(dead),
-        evidence=tuple(
-            f"rank {rank} {end_of(case.ranks[rank].evidence.process)}" for rank in (*ended, *dead)[: words.SHOWN]
-        ),
+        evidence=tuple(how_it_ended(view) for view in case.views((*ended, *dead))[: words.SHOWN]),
         status=Status.FAILED,
     )

@@ -235,6 +235,11 @@ def test_an_object_s_own_state_decides_where_it_is_asked_without_arguments() -> 
     ("made", "asks"),
     [
         ("value = reduce_mean(loss)", "alike"),
+        ("value = accelerator.gather(loss)", "alike"),
+        ("value = dist.gather(loss, dst=0)", "value"),  # torch gives the result to one rank
+        ("value = loss + 0.0\n    torch.distributed.reduce(value, 0)", "value"),
+        ("value = loss + 0.0\n    reduce(value, dst=0)", "value"),
+        ("value = loss + 0.0\n    dist.all_reduce(value)", "alike"),
         ("value = 1.0", "alike"),
         ("value = 1.0\n    if bad:\n        value = local(loss)", "value"),  # every assignment counts, not the last one
         ("value = local(loss)\n    if bad:\n        value = 1.0", "value"),

@@ -26,9 +26,18 @@ def open_file(pid: int, fd: int, proc: Path = PROC) -> OpenFile:
 
 def named(pid: int, path: str, proc: Path = PROC) -> OpenFile:
     """What a process is about to open. A file system that may not answer is not asked what lies there."""
-    kind = filesystem_of(pid, path, proc)
+    full = _absolute(pid, path, proc)
+    kind = filesystem_of(pid, full, proc)
     local = kind is not None and not kind.startswith(SHARED)
-    return OpenFile(-1, path, "fifo" if local and _is_fifo(pid, path, proc) else kind)
+    return OpenFile(-1, full, "fifo" if local and _is_fifo(pid, path, proc) else kind)
+
+
+def _absolute(pid: int, path: str, proc: Path) -> str:
+    """`path` as seen from the working directory of that process; as it is where that cannot be read."""
+    try:
+        return str((proc / str(pid) / "cwd").readlink() / path)
+    except OSError:
+        return path
 
 
 def _is_fifo(pid: int, path: str, proc: Path) -> bool:

@@ -256,7 +256,7 @@ def _of_every_step(view: RankView) -> bool:
 def evaluated_alone(case: Case) -> Finding | None:
     """One rank failed in an evaluation, in a collective that no other rank issued: the others ended as they should."""
     failed = [view for view in case if view.failed]
-    if len(failed) != 1 or len(case.ranks) < 2 or not all(view.finished for view in case if view is not failed[0]):
+    if len(failed) != 1 or len(case.ranks) < 2 or not all(view.ended_well for view in case if view is not failed[0]):
         return None
     view = failed[0]
     error, more = view.exception, _more_forwards(case, view)

@@ -151,6 +151,15 @@ def test_movement_closes_the_incident_and_patience_grows(world: World) -> None:
     assert "RECOVERED" in world.stream.getvalue()
 
 
+def test_a_wait_without_ranks_is_over_when_the_first_ranks_come(world: World) -> None:
+    """A node that comes late: the launchers wait in their rendezvous, and no rank is there yet."""
+    world.hangs()
+    world.watchdog.incidents.judged(world.verdict, Snapshot(JOB, 10.0, ()))
+    world.look(12.1, *pair(moved_at=12.0))
+    assert world.watchdog.incidents.open is None
+    assert [each.status for each in world.watchdog.incidents.closed] == [Status.RECOVERED]
+
+
 def test_ranks_that_go_down_after_the_hang_have_not_recovered(world: World) -> None:
     world.hangs()
     world.look(11.5, *pair())

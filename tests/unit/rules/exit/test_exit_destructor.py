@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangwatch.model import Frame, Phase
 from tests.unit.job import IN_DESTRUCTOR, SCRIPT, judge, leaving, main_thread, told
 from tests.unit.rules.exit.exits import DONE
+from tests.unit.rules.step.endings import DDP, failed
 
 
 def test_a_destructor() -> None:
@@ -21,3 +22,11 @@ def test_a_native_destructor() -> None:
 def test_an_interpreter_that_is_being_taken_down_on_a_busy_machine() -> None:
     busy = leaving(1, (), Phase.FINALIZING, threads=(main_thread(()),), facts={"state": "R", "cpu_delta_s": 0.4})
     assert told(judge(DONE, busy))[2] == "waiting"
+
+
+def test_a_rank_on_its_way_out_of_a_job_that_failed_is_given_its_time() -> None:
+    lost = failed(0, (DDP, 1, "forward"))
+    at_once = judge(lost, leaving(1, (), Phase.FINALIZING, threads=(main_thread(()),), still_s=1.0))
+    assert (at_once.verdict.cause, at_once.status.value) != ("exit-destructor", "waiting")
+    held = judge(lost, leaving(1, IN_DESTRUCTOR, Phase.FINALIZING))
+    assert told(held) == ("exit-destructor", "proven", "lingering")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangwatch.model import Frame, Phase
-from tests.unit.job import IN_BARRIER, NOW, SCRIPT, blamed, gone, judge, rank, started, starting, told
+from hangwatch.model import Frame, Judgement, Phase, ProcessEvidence
+from tests.unit.job import IN_BARRIER, NOW, SCRIPT, blamed, gone, judge, other, rank, started, starting, told
 from tests.unit.rules.start.starts import dead_before, raised
 
 
@@ -60,3 +60,32 @@ def test_who_was_ended_by_the_launcher_is_not_to_blame() -> None:
 def test_a_rank_that_was_a_member_died_later() -> None:
     judgement = judge(rank(0, IN_BARRIER, issued=4, completed=3), gone(1, 1, Phase.STEP, issued=3, completed=3))
     assert judgement.verdict.cause == "rank-died"
+
+
+def _of_rank_zero(*children: ProcessEvidence, parent: int = 100) -> Judgement:
+    """Rank 0 is the user's script, which starts the others itself; ranks 0 and 1 of three have come."""
+    first = starting(0, evidence={"children": children})
+    return judge(first, starting(1, facts={"parent": parent}), world_size=3)
+
+
+def test_a_child_of_the_rank_that_starts_the_others_died() -> None:
+    judgement = _of_rank_zero(other(300, "child", 0, state="Z", exit_code=1))
+    assert told(judgement) == ("rank-died-before-init", "likely", "hung")
+    assert blamed(judgement) == [(2, 300, "rank")]
+    assert (
+        "pid 300, which rank 0 started as it started other ranks, has ended (exit code 1)" in judgement.verdict.summary
+    )
+
+
+@pytest.mark.parametrize(
+    ("children", "parent"),
+    [
+        ((other(300, "child", 0, state="Z", exit_code=0),), 100),
+        ((other(300, "child", 0),), 100),
+        ((other(300, "child", 0, state="Z", exit_code=1), other(301, "child", 0, state="Z", exit_code=1)), 100),
+        ((other(300, "child", 0, state="Z", exit_code=1),), 50),
+    ],
+    ids=["it ended well", "it lives", "more than ranks lack", "a rank that starts no others"],
+)
+def test_other_children_are_not_taken_for_ranks(children: tuple[ProcessEvidence, ...], parent: int) -> None:
+    assert _of_rank_zero(*children, parent=parent).verdict.cause == "rendezvous-missing-ranks"

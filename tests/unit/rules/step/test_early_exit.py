@@ -10,7 +10,7 @@ from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
 from hangwatch.rules.step.early_exit import early_exit
-from tests.unit.job import IN_CODE, blamed, gone, judge, rank, told
+from tests.unit.job import IN_CODE, blamed, gone, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, epoch, everywhere, judged
 from tests.unit.simulator import SCRIPT, TRAINER, Leave, LoopEnd, World, blamed_ranks
@@ -128,6 +128,15 @@ def test_the_one_rank_that_ended_its_program_while_most_still_called_collectives
     judgement = judge(failed(0), failed(1), ended(2), world_size=3)
     assert told(judgement) == ("early-exit", "likely", "failed")
     assert blamed(judgement) == [(2, 102, "rank")]
+
+
+def test_a_rank_on_its_way_out_of_a_program_without_an_error_has_ended_it_too() -> None:
+    """The interpreter takes a second to be taken down, in which the others fail."""
+    judgement = judge(failed(0), failed(1), leaving(2, (), Phase.FINALIZING, still_s=1.0), world_size=3)
+    assert told(judgement) == ("early-exit", "likely", "failed")
+    assert blamed(judgement) == [(2, 102, "rank")]
+    assert "exit code" not in judgement.verdict.summary
+    assert "rank 2 is past the end of its main program, and raised no error" in judgement.verdict.evidence
 
 
 def test_of_two_halves_nobody_is_said_to_have_ended_too_early() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Frame
 from tests.unit.job import blamed, judge, told
+from tests.unit.rules.step.decisions import SAVE, way
 from tests.unit.rules.step.endings import stepped
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
 from tests.unit.rules.step.worlds import STEP, world
@@ -176,3 +177,25 @@ def test_a_call_of_the_end_of_an_epoch_is_due_there_by_the_epoch_before(ranks: i
     assert judgement.verdict.certainty is Certainty.LIKELY  # once is no habit
     said = "at the end of the epoch before, all ranks called from train.py:50, before train.py:20"
     assert said in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("asks", "makers", "named"),
+    [("check", (0, 2), [1]), ("alike", (0, 2), []), ("value", (0, 2), []), ("check", (1,), [])],
+    ids=["a check", "alike on all", "a value", "the one that makes it is odd"],
+)
+def test_a_first_call_behind_a_check_was_left_out_by_the_few(
+    asks: str, makers: tuple[int, ...], named: list[int]
+) -> None:
+    """No step before has that call, as in a first validation; a check that data is there is meant to hold always."""
+    programs = [
+        [each for batch in range(9) for each in (Draw(0, batch), *GRADIENTS)]
+        + [Call("all_gather", line=SAVE)] * (rank in makers)
+        + [Draw(0, 9), *GRADIENTS]
+        for rank in range(3)
+    ]
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way(asks),))
+    verdict = diagnose(replace(World(programs).run().snapshot(), call_sites=(site,))).verdict
+    skipped = [who.rank for who in verdict.culprits] if verdict.cause == "skipped-collective" else []
+    assert skipped == named, verdict.summary
+    assert not named or verdict.certainty is Certainty.LIKELY

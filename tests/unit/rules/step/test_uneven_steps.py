@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, LoaderFacts, RankEvidence, Status
-from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, rank, told
+from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Status
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
 from tests.unit.simulator import TORCH, Draw, World, blamed_ranks
@@ -19,6 +19,18 @@ def test_a_rank_that_ended_steps_before_the_one_that_failed() -> None:
     assert told(judgement) == ("uneven-steps", "likely", "failed")
     assert blamed(judgement) == [(1, 101, "rank")]
     assert "after 4 steps" in judgement.verdict.summary
+
+
+def test_a_short_rank_on_its_way_out_is_told_where_the_others_failed_for_want_of_it() -> None:
+    def fed(entry: RankEvidence, drawn: int) -> RankEvidence:
+        assert entry.reading is not None
+        loader = LoaderFacts(0, None, epoch=1, drawn=drawn, exhausted=drawn == 33, drawn_per_epoch=(drawn, drawn))
+        return replace(entry, reading=replace(entry.reading, loaders=(loader,)))
+
+    lost = [fed(failed(number, (DDP, 1, "forward")), 46) for number in range(2)]
+    judgement = judge(*lost, fed(leaving(2, (), Phase.FINALIZING, still_s=1.0), 33), world_size=3)
+    assert told(judgement)[::2] == ("uneven-steps", "failed")
+    assert blamed(judgement) == [(2, 102, "rank")]
 
 
 def validating(number: int, drawn: int, stack: tuple[Frame, ...], *, exhausted: bool) -> RankEvidence:

@@ -128,3 +128,16 @@ def test_what_a_process_is_about_to_open(tmp_path: Path) -> None:
     assert descriptors.named(5, "/data/none", tmp_path) == OpenFile(-1, "/data/none", "ext4")
     (folder / "root/remote").symlink_to("data")
     assert descriptors.named(5, "/remote/queue", tmp_path) == OpenFile(-1, "/remote/queue", "nfs4")
+
+
+def test_a_relative_path_is_that_of_the_working_directory(tmp_path: Path) -> None:
+    folder, data = tmp_path / "5", tmp_path / "data"
+    folder.mkdir()
+    data.mkdir()
+    os.mkfifo(data / "queue")
+    (folder / "cwd").symlink_to(data)
+    (folder / "mountinfo").write_text("30 1 8:1 / / rw - ext4 none rw")
+    assert descriptors.named(5, "queue", tmp_path) == OpenFile(-1, f"{data}/queue", "fifo")
+    assert descriptors.named(5, "file", tmp_path) == OpenFile(-1, f"{data}/file", "ext4")
+    (folder / "cwd").unlink()
+    assert descriptors.named(5, "queue", tmp_path) == OpenFile(-1, "queue", None)

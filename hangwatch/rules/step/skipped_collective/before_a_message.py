@@ -1,0 +1,98 @@
+"""A collective left out by ranks that wait for messages of those who wait in it: a circle, but not one of messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.case import Case, what
+from hangwatch.facts.rounds import left_habit
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Bypass, Certainty, Collective
+from hangwatch.proof.graph import Need
+from hangwatch.rules.finding import Finding
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """`waiting` are in `call`, for which they need `absent`: those wait for messages of them."""
+
+    waiting: tuple[int, ...]
+    absent: tuple[int, ...]
+    call: Collective
+
+
+def left_out_before_a_message(case: Case) -> Finding | None:
+    """Few ranks are in their usual sends or receives, and most of the others in a collective that needs them.
+
+    Where each side kept its number of messages, those few have gone by the collective, or the others are in one too
+    many: the majority and the source say which.
+    """
+    found = _left_out(case)
+    if found is None or left_habit(case) is not None:
+        return None
+    ways = ways_to(case, found.call)
+    if any(way.asks == "rank" for way in ways):
+        return None  # behind a rank check the call is that of its ranks
+    own = tuple(way for way in ways if way.inner and way.asks != "alike")
+    witnesses = tuple(_witnesses(case, found, own))
+    blames = case.weigh(witnesses) is not Certainty.UNDETERMINED
+    few, others = case.name(found.absent), case.name(found.waiting)
+    entry, there = case.blocked[found.absent[0]], case.blocked[found.waiting[0]]
+    made = f"{what(there)}{words.at(there.where)}"
+    here = f"{what(entry)}{words.at(entry.where)}"
+    they, them = ("it is", "it") if len(found.absent) == 1 else ("they are", "them")
+    summary = (
+        f"{words.capital(few)} left out {made}{skip_path(own)}: {they} in {here} already, while {others}"
+        f" {words.verb(len(found.waiting), 'waits', 'wait')} for {them} there."
+        if blames
+        else f"{words.capital(others)} {words.verb(len(found.waiting), 'is', 'are')} in {made}, and {few} in {here}:"
+        " each side waits for the other, and which of them is wrong is not known."
+    )
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY if blames else Certainty.UNDETERMINED,
+        summary,
+        culprits=case.culprits(found.absent, the_only(own)) if blames else (),
+        victims=found.waiting if blames else tuple(case.blocked),
+        step=case.ranks[found.absent[0]].step,
+        evidence=evidence_of(own),
+        witnesses=witnesses,
+        awaited=found.absent,
+    )
+
+
+def _left_out(case: Case) -> _LeftOut | None:
+    needs: dict[int, Need] = {
+        id(entry.need): entry.need for entry in case.blocked.values() if not entry.to_a_peer and entry.need is not None
+    }
+    if len(needs) != 1:
+        return None
+    need = next(iter(needs.values()))
+    waiting = tuple(rank for rank, entry in case.blocked.items() if entry.need is need)
+    absent = tuple(rank for rank in case.blocked if rank not in waiting)
+    call = case.blocked[waiting[0]].call
+    if call is None or set(absent) != set(need.absent) or len(absent) >= len(waiting):
+        return None
+    usual = all(_awaits(case, rank, waiting) and sites_of(case).regular(rank) for rank in absent)
+    return _LeftOut(waiting, absent, call) if usual and not need.never else None
+
+
+def _awaits(case: Case, rank: int, others: tuple[int, ...]) -> bool:
+    entry = case.blocked[rank]
+    return entry.to_a_peer and entry.need is not None and {*entry.need.absent} <= {*others}
+
+
+def _witnesses(case: Case, found: _LeftOut, ways: tuple[Bypass, ...]) -> list[Witness]:
+    sites = sites_of(case)
+    known = any(sites.used(rank, found.call) for rank in (*found.waiting, *found.absent))
+    place = "that call had been made in earlier steps" if known else "no rank had made that call before"
+    told = [
+        Witness(Kind.MAJORITY, f"most ranks made it: {case.name(found.waiting)}"),
+        Witness(Kind.PLACE, place, agrees=known),
+    ]
+    if ways:
+        told.append(Witness(Kind.SOURCE, "what leads past that call is a rank's own, and no condition on the rank"))
+    return told

@@ -1,0 +1,58 @@
+"""`skipped-collective`: a call left out by a rank that waits for a message of those who wait in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.judge import diagnose
+from hangwatch.model import Bypass, CallSite, Certainty, Frame, Judgement
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, Peer, World, blamed_ranks
+
+GATHER = 40
+WAY = Bypass(Frame(SCRIPT, 39, "main"), "if not metrics: return", True, "check")
+
+
+def stage(rank: int, last: int) -> list[Action]:
+    """A turn of a pipeline: from the stage before, to the next one, and the optimizer's step, which ends the step."""
+    before = [Peer("recv", rank - 1, line=30)] if rank else []
+    return [*before, *([Peer("send", rank + 1, line=31)] if rank < last else []), Draw()]
+
+
+def judged(ways: tuple[Bypass, ...] = (WAY,), *, ranks: int = 3, absent: int = 2, earlier: bool = False) -> Judgement:
+    """After five turns all but one gather, and that one goes on to its next turn."""
+
+    def program(rank: int) -> list[Action]:
+        turn, gather = stage(rank, ranks - 1), Call("all_gather", line=GATHER)
+        before = [*turn * 2, gather, *turn * 3] if earlier else turn * 5
+        return [*before, *([] if rank == absent else [gather]), *turn]
+
+    snapshot = World([program(rank) for rank in range(ranks)]).run().snapshot()
+    return diagnose(replace(snapshot, call_sites=(CallSite((Frame(SCRIPT, GATHER, "main"),), ways),)))
+
+
+def test_the_rank_that_went_by_is_told_and_none_of_those_that_wait_for_it() -> None:
+    judgement = judged()
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert blamed_ranks(judgement) == [2]
+    assert "Rank 2 left out all_gather" in judgement.verdict.summary
+    assert "probably at train.py:39 (`if not metrics: return`)" in judgement.verdict.summary
+
+
+def test_a_call_of_earlier_steps_was_left_out_by_the_records_too() -> None:
+    judgement = judged((), earlier=True)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [2])
+
+
+def test_a_call_that_is_new_may_as_well_be_one_too_many() -> None:
+    judgement = judged(())
+    assert blamed_ranks(judgement) == []
+    assert "which of them is wrong is not known" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("ways", "ranks"), [((replace(WAY, asks="rank"),), 3), ((WAY,), 2)], ids=["behind a rank check", "of two halves"]
+)
+def test_where_the_few_may_be_those_that_gather_it_is_not_said(ways: tuple[Bypass, ...], ranks: int) -> None:
+    assert "left out all_gather" not in judged(ways, ranks=ranks, absent=ranks - 1).verdict.summary
