@@ -66,7 +66,7 @@ class Response:
             self.on_hang(ruling.incident)
 
     def close_if_moving(self, rank_states: Sequence[RankState]) -> None:
-        """A hang is over when a rank that stood still then has moved since, and none has gone.
+        """A hang is over when a rank that waited then has moved since, and none has gone.
 
         So is the wait of launchers that had no ranks yet, when the first ranks come.
         """
@@ -79,7 +79,8 @@ class Response:
             self.incidents.file_away()  # a launcher has restarted the job: what comes now is a new attempt
         if opened.status not in (Status.HUNG, Status.LINGERING):
             return
-        moved = begins or any(each.moved_at > then.get(each.pid, each.moved_at) for each in rank_states)
+        waited = _victims(opened, rank_states) or rank_states  # a culprit may move while the others wait on
+        moved = begins or any(each.moved_at > then.get(each.pid, each.moved_at) for each in waited)
         whole = all(each.alive and not _failing(each) for each in rank_states)
         if self.incidents.open and moved and whole:
             self.growth = min(self.growth * GROWTH, MOST_GROWTH)
@@ -104,6 +105,10 @@ def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
     pids = [who.pid for who in opened.verdict.culprits if who.pid is not None and who.rank in here]
     waiting = [rank.pid for rank in ranks if rank.rank in opened.verdict.victims and rank.pid is not None]
     return [*pids[:MOST_NATIVE], *waiting[:1]]
+
+
+def _victims(opened: Incident, rank_states: Sequence[RankState]) -> list[RankState]:
+    return [each for each in rank_states if each.rank in opened.verdict.victims]
 
 
 def _failing(rank_state: RankState) -> bool:

@@ -169,6 +169,18 @@ def test_ranks_that_go_down_after_the_hang_have_not_recovered(world: World) -> N
     assert "RECOVERED" not in world.stream.getvalue()
 
 
+@pytest.mark.parametrize(("moves", "over"), [(0, True), (1, False)])
+def test_a_hang_is_over_when_those_that_waited_move_and_not_the_culprit(world: World, moves: int, over: bool) -> None:
+    """GIVEN rank 0 that waits for rank 1 WHEN rank 1 moves alone THEN rank 0 still waits."""
+    world.hangs()
+    world.verdict = replace(world.verdict, verdict=replace(world.verdict.verdict, victims=(0,)))
+    world.look(11.5, *pair())
+    ranks = list(pair())
+    ranks[moves] = replace(ranks[moves], moved_at=12.0)
+    world.look(12.1, *ranks)
+    assert ("RECOVERED" in world.stream.getvalue()) is over
+
+
 def test_ranks_that_move_because_the_job_was_asked_to_end_have_not_recovered(world: World) -> None:
     """Lightning's handler of SIGTERM makes a call on each rank."""
     world.hangs()
