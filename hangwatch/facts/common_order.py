@@ -7,7 +7,7 @@ always followed has kept the order; the other one has left out what lies between
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -20,6 +20,7 @@ from hangwatch.model import Collective
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.stacks.frames import user_frame
 
+OUTWEIGHS_MOST = 8  # rounds in which all ranks kept an order; after fewer, most ranks may rather have a new one
 LONGEST_ORDER = 32  # calls before a place that are looked at, to tell it from others
 
 History = Sequence[Collective]
@@ -46,18 +47,28 @@ class OutOfOrder:
 @once
 def out_of_order(case: Case) -> OutOfOrder | None:
     """The fewer ranks, or one of two halves, that left the common order at the first mispaired call."""
+    return next((found for found in _left_by(case) if len(found.ranks) <= len(found.others)), None)
+
+
+@once
+def left_by_most(case: Case) -> OutOfOrder | None:
+    """The many that left at the first mispaired call the order which they kept before, and which few kept to."""
+    most = (found for found in _left_by(case) if len(found.ranks) > len(found.others))
+    return next((found for found in most if found.times >= OUTWEIGHS_MOST), None)
+
+
+def _left_by(case: Case) -> Iterator[OutOfOrder]:
     found = mispaired(case)
     ways = both_ways(found) if found is not None else ()
     if found is None or not ways:
-        return None
+        return
     history = _history(case, found.group, found.seq, [ranks[0] for ranks in ways[0]])
     turns = _turns(history)
     for ranks, others in ways:
         reached, due = found.calls[ranks[0]], found.calls[others[0]]
         left_out = _left_out(history, turns, reached)
-        if left_out and all(alike(history[turn], due) for turn in turns) and len(ranks) <= len(others):
-            return OutOfOrder(ranks, others, found.group, found.seq, reached, left_out, len(turns))
-    return None
+        if left_out and all(alike(history[turn], due) for turn in turns):
+            yield OutOfOrder(ranks, others, found.group, found.seq, reached, left_out, len(turns))
 
 
 def _history(case: Case, group: Group, seq: int, ranks: list[int]) -> list[Collective]:

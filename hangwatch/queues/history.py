@@ -11,44 +11,18 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
-from .loops import RARE, left_as_before
-from .matching import Shape, kind_of, shape
+from .counts import Counted, Odd
+from .departure import Departure
+from .loops import RARE, left_as_before, visits
+from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .readings import FARTHEST, Kind, Reading, habit, read, swapped
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """Where ranks left the order of the others.
-
-    `usual` is what the others called as `number`, `own` what these ranks did. `count` calls were left out or added.
-    `agreeing` calls behind it agree again. `majority` and `habit` are the witnesses: more than half of the group did
-    otherwise; these ranks themselves did otherwise before.
-    """
-
-    kind: Kind
-    group: Communicator
-    ranks: tuple[int, ...]
-    number: int
-    usual: Call
-    own: Call
-    count: int = 1
-    agreeing: int = 0
-    majority: bool = False
-    habit: int = 0  # how often
-    repeated: bool = False  # the own call is one that the others had made before
-    ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
-    against: tuple[int, ...] = ()  # ranks that kept to `usual`
-    sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
-    beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
-    lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
-    left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
-    stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
+from .readings import ENOUGH, FARTHEST, Kind, Reading, habit, read, regular, swapped
+from .told import told_by_all
 
 
 class Histories:
@@ -57,13 +31,14 @@ class Histories:
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
         self._tokens: dict[object, int] = {}
-        self._told = _told_by_all(queues)
+        self._told = told_by_all(queues)
         self.sited = _all_sited(queues)
         self._token = array(
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
         )
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
+        self.counted = Counted(queues)
 
     def _identity(self, call: Call) -> object:
         what = self._told[kind_of(call)].of(shape(call))
@@ -100,8 +75,17 @@ class Histories:
     def _with_others(self, found: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
         """The departure as ranks of other groups tell it, where those of this one do not."""
         others = sorted(self.queues.ranks - set(found.group.members))
-        if found.majority or not others or not self.sited:
+        if found.majority or found.by_most or not others:
             return found
+        voted = self._voted(found, others, rows, usual) if self.sited and not found.early else found
+        if voted.majority:
+            return voted
+        odd = self.counted.odd(found.group)
+        known = odd is not None and odd.rank in (*found.ranks, *found.against)
+        return self._by_count(found, odd, rows, usual) if known and odd is not None else found
+
+    def _voted(self, found: Departure, others: list[int], rows: dict[int, array[int]], usual: int) -> Departure:
+        """By the order of calls that ranks of other groups kept."""
         (mine, *_), group, number = found.ranks, found.group, found.number
         theirs = usual if mine != usual else next(iter(found.against), mine)
         left, kept = (self.all_groups.votes(rank, others, group, number) for rank in (mine, theirs))
@@ -112,17 +96,39 @@ class Histories:
             return replace(other, majority=True, beside=left, against=(mine,)) if other is not None else found
         return found
 
+    def _by_count(self, found: Departure, odd: Odd, rows: dict[int, array[int]], usual: int) -> Departure:
+        """The departure of the one rank of its group that has made fewer, or more, calls than ranks of other groups."""
+        if odd.rank not in found.ranks:
+            other = usual if odd.rank != usual else found.ranks[0]
+            seen = self._compared(found.group, odd.rank, rows[odd.rank], rows[other], other)
+            found = replace(seen, against=(other,)) if seen is not None else found
+        kept = tuple(sorted(rows.keys() - {odd.rank}))
+        kind, count = (Kind.SKIPPED if odd.made < odd.usual else Kind.EXTRA), abs(odd.made - odd.usual)
+        return replace(
+            found,
+            kind=kind,
+            count=count,
+            ranks=(odd.rank,),
+            against=kept,
+            majority=True,
+            beside=odd.witnesses,
+            counted=odd,
+        )
+
     def _over_all_groups(self, found: Departure) -> Departure:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
+        if found.early or found.by_most or found.counted is not None:
+            return found
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None:
-            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing)
+            again = found.again and told.kind is Kind.EXTRA
+            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing, again=again)
         if found.left or found.stayed:
             return self._loops_over_all_groups(found)
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
-        if found.kind is Kind.EXTRA and found.repeated and not found.habit:
+        if found.kind is Kind.EXTRA and found.repeated and not (found.habit or found.again):
             return replace(found, majority=False)  # the many made it before as well, and may have left it out
         return found
 
@@ -132,7 +138,7 @@ class Histories:
         lane = found.group.lanes[rank]
         order = lane.order[lane.places(found.number).start]
         steps = [step.token for step in self.all_groups.until(rank, order)]
-        if steps and left_as_before(steps[:-1], steps[-1], self._tokens[self._identity(call)]):
+        if steps and left_as_before(steps[:-1], steps[-1], self._of(call)):
             return found
         if found.left:
             kind = found.kind if found.agreeing else Kind.OTHER  # calls that were left out, all the same
@@ -149,6 +155,9 @@ class Histories:
             ranks = ranks if first.ranks[0] in ranks else first.ranks
         elif not first.habit and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
+            if (most := self._left_out_by_most(first, rows, usual)) is not None:
+                many = tuple(sorted(_came(first, rows) - {each.ranks[0] for each in found}))
+                return replace(most, ranks=many, against=ranks, by_most=True)
         kept = tuple(sorted(_came(first, rows) - ({each.ranks[0] for each in found} | set(ranks))))
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
@@ -162,13 +171,30 @@ class Histories:
             return replace(other, habit=theirs)
         return replace(first, habit=0 if theirs else mine)
 
+    def _place(self, found: Departure, rank: int, row: array[int]) -> int:
+        """Where the call of that number is among the calls of a row."""
+        lane = found.group.lanes[rank]
+        return lane.places(found.number).start - (len(lane) - len(row))
+
+    def _left_out_by_most(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure | None:
+        """The departure of the many where one call is all that they left out, which had come in each round before."""
+        (rank,) = first.ranks
+        most = self._compared(first.group, usual, rows[usual], rows[rank], rank)
+        if most is None or most.kind is not Kind.SKIPPED or most.ended or most.left or most.stayed:
+            return None
+        usual_call = rows[rank].count(self._of(most.own)) >= ENOUGH
+        return most if usual_call and most.habit >= ENOUGH and most.agreeing else None
+
+    def _of(self, call: Call) -> int:
+        return self._tokens[self._identity(call)]
+
     def _habit(self, one: Departure) -> int:
         """The rank's habit by its calls of all groups: what it called there before; 0 where no call sites tell."""
         if not self.sited:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
-        usual = self._tokens[self._identity(one.usual)]
+        usual = self._of(one.usual)
         return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], usual)
 
     def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
@@ -176,6 +202,9 @@ class Histories:
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
         if other is not None and other.habit and not other.left:
+            return True
+        places = {each: self._place(first, each, rows[each]) for each in (rank, usual)}
+        if [regular(rows[each], place) for each, place in places.items()] == [True, False]:
             return True
         lanes = {each: first.group.lanes[each] for each in (rank, usual)}
         there = {each: lane.places(first.number) for each, lane in lanes.items()}
@@ -199,6 +228,7 @@ class Histories:
             reading = Reading(Kind.SKIPPED, skipped)
         left, stayed = _ends(reading, row, usual, place)
         lane, theirs = group.lanes[rank], group.lanes[other]
+        known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
         at = len(lane) - len(row) + place
         return Departure(
             Kind.SKIPPED if left else reading.kind,
@@ -211,11 +241,13 @@ class Histories:
             reading.agreeing,
             habit=left or habit(row[:place], row[place], usual[place]),
             repeated=row[place] in usual[:place],
-            ended=0 < left <= RARE or _ended(reading, row, usual, place),
+            ended=0 < left <= RARE or (known and _ended(reading, row, usual, place)),
             sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,
             stayed=stayed,
+            again=reading.kind is Kind.EXTRA and _again(row, place, reading.count),
+            early=not place and lane.lost and theirs.lost,
         )
 
     def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
@@ -258,35 +290,6 @@ class Histories:
             for other in others
             if other in group.lanes
         )
-
-
-@dataclass(slots=True)
-class _Told:
-    """What all records tell of the calls of one kind: what one lacks is not compared."""
-
-    given: bool = True
-    made: bool = True
-    typed: bool = True
-
-    def narrow(self, one: Shape) -> None:
-        self.given &= one.given is not None
-        self.made &= one.made is not None
-        self.typed &= bool(one.dtypes)
-
-    def of(self, one: Shape) -> Shape:
-        return Shape(
-            one.kind,
-            one.given if self.given else None,
-            one.made if self.made else None,
-            one.dtypes if self.typed else "",
-        )
-
-
-def _told_by_all(queues: Queues) -> dict[str, _Told]:
-    found: dict[str, _Told] = {}
-    for call in queues.calls:
-        found.setdefault(kind_of(call), _Told()).narrow(shape(call))
-    return found
 
 
 def _all_sited(queues: Queues) -> bool:
@@ -340,8 +343,8 @@ def _left_out(history: array[int], wanted: int, own: int) -> int:
 
 
 def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
-    """Whether the calls left out make up a round at least, and what came instead was never called before."""
-    return row[place] not in usual[:place] and _left_rounds(reading, usual, place)
+    """Whether the calls left out make up a round at least, and what came instead has come rarely, between rounds."""
+    return _left_rounds(reading, usual, place) and visits(usual[:place], row[place], usual[place]) <= RARE
 
 
 def _left_rounds(reading: Reading, usual: array[int], place: int) -> bool:
@@ -360,10 +363,17 @@ def _ends(reading: Reading, row: array[int], usual: array[int], place: int) -> t
     """
     unread = (reading.kind is Kind.OTHER and not reading.agreeing) or _left_rounds(reading, usual, place)
     left = left_as_before(row[:place], row[place], usual[place]) if unread else 0
+    if left > RARE and regular(row, place):
+        return 0, 0  # a call of some rounds, and of this one by their order: it is the others who went on
     if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
         return left, 0
     stayed = left_as_before(usual[:place], usual[place], row[place])
     return 0, stayed if stayed <= RARE else 0
+
+
+def _again(row: array[int], place: int, count: int) -> bool:
+    """Whether the calls that were added are, one by one, those right before them: a turn of a loop, not one call."""
+    return count > 1 and row[max(place - count, 0) : place] == row[place : place + count]
 
 
 def _alike(one: Departure, other: Departure) -> bool:

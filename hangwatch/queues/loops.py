@@ -17,3 +17,18 @@ def left_as_before(before: Sequence[int], own: int, usual: int) -> int:
         return 0
     behind = [other for one, other in pairwise(before) if one == before[-1]]
     return behind.count(own) if 0 < behind.count(own) < behind.count(usual) else 0
+
+
+def visits(before: Sequence[int], own: int, round_: int) -> int:
+    """How often the order of calls had come to `own` from rounds, each of which has the call `round_`.
+
+    An evaluation makes its call many times, and counts once.
+    """
+    came = 0
+    inside = False
+    for token in before:
+        if token == own and not inside:
+            came, inside = came + 1, True
+        elif token == round_:
+            inside = False
+    return came

@@ -13,7 +13,7 @@ from hangwatch.model import Alternative, Certainty, Frame, Status
 
 from . import devices, orders
 from .circles import circle
-from .departures import departed_in
+from .departures import by_count, departed_in
 from .finding import Finding, apart, at, collective, named, ranks, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
@@ -40,8 +40,10 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
         found = _mismatch(queues, root, histories)
-        known = found.certainty is not Certainty.UNDETERMINED
-        return found if known else orders.parted(queues, chain, histories) or found
+        if found.certainty is not Certainty.UNDETERMINED:
+            return found
+        counted = by_count(root, histories, set(root.calls)) if not found.culprits else None
+        return counted or orders.parted(queues, chain, histories) or found
     rules = {
         Kind.ABSENT: _absent,
         Kind.PEER: _peer,

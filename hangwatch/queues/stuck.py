@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .matching import SYNCHRONISING, Shape, kind_of, malformed, sides, unbalanced
+from .matching import SYNCHRONISING, Shape, kind_of, malformed, roots_apart, sides, unbalanced
 from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .states import running
 
@@ -170,7 +170,7 @@ def disagreement(calls: dict[int, Call], group: Communicator) -> tuple[dict[Shap
         if len(differing) > 1:
             return differing, ""
     why = next(filter(None, (malformed(call, group) for call in distinct)), "")
-    return {}, why or unbalanced(calls, group)
+    return {}, why or unbalanced(calls, group) or roots_apart(calls, group)
 
 
 def _classify(queues: Queues, found: Stuck, floor: int, states: dict[int, int | None]) -> None:

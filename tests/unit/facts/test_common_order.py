@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.common_order import out_of_order
+from hangwatch.facts.common_order import left_by_most, out_of_order
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Judgement, Snapshot
 from tests.unit.simulator import Action, Call, World
@@ -69,3 +69,22 @@ def test_a_place_with_two_ways_on_shows_nothing() -> None:
     mixed = [action for n in range(6) for action in (evaluated if n in (1, 2, 4) else TURN)]
     world = World([[*mixed, *TURN], [*mixed, Call("gather", line=80)], [*mixed, *TURN]])
     assert out_of_order(Case(world.run().snapshot())) is None
+
+
+@pytest.mark.parametrize(("turns", "named"), [(12, True), (4, False)])
+def test_most_ranks_that_leave_an_order_of_many_rounds_have_left_it(turns: int, named: bool) -> None:
+    """After few rounds they may rather have a new order, and the one rank be wrong."""
+    found = left_by_most(Case(job(TURN, TURN[1:], TURN[1:], turns=turns)))
+    assert (found is not None) is named
+    if found is not None:
+        assert (found.ranks, found.others) == ((1, 2), (0,))
+        assert [call.op for call in found.left_out] == ["all_to_all"]
+
+
+def test_the_few_that_kept_the_order_are_not_said_to_have_left_out_what_the_many_came_to() -> None:
+    alike: list[Action] = [*[Call("all_reduce", line=15)] * 3, Call("all_reduce", line=17)]
+    world = World([[*alike * 12, *alike], *([*alike * 12, *alike[:3], *alike] for _ in range(3))])
+    kept = World([[*alike * 12, *alike], *([*alike * 11, *alike[:3], *alike] for _ in range(3))])
+    for each in (world, kept):
+        verdict = diagnose(each.run().snapshot()).verdict
+        assert 0 not in [culprit.rank for culprit in verdict.culprits]

@@ -1,0 +1,42 @@
+"""Where ranks left the order of calls of the others: what the comparison of histories finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .counts import Odd
+from .model import Call, Communicator
+from .readings import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where ranks left the order of the others.
+
+    `usual` is what the others called as `number`, `own` what these ranks did. `count` calls were left out or added.
+    `agreeing` calls behind it agree again. `majority` and `habit` are the witnesses: more than half of the group did
+    otherwise; these ranks themselves did otherwise before.
+    """
+
+    kind: Kind
+    group: Communicator
+    ranks: tuple[int, ...]
+    number: int
+    usual: Call
+    own: Call
+    count: int = 1
+    agreeing: int = 0
+    majority: bool = False
+    habit: int = 0  # how often
+    repeated: bool = False  # the own call is one that the others had made before
+    ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
+    against: tuple[int, ...] = ()  # ranks that kept to `usual`
+    sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
+    beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
+    lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
+    left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
+    stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
+    by_most: bool = False  # of most ranks, by the habit of all of them
+    again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
+    early: bool = False  # it lies before what is recorded, so that `number` and `usual` only show it
+    counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made
