@@ -60,7 +60,9 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     left_out, said = _left_out(edges, stray, histories) if without and not pairs else (None, "")
-    told = left_out or pairs or (not without and _alike(chain))  # else it may come later to what it has not enqueued
+    named = blamed == stray and (histories.sited or bool(without))
+    alone = all(each.peers for each in chain.roots)  # no collective is among them, which may have been left out before
+    told = left_out or ((named or alone) if pairs else not without and _alike(chain))  # else it may come later
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
@@ -136,12 +138,17 @@ def _edges(chain: Chain) -> list[_Edge]:
 
 
 def _behind_most(edges: list[_Edge]) -> list[int]:
-    """Few ranks that went on without a call which most of its group enqueued first: theirs is the other order."""
+    """Few ranks that went on without a call in which most of its group wait: theirs is the other order.
+
+    Most have enqueued what the few went on to behind that call, or have not come to it.
+    """
     for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
         one, then = edge.one, following.one
         if one.kind is not Kind.ABSENT or len(edge.awaited) >= len(one.waiting):
             continue
-        if set(edge.awaited) <= then.order.keys() and all(before(one, then, rank) for rank in one.waiting):
+        if not set(edge.awaited) <= then.order.keys():
+            continue
+        if all(rank not in then.order or before(one, then, rank) for rank in one.waiting):
             return sorted(edge.awaited)
     return []
 

@@ -61,7 +61,7 @@ class Counted:
 
     def _odd(self, group: Communicator, rank: int, settled: bool) -> Odd | None:
         """What other groups of `rank` tell of it, each at its last call: one may lie before the call in question."""
-        for other, lane in self._lanes.get(rank, ()):
+        for other, lane in sorted(self._lanes.get(rank, ()), key=lambda each: -len(each[0].members)):
             if other is group or not len(lane):
                 continue
             number = _last_complete(other) if settled else lane.numbers[-1]
@@ -106,16 +106,18 @@ class Counted:
         if own is None or len(asked) < _WITNESSES:
             return None
         usual = _most(asked)
-        more, fewer = (list((a - b).elements()) for a, b in ((own, usual), (usual, own)))
-        if [each for each, _ in more] != [size] or [each for each, _ in fewer] != [size]:
+        more, fewer = (dict((a - b).elements()) for a, b in ((own, usual), (usual, own)))
+        if size not in more or more.keys() != fewer.keys() or len(more) < (own - usual).total():
             return None  # the same, or ranks of another part of the program
+        if any((more[each] < fewer[each]) != (more[size] < fewer[size]) for each in more):
+            return None
         alike = tuple(sorted(each for each, found in asked.items() if found == usual))
         lane = other.lanes[rank]
         place = lane.places(number).start
-        if 2 * len(alike) <= len(asked) or more[0][1] != self._made(group.lanes[rank], lane.order[place]):
+        if 2 * len(alike) <= len(asked) or more[size] != self._made(group.lanes[rank], lane.order[place]):
             return None
         call = self._queues.call(lane, place)
-        return Odd(rank, more[0][1], fewer[0][1], alike, named(call, number, other))
+        return Odd(rank, more[size], fewer[size], alike, named(call, number, other))
 
 
 def _last_complete(group: Communicator) -> int:

@@ -204,7 +204,8 @@ class Histories:
         if other is not None and other.habit and not other.left:
             return True
         places = {each: self._place(first, each, rows[each]) for each in (rank, usual)}
-        if [regular(rows[each], place) for each, place in places.items()] == [True, False]:
+        known = all(rows[each][place] in rows[each][:place] for each, place in places.items())
+        if known and [regular(rows[each], place) for each, place in places.items()] == [True, False]:
             return True
         lanes = {each: first.group.lanes[each] for each in (rank, usual)}
         there = {each: lane.places(first.number) for each, lane in lanes.items()}

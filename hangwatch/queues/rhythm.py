@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,10 +30,14 @@ def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> B
 
 
 def _last_break(rank: int, steps: Sequence[Step]) -> Break | None:
-    """The last one behind the last collective that is complete: until then, sends and receives went well."""
+    """The last one behind the last collective that is complete: until then, sends and receives went well.
+
+    Only those are compared: a report comes between them in few rounds.
+    """
+    met = max((step.order for step in steps if step.done and not step.pair), default=-1)
+    steps = [step for step in steps if step.pair]
     tokens = [step.token for step in steps]
-    met = max((place + 1 for place, step in enumerate(steps) if step.done and not step.pair), default=0)
-    since = max(met, len(steps) - _LATELY)
+    since = max(bisect_left(steps, met, key=lambda step: step.order), len(steps) - _LATELY)
     broken: Break | None = None
     for length in _CONTEXTS:
         place, usual = _unlike_before(tokens, length, since)

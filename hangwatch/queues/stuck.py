@@ -86,7 +86,7 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
     if not opened:
         return None
     number = min(opened)
-    number = min([number, *_lost_before(group, number)])
+    number = min([number, *(lost for lost in _lost_before(group, number) if _waited_for(group, lost))])
     states = {rank: _state(lane, number) for rank, lane in group.lanes.items()}
     found = Stuck(
         Kind.QUEUED,
@@ -112,6 +112,12 @@ def _lost_before(group: Communicator, number: int) -> Iterator[int]:
         return
     yield from (lane.completed + 1 for lane in ahead if 0 < lane.completed < number)
     yield from (lane.enqueued + 1 for lane in lanes if 0 < lane.enqueued < number)
+
+
+def _waited_for(group: Communicator, number: int) -> bool:
+    """Whether some rank has that call open: what is complete on all that came to it, they do not wait for."""
+    states = (_state(lane, number) for lane in group.lanes.values())
+    return any(state is not None and state & STATE != COMPLETED for state in states)
 
 
 def _first_above(lane: Lane, floor: int) -> int | None:

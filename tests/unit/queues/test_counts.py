@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from hangwatch.commands import evidence_files
+from hangwatch.queues.counts import Counted
+from hangwatch.queues.model import COMPLETED, Communicator, Lane, Queues
+from hangwatch.queues.model import Call as RecordedCall
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Step, Sync
 
@@ -94,3 +97,30 @@ def test_calls_of_sizes_of_their_own_show_no_order_and_their_number_tells(tmp_pa
     found = verdict(JobDumps(programs, groups, timed=False), tmp_path)
     assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [5], "likely")
     assert any("rank 5 26" in sentence for sentence in found.evidence)
+
+
+def _queues(*, gaps: bool) -> Queues:
+    """All meet once and then reduce in their rows, of which rank 2's record begins a call earlier than the others'."""
+    found = Queues(
+        ranks=frozenset(range(4)),
+        world_size=4,
+        calls=[RecordedCall("broadcast"), RecordedCall("all_reduce")],
+        gaps=gaps,
+    )
+    world = Communicator("0", (0, 1, 2, 3), "default_pg")
+    rows = [Communicator("1", (0, 1)), Communicator("2", (2, 3))]
+    for rank in range(4):
+        world.lanes[rank], rows[rank // 2].lanes[rank] = Lane(rank, enqueued=4), Lane(rank, enqueued=300, lost=True)
+        world.lanes[rank].add(4, 0, COMPLETED, 0, 0)
+        for order, number in enumerate(range(172 if rank == 2 else 173, 301), 1):
+            rows[rank // 2].lanes[rank].add(number, 1, COMPLETED, 0, order)
+    found.communicators = [world, *rows]
+    return found
+
+
+def test_where_records_of_groups_end_at_different_calls_nothing_is_counted_before_them() -> None:
+    assert Counted(_queues(gaps=True)).odd(_queues(gaps=True).communicators[2]) is None
+    queues = _queues(gaps=False)  # a ring, of which only what is older than all of it is lost
+    odd = Counted(queues).odd(queues.communicators[2])
+    assert odd is not None
+    assert (odd.rank, odd.made, odd.usual, odd.witnesses) == (2, 171, 172, (0, 1))
