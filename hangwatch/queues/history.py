@@ -240,7 +240,7 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=left or habit(row[:place], row[place], usual[place]),
+            habit=left or (habit(row[:place], row[place], usual[place]) if known or row[place] in row[:place] else 0),
             repeated=row[place] in usual[:place],
             ended=0 < left <= RARE or (known and _ended(reading, row, usual, place)),
             sited=self.sited,

@@ -144,3 +144,13 @@ def test_few_that_log_in_the_round_in_which_all_have_always_logged_left_nothing_
     found = verdict(JobDumps(every(8, logged * 8, without), timed=False), tmp_path)
     assert blamed(found) != [3, 5]
     assert found.certainty == "undetermined"
+
+
+def test_a_call_that_is_new_in_a_short_record_breaks_no_habit(tmp_path: Path) -> None:
+    """Of two ranks, rank 1 leaves out the call that ends each turn; the last such call of rank 0 is not recorded."""
+    layers: list[Step] = [Call("_all_gather_base", 30, 64, out=128)] * 9
+    turn: list[Step] = [*layers, Call("all_reduce", 31, 1), Sync()]
+    job = JobDumps({0: turn * 9, 1: [*turn * 7, *layers, *turn * 2]}, timed=False, window=14)
+    found = verdict(job, tmp_path)
+    assert found.certainty == "undetermined"
+    assert blamed(found) != [0]
