@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
@@ -40,11 +41,6 @@ class Pile:
     reader: recorder.QueueReader = field(default_factory=recorder.QueueReader)
     logs: logs.Logs = field(default_factory=logs.Logs)
     problems: list[str] = field(default_factory=list)
-
-    @property
-    def besides_logs(self) -> int:
-        """How many files of it are no logs."""
-        return len(self.incidents) + len(self.boards) + len(self.dumps)
 
     @cached_property
     def queues(self) -> Queues:
@@ -88,27 +84,29 @@ def _take(pile: Pile, path: Path, asked_for: bool = True) -> bool:
 def _take_folder(pile: Pile, folder: Path, deeper: int = DEEPEST) -> None:
     """Read the files of a folder; where none is of use, those of the folders in it, as nodes and launchers leave them.
 
-    Beside a log, those of torchrun's attempts and of single ranks belong to it. What lies deeper is of use by its name
-    too: a folder may hold checkpoints and data.
+    Beside what is of use, those of torchrun's attempts and of single ranks belong to it. What lies deeper is of use by
+    its name too: a folder may hold checkpoints and data.
     """
     inside = sorted(folder.iterdir())
     files = [path for path in inside if path.is_file() and (deeper == DEEPEST or _may_be_evidence(path))]
-    before = pile.besides_logs
     of_use = [_take(pile, path, asked_for=False) for path in files]
     if not deeper:
         return
     folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
     if any(of_use):
-        folders = [path for path in folders if pile.besides_logs == before and _of_launcher(path)]
+        folders = [path for path in folders if _of_launcher(path)]
     for path in _last_attempts(folders):
         _take_folder(pile, path, deeper - 1)
 
 
 def _of_launcher(folder: Path) -> bool:
-    """Whether a folder is one of those that torchrun makes for an attempt, or for the output of one rank."""
+    """Whether a folder is one of those that torchrun makes for an attempt, or for the output of one rank.
+
+    Or its folder of logs, in which each job has one: LOGS/JOB/attempt_0.
+    """
     if _ATTEMPT.fullmatch(folder.name) or _OF_A_RANK.fullmatch(folder.name):
         return True
-    return any(_ATTEMPT.fullmatch(path.name) for path in folder.iterdir())
+    return any(folder.glob("attempt_*")) or any(folder.glob("*/attempt_*"))
 
 
 def _may_be_evidence(path: Path) -> bool:
@@ -184,9 +182,19 @@ def _put_dump(pile: Pile, path: Path, content: bytes) -> None:
         if rank is None:
             raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
         if rank in pile.dumps:
-            raise files.ReportError(f"{pile.dumps[rank]} is a dump of rank {rank} too; that one is used")
+            _choose(pile, rank, path, document)
         pile.reader.add(rank, document, path.stat().st_mtime_ns)
         pile.dumps[rank] = path
+
+
+def _choose(pile: Pile, rank: int, path: Path, document: Mapping[str, Any]) -> None:
+    """Of two dumps of a rank the one with the later call counts; the other one may be of an earlier attempt."""
+    known = pile.dumps[rank]
+    before, now = pile.reader.last_call_ns(rank), recorder.last_call_ns(document)
+    if now <= before:
+        older = f"{known} is a newer dump of rank {rank}" if now < before else f"{known} is a dump of rank {rank} too"
+        raise files.ReportError(f"{older}; that one is used")
+    pile.problems.append(f"left out {known}: {path} is a newer dump of rank {rank}; that one is used")
 
 
 def snapshots(pile: Pile) -> list[Snapshot]:

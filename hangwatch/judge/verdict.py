@@ -143,7 +143,7 @@ def undetermined(case: Case) -> Finding:
     """Nothing fits: say what is seen, and blame no rank."""
     seen = _what_is_seen(case)
     proven = bool(case.deadlocked)
-    moving = [view.rank for view in case if view.works]
+    moving = [view.rank for view in case if case.works(view)]
     head = (
         f"Nothing moves, and the cause is not known: {seen}."
         if not moving

@@ -25,6 +25,8 @@ _BROUGHT_DOWN = re.compile(
     re.IGNORECASE,
 )
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
+_OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
+_OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
 _ABORT, _TERMINATE = -6, -15
 
 
@@ -106,6 +108,8 @@ def failed(ends: list[Failure], logs: Logs) -> Judgement:
 def _cause(ends: list[Failure]) -> str:
     if len(ends) == 1 and _OF_A_GPU.search(ends[0].text):
         return "gpu-fault"
+    if all(_OF_A_WORKER.search(each.text) for each in ends):
+        return "shared-memory-exhausted" if _OF_SHARED_MEMORY.search(ends[0].text) else "loader-worker-died"
     return "rank-died" if all(_killed(each) and not each.where for each in ends) else "exception-on-one-rank"
 
 

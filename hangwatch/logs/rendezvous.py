@@ -14,10 +14,14 @@ from .model import Failure, Logs
 from .unknown import unknown
 
 _CAME = re.compile(r"waiting for clients\. (\d+)/(\d+) clients joined")
+_PORT = re.compile(r"port: (\d+)")
 _NO_ID = re.compile(r"retrieving ncclUniqueId from \[(\d+)\] .*wait timeout after (\d+)ms(.*)")
-MARKS = ("clients joined", "RendezvousTimeoutError")
+MARKS = ("clients joined", "RendezvousTimeoutError", "EADDRINUSE")
 _OF_A_RANK = "[rank"  # how torch begins the lines of a rank's exception
-_LAUNCHER = re.compile(r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b")
+_LAUNCHER = re.compile(
+    r"(?:DistStoreError|RuntimeError): .*clients joined|\bRendezvousTimeoutError\b"
+    r"|Error: .*failed to listen.*EADDRINUSE"
+)
 
 
 def take(line: str, logs: Logs) -> bool:
@@ -35,9 +39,13 @@ def judged(logs: Logs) -> Judgement | None:
 
 
 def _launchers(logs: Logs) -> Judgement | None:
-    """A launcher waited in vain for those of other nodes: no rank of its node has begun."""
+    """A launcher waited in vain for those of other nodes, or did not get its port: no rank of its node has begun."""
     if not logs.launchers or logs.ranks:
         return None
+    if taken := next((said for said in logs.launchers if "EADDRINUSE" in said), ""):
+        port = _PORT.search(taken)
+        which = f"port {port[1]}" if port else "its port"
+        return _failed("rendezvous-port-conflict", f"The launcher could not listen: {which} is in use already.", taken)
     came = next(filter(None, map(_CAME.search, logs.launchers)), None)
     name = "rendezvous-missing-ranks" if came else "node-not-started"
     who = f"{came[1]} of {came[2]} came" if came else "not all came"

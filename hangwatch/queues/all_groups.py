@@ -5,7 +5,7 @@ In one group a call that was left out may look like others that were added. Over
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +76,11 @@ class AllGroups:
             if lane is not None and places:
                 return self._queues.call(lane, places[0])
         return None
+
+    def recorded(self, rank: int, step: Step) -> Call:
+        """The call of one of the steps of `rank`."""
+        lane = (step.group.peers if step.pair else step.group.lanes)[rank]
+        return self._queues.call(lane, bisect_left(lane.order, step.order))
 
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
         """How the order of `rank` parts from that of the rank among `others` that shares most of it."""

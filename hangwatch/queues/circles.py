@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
-from . import orders
+from . import orders, rhythm
 from .departures import departed
-from .finding import Finding, at, collective, named, ranks, victims, wait_edges
+from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
 from .lone import alone_in_circle
 from .model import Call, Queues
+from .names import at, named, ranks
 from .readings import Kind as How
+from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
@@ -50,13 +52,18 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     edges = _edges(chain)
     inside = _inside(edges)
     stray = _behind_most(edges) or histories.all_groups.strays(concerned, _last_in_circle(chain))
-    stray = [rank for rank in stray if rank in inside] or stray
+    stray = [rank for rank in stray if rank in inside] or stray or _by_count(chain, histories, inside)
+    broke = rhythm.the_one(histories.all_groups, inside, _last_in_circle(chain)) if pairs and not stray else None
+    if broke is not None and counted:
+        return miscounted(queues, chain) or _broken(broke, chain, histories, edges)
     blamed = stray if 2 * len(stray) <= len(concerned) and stray else inside
     without, fix = _without(edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     left_out, said = _left_out(edges, stray, histories) if without and not pairs else (None, "")
-    told = left_out or pairs or (not without and _alike(chain))  # else it may come later to what it has not enqueued
+    named = blamed == stray and (histories.sited or bool(without))
+    alone = all(each.peers for each in chain.roots)  # no collective is among them, which may have been left out before
+    told = left_out or ((named or alone) if pairs else not without and _alike(chain))  # else it may come later
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
@@ -74,6 +81,30 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         fix=fix,
         passing=not counted,
         left_out=left_out,
+    )
+
+
+def _by_count(chain: Chain, histories: Histories, inside: list[int]) -> list[int]:
+    """The rank that is a call behind those of other groups: it left that call out, or comes to it later."""
+    groups = (one.group for one in chain.roots if not one.peers)
+    odd = next((found for group in groups if (found := histories.counted.odd(group)) is not None), None)
+    return [odd.rank] if odd is not None and odd.rank in inside else []
+
+
+def _broken(broke: Break, chain: Chain, histories: Histories, edges: list[_Edge]) -> Finding:
+    """Of the ranks of the circle, one did otherwise than in all of its own earlier rounds."""
+    rank = broke.rank
+    own, usual = (histories.all_groups.recorded(rank, step) for step in (broke.own, broke.usual))
+    went = f"{own.op}{at(own)} where every earlier round had gone on to {usual.op}{at(usual)}"
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"Rank {rank} went on to {went}: since then {ranks(_inside(edges))} wait for each other in a circle.",
+        culprits=((rank, own.where),),
+        victims=victims(chain.path, (rank,)),
+        evidence=(*map(str, edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
+        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        fix=f"let rank {rank} make the same sends and receives in every round, or change its peers with it",
     )
 
 
@@ -108,12 +139,17 @@ def _edges(chain: Chain) -> list[_Edge]:
 
 
 def _behind_most(edges: list[_Edge]) -> list[int]:
-    """Few ranks that went on without a call which most of its group enqueued first: theirs is the other order."""
+    """Few ranks that went on without a call in which most of its group wait: theirs is the other order.
+
+    Most have enqueued what the few went on to behind that call, or have not come to it.
+    """
     for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
         one, then = edge.one, following.one
         if one.kind is not Kind.ABSENT or len(edge.awaited) >= len(one.waiting):
             continue
-        if set(edge.awaited) <= then.order.keys() and all(before(one, then, rank) for rank in one.waiting):
+        if not set(edge.awaited) <= then.order.keys():
+            continue
+        if all(rank not in then.order or before(one, then, rank) for rank in one.waiting):
             return sorted(edge.awaited)
     return []
 

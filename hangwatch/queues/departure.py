@@ -1,9 +1,10 @@
-"""Where ranks left the order of calls of the others: the record of it."""
+"""Where ranks left the order of calls of the others: what the comparison of histories finds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .counts import Odd
 from .model import Call, Communicator
 from .readings import Kind
 
@@ -35,6 +36,10 @@ class Departure:
     lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
     left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
     stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
+    by_most: bool = False  # of most ranks, by the habit of all of them
+    again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
+    early: bool = False  # it lies before what is recorded, so that `number` and `usual` only show it
+    counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made
     run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
 
     @property

@@ -8,12 +8,14 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Wait
 
 from .departure import Departure
-from .finding import Finding, apart, at, named, ranks, wait_edges
+from .finding import Finding, wait_edges
 from .follow import Chain
 from .history import Histories
 from .matching import shape
-from .model import Call, Queues
+from .model import Call, Communicator, Queues
+from .names import apart, at, named, ranks
 from .readings import OFTEN, Kind
+from .stuck import Kind as Stands
 from .stuck import Stuck
 
 AGREED = 3  # calls behind the place that agree again and are no chance
@@ -31,7 +33,7 @@ def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | No
         if departure is not None and departure.majority and departure.kind is not Kind.OTHER:
             victims = tuple(sorted(members - set(departure.ranks)))
             return finding(departure, victims, wait_edges(chain.roots[0], departure.ranks))
-    return None
+    return next(filter(None, (by_count(root, histories, members) for root in chain.roots)), None)
 
 
 def departed_in(root: Stuck, histories: Histories) -> Finding | None:
@@ -64,6 +66,8 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
+    if departure.early and departure.kind is not Kind.OTHER:
+        return _early(departure, victims, waits)
     summary, cause = _of_run(departure) if departure.run else _said(departure)
     own, usual = apart(departure.own, departure.usual)
     where = usual or own if departure.kind is Kind.SKIPPED and not departure.stayed else own
@@ -84,9 +88,15 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 
 def _or_else(departure: Departure) -> tuple[Alternative, ...]:
     """What looks the same: a round that is missing at the end of a loop may be missing in its middle, and so on."""
+    if departure.by_most:
+        said = f"most ranks did alike: {ranks(departure.against)} may have made a call too many"
+        return (Alternative("rank-local-decision", Certainty.UNDETERMINED, said),)
     if departure.stayed:
         said = f"{ranks(departure.ranks)} may have left that call out, and have begun what comes behind it"
         return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+    if departure.kind is Kind.EXTRA and departure.again:
+        said = f"{ranks(departure.ranks)} may have made these calls alone, and not as a round of the loop"
+        return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
@@ -101,6 +111,7 @@ def _is_sure(departure: Departure) -> bool:
     if (
         departure.ended
         or departure.stayed
+        or departure.counted is not None
         or not departure.sited
         or (departure.kind is Kind.EXTRA and departure.repeated)
     ):
@@ -144,6 +155,58 @@ def _both(departure: Departure) -> Iterable[tuple[Call, Frame | None]]:
     return zip((departure.own, departure.usual), apart(departure.own, departure.usual), strict=True)
 
 
+def _early(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
+    """The orders are shifted from the first recorded call on: which call it was is not known, only which ranks."""
+    fewer = departure.kind is Kind.SKIPPED
+    witnesses = tuple(_witnesses(departure))
+    return _of_unknown_calls(
+        departure.group,
+        departure.ranks,
+        -departure.count if fewer else departure.count,
+        "before what is recorded",
+        witnesses,
+        victims,
+        waits,
+    )
+
+
+def by_count(root: Stuck, histories: Histories, members: set[int]) -> Finding | None:
+    """Calls that look all alike tell no order, and their number tells who left one out.
+
+    Where they do not fit under one number, their order with those of other groups is not what parted them.
+    """
+    settled = root.kind is not Stands.MISMATCH
+    odd = histories.counted.odd(root.group, settled=settled) if not root.peers else None
+    if odd is None or odd.rank not in members:
+        return None
+    who = (odd.rank,)
+    victims = tuple(sorted(members - {odd.rank}))
+    when, more = f"before {odd.at}", odd.made - odd.usual
+    return _of_unknown_calls(root.group, who, more, when, (str(odd),), victims, wait_edges(root, who))
+
+
+def _of_unknown_calls(
+    group: Communicator,
+    who: tuple[int, ...],
+    more: int,  # calls that they made than others; less than 0 for fewer
+    when: str,
+    witnesses: tuple[str, ...],
+    victims: tuple[int, ...],
+    waits: tuple[Wait, ...],
+) -> Finding:
+    made = f"{'left out' if more < 0 else 'added'} {words.plural(abs(more), 'call')}"
+    return Finding(
+        "skipped-collective" if more < 0 else "rank-zero-only-collective",
+        Certainty.LIKELY,
+        f"{ranks(who, capital=True)} {made} of {group.title} {when}: every later call of that group is mispaired.",
+        culprits=tuple((rank, None) for rank in who),
+        victims=victims,
+        evidence=witnesses,
+        waits=waits,
+        fix="make that call on every rank alike; with more calls on record (TORCH_FR_BUFFER_SIZE) its line may be seen",
+    )
+
+
 def _said(departure: Departure) -> tuple[str, str]:
     """The sentence and the cause."""
     group, number = departure.group, departure.number
@@ -167,6 +230,13 @@ def _said(departure: Departure) -> tuple[str, str]:
                 "uneven-steps",
             )
         return f"{said}every later call is mispaired.", "skipped-collective"
+    if departure.kind is Kind.EXTRA and departure.again:
+        said = (
+            f"{who} made {words.plural(departure.count, 'call')} of {group.title} once more, from"
+            f" {named(departure.own, number, group)}{own} on, where the others call {shape(departure.usual)}{usual}:"
+            " a round more than they made."
+        )
+        return said, "uneven-steps"
     if departure.kind is Kind.EXTRA:
         said = (
             f"{who} alone called {named(departure.own, number, group)}{own}, where the others call"
@@ -200,7 +270,9 @@ def _usual(departure: Departure) -> str:
 
 def _witnesses(departure: Departure) -> Iterable[str]:
     usual = _usual(departure)
-    if departure.beside:
+    if departure.counted is not None:
+        yield str(departure.counted)
+    elif departure.beside:
         yield f"{ranks(departure.beside)}, in other groups, called {usual} in the same place of the same order"
     elif departure.majority:
         yield f"most ranks of {departure.group.title} that came to it call {usual} there"

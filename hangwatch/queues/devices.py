@@ -8,11 +8,12 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Stage, Status
 
 from .departures import departed_in
-from .finding import Finding, at, collective, ranks, victims, wait_edges, without_record
+from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Queues
+from .names import at, ranks
 from .stuck import Stuck
 
 _IF_ALL_CAME = Alternative(

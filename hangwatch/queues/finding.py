@@ -9,7 +9,8 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Stage, Status, Wait
 
 from .departure import Departure
-from .model import Call, Communicator, Queues
+from .model import Call, Queues
+from .names import named, ranks
 from .readings import Kind
 from .stuck import Stuck
 
@@ -40,40 +41,11 @@ class Finding:
         return self.departure is not None and (self.departure.kind is not Kind.OTHER or self.departure.at_one_line)
 
 
-def named(call: Call, number: int, group: Communicator) -> str:
-    """all_reduce 101 of the default group"""
-    if call.source is not None:
-        return f"{call.op} of {group.title}"
-    return f"{call.op} {number} of {group.title}"
-
-
 def collective(one: Stuck) -> str:
     """The call that is stuck, by name: all_reduce 101 of the default group."""
     if one.call is None:
         return f"collective {one.number} of {one.group.title}"
     return named(one.call, one.number, one.group)
-
-
-def at(call: Call | None) -> str:
-    """(train.py:71), or nothing where no line was recorded."""
-    return words.at(call.where if call is not None else None)
-
-
-def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
-    """The lines by which two calls are told apart: their own, else those further out at which their paths part.
-
-    A helper of the program, or a library's, makes calls for many places of it from one line.
-    """
-    if own.where != usual.where:
-        return own.where, usual.where
-    for one, other in zip(reversed(own.frames), reversed(usual.frames), strict=False):
-        if one != other:
-            return one, other
-    return own.where, usual.where
-
-
-def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
-    return words.ranks(numbers, capital=capital)
 
 
 def wait_edges(one: Stuck, awaited: Iterable[int] | None = None) -> tuple[Wait, ...]:

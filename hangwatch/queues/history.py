@@ -11,16 +11,18 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
+from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, left_as_before
-from .matching import Shape, kind_of, shape
+from .loops import RARE, ended, ends, left_as_before, turn_again
+from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
-from .readings import FARTHEST, Kind, Reading, due, habit, of_a_run, read, swapped
+from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
+from .told import told_by_all
 
 
 class Histories:
@@ -29,7 +31,7 @@ class Histories:
     def __init__(self, queues: Queues) -> None:
         self.queues = queues
         self._tokens: dict[object, int] = {}
-        self._told = _told_by_all(queues)
+        self._told = told_by_all(queues)
         self.sited = _all_sited(queues)
         self._token = array(
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
@@ -37,6 +39,7 @@ class Histories:
         self._shapes = {self._token[index]: shape(call) for index, call in enumerate(queues.calls)}
         self._places = {self._token[index]: call.where for index, call in enumerate(queues.calls)}
         self.all_groups = AllGroups(queues, self._token)
+        self.counted = Counted(queues)
 
     def _identity(self, call: Call) -> object:
         what = self._told[kind_of(call)].of(shape(call))
@@ -73,8 +76,17 @@ class Histories:
     def _with_others(self, found: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
         """The departure as ranks of other groups tell it, where those of this one do not."""
         others = sorted(self.queues.ranks - set(found.group.members))
-        if found.majority or not others or not self.sited:
+        if found.majority or found.by_most or not others:
             return found
+        voted = self._voted(found, others, rows, usual) if self.sited and not found.early else found
+        if voted.majority:
+            return voted
+        odd = self.counted.odd(found.group)
+        known = odd is not None and odd.rank in (*found.ranks, *found.against)
+        return self._by_count(found, odd, rows, usual) if known and odd is not None else found
+
+    def _voted(self, found: Departure, others: list[int], rows: dict[int, array[int]], usual: int) -> Departure:
+        """By the order of calls that ranks of other groups kept."""
         (mine, *_), group, number = found.ranks, found.group, found.number
         theirs = usual if mine != usual else next(iter(found.against), mine)
         left, kept = (self.all_groups.votes(rank, others, group, number) for rank in (mine, theirs))
@@ -85,17 +97,39 @@ class Histories:
             return replace(other, majority=True, beside=left, against=(mine,)) if other is not None else found
         return found
 
+    def _by_count(self, found: Departure, odd: Odd, rows: dict[int, array[int]], usual: int) -> Departure:
+        """The departure of the one rank of its group that has made fewer, or more, calls than ranks of other groups."""
+        if odd.rank not in found.ranks:
+            other = usual if odd.rank != usual else found.ranks[0]
+            seen = self._compared(found.group, odd.rank, rows[odd.rank], rows[other], other)
+            found = replace(seen, against=(other,)) if seen is not None else found
+        kept = tuple(sorted(rows.keys() - {odd.rank}))
+        kind, count = (Kind.SKIPPED if odd.made < odd.usual else Kind.EXTRA), abs(odd.made - odd.usual)
+        return replace(
+            found,
+            kind=kind,
+            count=count,
+            ranks=(odd.rank,),
+            against=kept,
+            majority=True,
+            beside=odd.witnesses,
+            counted=odd,
+        )
+
     def _over_all_groups(self, found: Departure) -> Departure:
         """The departure as the calls of all groups tell it, where they tell more than those of its own."""
         rank, against = found.ranks[0], found.against
+        if found.early or found.by_most or found.counted is not None:
+            return found
         told = self.all_groups.reading(rank, against, found.group, found.number)
         if told is not None and not (found.run and told.agreeing < told.count):
-            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing, run=False)
+            again = found.again and told.kind is Kind.EXTRA
+            found = replace(found, kind=told.kind, count=told.count, agreeing=told.agreeing, again=again, run=False)
         if found.left or found.stayed:
             return self._loops_over_all_groups(found)
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
-        if found.kind is Kind.EXTRA and found.repeated and not found.habit and not found.run:
+        if found.kind is Kind.EXTRA and found.repeated and not (found.habit or found.again or found.run):
             return replace(found, majority=False)  # the many made it before as well, and may have left it out
         return found
 
@@ -125,6 +159,9 @@ class Histories:
             ranks, kept = (ranks, kept) if first.ranks[0] in ranks else (first.ranks, ranks)
         elif not first.habit and not first.run and self._most_left(first, rows, usual):
             majority = False  # the many did what is new to them, and these ranks what all did before
+            if (most := self._left_out_by_most(first, rows, usual)) is not None:
+                many = tuple(sorted(_came(first, rows) - {each.ranks[0] for each in found}))
+                return replace(most, ranks=many, against=ranks, by_most=True)
         return replace(first, ranks=ranks, majority=majority, against=kept)
 
     def _of_two(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure:
@@ -153,6 +190,20 @@ class Histories:
             return None
         return replace(left, habit=times, majority=False)
 
+    def _place(self, found: Departure, rank: int, row: array[int]) -> int:
+        """Where the call of that number is among the calls of a row."""
+        lane = found.group.lanes[rank]
+        return lane.places(found.number).start - (len(lane) - len(row))
+
+    def _left_out_by_most(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure | None:
+        """The departure of the many where one call is all that they left out, which had come in each round before."""
+        (rank,) = first.ranks
+        most = self._compared(first.group, usual, rows[usual], rows[rank], rank)
+        if most is None or most.kind is not Kind.SKIPPED or most.ended or most.left or most.stayed or most.run:
+            return None
+        usual_call = rows[rank].count(self._token_of(most.own)) >= ENOUGH
+        return most if usual_call and most.habit >= ENOUGH and most.agreeing else None
+
     def _token_of(self, call: Call) -> int:
         return self._tokens[self._identity(call)]
 
@@ -171,6 +222,10 @@ class Histories:
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
         if other is not None and other.habit and not other.left:
             return True
+        places = {each: self._place(first, each, rows[each]) for each in (rank, usual)}
+        known = all(rows[each][place] in rows[each][:place] for each, place in places.items())
+        if known and [regular(rows[each], place) for each, place in places.items()] == [True, False]:
+            return True
         lanes = {each: first.group.lanes[each] for each in (rank, usual)}
         there = {each: lane.places(first.number) for each, lane in lanes.items()}
         until = {each: lane.order[there[each].start] for each, lane in lanes.items() if there[each]}
@@ -187,8 +242,10 @@ class Histories:
         if place is None:
             return None
         reading = self._reading(row, usual, place)
-        left, stayed = _ends(reading, row, usual, place)
+        left, stayed = ends(reading, row, usual, place)
         lane, theirs = group.lanes[rank], group.lanes[other]
+        known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
+        tells = not reading.run and (known or row[place] in row[:place])
         at = len(lane) - len(row) + place
         return Departure(
             Kind.SKIPPED if left else reading.kind,
@@ -199,14 +256,16 @@ class Histories:
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
-            habit=left or (0 if reading.run else habit(row[:place], row[place], usual[place])),
+            habit=left or (habit(row[:place], row[place], usual[place]) if tells else 0),
             repeated=row[place] in usual[:place],
-            ended=0 < left <= RARE or _ended(reading, row, usual, place),
+            ended=0 < left <= RARE or (known and ended(reading, row, usual, place)),
             sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,
             stayed=stayed,
             run=reading.run,
+            again=reading.kind is Kind.EXTRA and not reading.run and turn_again(row, place, reading.count),
+            early=not place and lane.lost and theirs.lost,
         )
 
     def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
@@ -267,35 +326,6 @@ class Histories:
         )
 
 
-@dataclass(slots=True)
-class _Told:
-    """What all records tell of the calls of one kind: what one lacks is not compared."""
-
-    given: bool = True
-    made: bool = True
-    typed: bool = True
-
-    def narrow(self, one: Shape) -> None:
-        self.given &= one.given is not None
-        self.made &= one.made is not None
-        self.typed &= bool(one.dtypes)
-
-    def of(self, one: Shape) -> Shape:
-        return Shape(
-            one.kind,
-            one.given if self.given else None,
-            one.made if self.made else None,
-            one.dtypes if self.typed else "",
-        )
-
-
-def _told_by_all(queues: Queues) -> dict[str, _Told]:
-    found: dict[str, _Told] = {}
-    for call in queues.calls:
-        found.setdefault(kind_of(call), _Told()).narrow(shape(call))
-    return found
-
-
 def _all_sited(queues: Queues) -> bool:
     """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank."""
     sited: dict[int, bool] = {}
@@ -344,33 +374,6 @@ def _left_out(history: array[int], wanted: int, own: int) -> int:
             behind = history[place + 1 : place + 1 + FARTHEST]
             return next((count for count, token in enumerate(behind, 1) if token == own), 0)
     return 0
-
-
-def _ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
-    """Whether the calls left out make up a round at least, and what came instead was never called before."""
-    return row[place] not in usual[:place] and _left_rounds(reading, usual, place)
-
-
-def _left_rounds(reading: Reading, usual: array[int], place: int) -> bool:
-    """Whether the calls left out make up a round at least."""
-    before = usual[:place]
-    if reading.kind is not Kind.SKIPPED or usual[place] not in before:
-        return False
-    return before[::-1].index(usual[place]) < reading.count
-
-
-def _ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tuple[int, int]:
-    """How often the loop had ended as one of the sides has it end here, where the other goes on: (this rank's, theirs).
-
-    Only where no better reading is known, or whole rounds were left out. A rank that goes on looks as if it had left
-    out the call behind the loop.
-    """
-    unread = (reading.kind is Kind.OTHER and not reading.agreeing) or _left_rounds(reading, usual, place)
-    left = left_as_before(row[:place], row[place], usual[place]) if unread else 0
-    if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
-        return left, 0
-    stayed = left_as_before(usual[:place], usual[place], row[place])
-    return 0, stayed if stayed <= RARE else 0
 
 
 def _alike(one: Departure, other: Departure) -> bool:

@@ -10,13 +10,14 @@ from hangwatch.catalogue import cause
 from hangwatch.model import Certainty, Culprit, Judgement, Status, Verdict
 
 from . import pairs, stuck
-from .finding import Finding, collective, not_told, of_earlier_runs, ranks
+from .finding import Finding, collective, not_told, of_earlier_runs
 from .follow import Chain, Follower
 from .history import Histories
 from .matching import odd_ones, shape
 from .meetings import Meeting, remarks, unfit
 from .model import Queues
 from .moment import ON_ITS_WAY_S, YOUNG_S, is_young, on_its_way, open_s, said, unmoved_s
+from .names import ranks
 from .rules import judge
 from .stuck import Stuck
 

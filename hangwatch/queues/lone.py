@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from hangwatch.model import Alternative, Certainty
 
-from .finding import Finding, at, collective, ranks
+from .finding import Finding, collective
 from .history import Histories
 from .matching import kind_of
+from .names import at, ranks
 from .stuck import Kind, Stuck
 
 _LATE = Alternative(

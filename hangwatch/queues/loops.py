@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import pairwise
+
+from .readings import Kind, Reading, regular
 
 RARE = 2  # a call that ended so few loops before comes after an epoch; one that comes more often is of the loop
 
@@ -17,3 +20,52 @@ def left_as_before(before: Sequence[int], own: int, usual: int) -> int:
         return 0
     behind = [other for one, other in pairwise(before) if one == before[-1]]
     return behind.count(own) if 0 < behind.count(own) < behind.count(usual) else 0
+
+
+def visits(before: Sequence[int], own: int, round_: int) -> int:
+    """How often the order of calls had come to `own` from rounds, each of which has the call `round_`.
+
+    An evaluation makes its call many times, and counts once.
+    """
+    came = 0
+    inside = False
+    for token in before:
+        if token == own and not inside:
+            came, inside = came + 1, True
+        elif token == round_:
+            inside = False
+    return came
+
+
+def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
+    """Whether the calls left out make up a round at least, and what came instead has come rarely, between rounds."""
+    return _left_rounds(reading, usual, place) and visits(usual[:place], row[place], usual[place]) <= RARE
+
+
+def _left_rounds(reading: Reading, usual: array[int], place: int) -> bool:
+    """Whether the calls left out make up a round at least."""
+    before = usual[:place]
+    if reading.kind is not Kind.SKIPPED or usual[place] not in before:
+        return False
+    return before[::-1].index(usual[place]) < reading.count
+
+
+def ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tuple[int, int]:
+    """How often the loop had ended as one of the sides has it end here, where the other goes on: (this rank's, theirs).
+
+    Only where no better reading is known, or whole rounds were left out. A rank that goes on looks as if it had left
+    out the call behind the loop.
+    """
+    unread = (reading.kind is Kind.OTHER and not reading.agreeing) or _left_rounds(reading, usual, place)
+    left = left_as_before(row[:place], row[place], usual[place]) if unread else 0
+    if left > RARE and regular(row, place):
+        return 0, 0  # a call of some rounds, and of this one by their order: it is the others who went on
+    if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
+        return left, 0
+    stayed = left_as_before(usual[:place], usual[place], row[place])
+    return 0, stayed if stayed <= RARE else 0
+
+
+def turn_again(row: array[int], place: int, count: int) -> bool:
+    """Whether the calls that were added are, one by one, those right before them: a turn of a loop, not one call."""
+    return count > 1 and row[max(place - count, 0) : place] == row[place : place + count]

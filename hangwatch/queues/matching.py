@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hangwatch import words
 from hangwatch.ranks.ledger import family
 from hangwatch.ranks.sides import by_value
 
@@ -120,6 +121,19 @@ def unbalanced(calls: Mapping[int, Call], group: Communicator) -> str:
     given = sum(elements(call.inputs) or 0 for call in calls.values())
     made = sum(elements(call.outputs) or 0 for call in calls.values())
     return f"the ranks send {given:,} elements in all and expect {made:,}" if given != made else ""
+
+
+def roots_apart(calls: Mapping[int, Call], group: Communicator) -> str:
+    """Whether the ranks of a gather or scatter do not agree on the one root, told by who brings its sizes; in words."""
+    kinds = {kind_of(call) for call in calls.values()}
+    if group.guessed or set(calls) != set(group.members) or kinds not in ({"gather"}, {"scatter"}):
+        return ""
+    collects = kinds == {"gather"}
+    at_root = {rank: elements(call.outputs if collects else call.inputs) for rank, call in calls.items()}
+    roots = sorted(rank for rank, count in at_root.items() if count)
+    if not 2 <= len(roots) < len(calls):  # what all ranks have says nothing of a root
+        return ""
+    return f"{words.ranks(roots)} are each root of it"
 
 
 def odd_ones(found: Mapping[Shape, list[int]]) -> list[int]:

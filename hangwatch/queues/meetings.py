@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from hangwatch import words
 
-from .finding import named, ranks
 from .matching import Shape, shape
 from .model import Call, Communicator, Lane, Queues
+from .names import named, ranks
 from .stuck import disagreement, floor_of
 
 

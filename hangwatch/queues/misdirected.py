@@ -9,9 +9,10 @@ from hangwatch import words
 from hangwatch.model import Certainty
 
 from .circles import word
-from .finding import Finding, at, collective, named, ranks, victims, wait_edges
+from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain
 from .model import Call, Communicator, Queues
+from .names import at, named, ranks
 from .pairs import stuck_pairs
 from .stuck import Kind, Stuck
 

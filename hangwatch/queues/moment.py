@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hangwatch import words
 
-from .finding import at, collective, ranks
+from .finding import collective
 from .model import Queues
+from .names import at, ranks
 from .stuck import Kind, Stuck
 
 ON_ITS_WAY_S = 5.0  # a call that was incomplete for less when the record was written shows nothing

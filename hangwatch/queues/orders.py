@@ -13,11 +13,12 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from .all_groups import AllGroups, Parting, Step
-from .finding import Finding, at, named, ranks, victims, wait_edges
+from .finding import Finding, victims, wait_edges
 from .follow import Chain
 from .history import Histories
 from .matching import shape
 from .model import Call, Queues
+from .names import at, named, ranks
 from .readings import ENOUGH, Kind, regular
 
 _AS_OTHERS = 2  # calls behind one that was left out that are as the others': one that came later is among them

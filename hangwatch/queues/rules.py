@@ -13,8 +13,8 @@ from hangwatch.model import Alternative, Certainty, Frame, Status
 
 from . import devices, orders
 from .circles import circle
-from .departures import departed_in
-from .finding import Finding, apart, at, collective, named, ranks, victims, wait_edges, without_record
+from .departures import by_count, departed_in
+from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
 from .lone import alone, new_call
@@ -22,6 +22,7 @@ from .matching import kind_of, odd_ones, shape
 from .misdirected import misdirected
 from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, open_s
+from .names import apart, at, named, ranks
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
@@ -40,8 +41,10 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
         found = _mismatch(queues, root, histories)
-        known = found.certainty is not Certainty.UNDETERMINED
-        return found if known else orders.parted(queues, chain, histories) or found
+        if found.certainty is not Certainty.UNDETERMINED:
+            return found
+        counted = by_count(root, histories, set(root.calls)) if not found.culprits else None
+        return counted or orders.parted(queues, chain, histories) or found
     rules = {
         Kind.ABSENT: _absent,
         Kind.PEER: _peer,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .matching import SYNCHRONISING, Shape, kind_of, malformed, sides, unbalanced
+from .matching import SYNCHRONISING, Shape, kind_of, malformed, roots_apart, sides, unbalanced
 from .model import COMPLETED, RETIRED, STARTED, STATE, Call, Communicator, Lane, Queues
 from .states import running
 
@@ -86,7 +86,7 @@ def _front(queues: Queues, group: Communicator) -> Stuck | None:
     if not opened:
         return None
     number = min(opened)
-    number = min([number, *_lost_before(group, number)])
+    number = min([number, *(lost for lost in _lost_before(group, number) if _waited_for(group, lost))])
     states = {rank: _state(lane, number) for rank, lane in group.lanes.items()}
     found = Stuck(
         Kind.QUEUED,
@@ -112,6 +112,12 @@ def _lost_before(group: Communicator, number: int) -> Iterator[int]:
         return
     yield from (lane.completed + 1 for lane in ahead if 0 < lane.completed < number)
     yield from (lane.enqueued + 1 for lane in lanes if 0 < lane.enqueued < number)
+
+
+def _waited_for(group: Communicator, number: int) -> bool:
+    """Whether some rank has that call open: what is complete on all that came to it, they do not wait for."""
+    states = (_state(lane, number) for lane in group.lanes.values())
+    return any(state is not None and state & STATE != COMPLETED for state in states)
 
 
 def _first_above(lane: Lane, floor: int) -> int | None:
@@ -170,7 +176,7 @@ def disagreement(calls: dict[int, Call], group: Communicator) -> tuple[dict[Shap
         if len(differing) > 1:
             return differing, ""
     why = next(filter(None, (malformed(call, group) for call in distinct)), "")
-    return {}, why or unbalanced(calls, group)
+    return {}, why or unbalanced(calls, group) or roots_apart(calls, group)
 
 
 def _classify(queues: Queues, found: Stuck, floor: int, states: dict[int, int | None]) -> None:

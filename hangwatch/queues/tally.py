@@ -15,10 +15,11 @@ from itertools import islice, pairwise
 from hangwatch import words
 from hangwatch.model import Certainty, Frame
 
-from .finding import Finding, ranks, victims, wait_edges
+from .finding import Finding, victims, wait_edges
 from .follow import Chain
 from .matching import shape
 from .model import Communicator, Lane, Queues
+from .names import ranks
 
 _EARLIER = 4  # spans with messages that are looked at
 _FARTHEST = 64  # collectives before the last common one: hosts may have enqueued some behind the messages that wait

@@ -67,6 +67,11 @@ class QueueReader:
         if written_ns:
             self.queues_so_far.written[rank] = written_ns
 
+    def last_call_ns(self, rank: int) -> int:
+        """When `rank` made its last recorded call, in nanoseconds since 1970; 0 where none is recorded."""
+        known = self._ranks.get(rank)
+        return max((lane.created[-1] for lane in known.lanes.values() if len(lane)), default=0) if known else 0
+
     def _read(self, rank: int, document: Mapping[str, Any]) -> _Rank:
         found = _Rank(config=self._config(document), status=_status(document))
         entries = document.get("entries") or []
@@ -295,6 +300,13 @@ def _count(lane: Lane) -> None:
     lane.completed = lane.numbers[-1] if place is None else -1 if lane.lost and not place else lane.numbers[place] - 1
     begun = [number for number, state in zip(lane.numbers, lane.states, strict=True) if state & 3 != SCHEDULED]
     lane.started = max(begun, default=lane.completed)
+
+
+def last_call_ns(document: Mapping[str, Any]) -> int:
+    """When the last call in a document was made; 0 where there is none."""
+    entries = document.get("entries")
+    last = entries[-1] if isinstance(entries, list) and entries else None
+    return int(last.get("time_created_ns") or 0) if isinstance(last, Mapping) else 0
 
 
 def _is_p2p(name: str) -> bool:

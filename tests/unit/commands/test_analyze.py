@@ -420,3 +420,34 @@ def test_beside_a_launchers_log_the_folders_of_its_ranks_are_read(tmp_path: Path
         (tmp_path / folder / "error.json").write_text(json.dumps(message))
     pile = sort_out([tmp_path])
     assert {rank: each.text for rank, each in pile.logs.failures.items()} == {3: "ValueError: bad shape"}
+
+
+@pytest.mark.parametrize("logs", ["attempt_0/3", "logs/job_7/attempt_0/3"])
+def test_beside_dumps_the_error_files_of_torchrun_are_read(logs: str, tmp_path: Path) -> None:
+    """The rank that raised left no dump; the others waited for it."""
+    _skipping_job().write(tmp_path)
+    (tmp_path / "nccl_trace_rank_3").unlink(missing_ok=True)
+    (tmp_path / logs).mkdir(parents=True)
+    message = {"message": {"message": "KeyError: 'pixels'", "extraInfo": {"py_callstack": ""}}}
+    (tmp_path / logs / "error.json").write_text(json.dumps(message))
+    pile = sort_out([tmp_path])
+    assert pile.assessment.judgement is not None
+    found = pile.assessment.judgement.verdict
+    assert (found.cause, [each.rank for each in found.culprits]) == ("exception-on-one-rank", [3])
+
+
+@pytest.mark.parametrize("newer", ["a", "b"])
+def test_of_two_dumps_of_a_rank_the_one_with_the_later_call_counts(newer: str, tmp_path: Path) -> None:
+    """An earlier attempt has left dumps in another folder; how the files were copied says nothing."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        path = _dump(tmp_path / name / "trace_0.json", last=f"gloo:{'all_gather' if name == newer else 'all_reduce'}")
+        document = json.loads(path.read_text())
+        document["entries"][0]["time_created_ns"] += 7_200_000_000_000 if name == newer else 0
+        path.write_text(json.dumps(document))
+    pile = sort_out([tmp_path / "a", tmp_path / "b"])
+    first, second = (tmp_path / name / "trace_0.json" for name in (newer, "b" if newer == "a" else "a"))
+    assert pile.dumps == {0: first}
+    assert [call.op for call in pile.queues.calls if call.op == "all_gather"]
+    assert pile.queues.communicators[0].lanes[0].created[0] == 8_200_000_000_000
+    assert pile.problems == [f"left out {second}: {first} is a newer dump of rank 0; that one is used"]

@@ -72,3 +72,18 @@ def test_a_host_that_computes_is_no_wait() -> None:
     assert SPINS not in stack.frames
     busy = replace(ranks[1], stacks=(stack,), earlier_stacks=())
     assert diagnose(job(ranks[0], busy, *ranks[2:])).verdict.cause != "point-to-point-deadlock"
+
+
+def test_ranks_that_stand_where_another_one_waits_for_its_device_are_not_said_to_work() -> None:
+    """Native frames are asked of one rank of each stack; the others stand in the same lines, and spin as it does."""
+    ranks = [
+        replace(
+            host(rank, still_s=130.0, native=rank == 0),
+            collectives=Collectives(
+                (GroupHead("0", (0, 1, 2), backend="nccl", issued=4, completed=4, sent=sent, received=66),), ()
+            ),
+        )
+        for rank, sent in enumerate((66, 67, 66))
+    ]
+    found = diagnose(job(*ranks)).verdict
+    assert "still work" not in found.summary

@@ -159,6 +159,8 @@ def test_ranks_that_never_came_to_the_rendezvous(tmp_path: Path) -> None:
         ("torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.",
          "rendezvous-missing-ranks", "1 of 2 came"),
         ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "node-not-started", "not all came"),
+        ("torch.distributed.DistNetworkError: The server socket has failed to listen. port: 29500, name: EADDRINUSE",
+         "rendezvous-port-conflict", "port 29500 is in use already"),
     ],
 )  # fmt: skip
 def test_a_launcher_whose_rendezvous_failed(said: str, cause: str, summary: str, tmp_path: Path) -> None:
@@ -177,6 +179,20 @@ def test_the_first_rank_of_a_group_that_never_made_its_communicators_id(tmp_path
     found = told(tmp_path, *(trace(rank, error.format("default_pg/0")) for rank in (1, 2, 3)))
     assert (found.cause, named(found), found.victims) == ("undetermined", [0], (1, 2, 3))
     assert named(told(tmp_path, *(trace(rank, error.format("7/0")) for rank in (5, 6)))) == []
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ("exited unexpectedly", "loader-worker-died"),
+        ("is killed by signal: Killed.", "loader-worker-died"),
+        ("is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+         "shared-memory-exhausted"),
+    ],
+)  # fmt: skip
+def test_a_rank_whose_loader_worker_died(end: str, cause: str, tmp_path: Path) -> None:
+    found = told(tmp_path, trace(2, f"RuntimeError: DataLoader worker (pid(s) 7712) {end}"))
+    assert (found.cause, named(found)) == (cause, [2])
 
 
 # ------------------------------------------------------------------------------------------ launchers

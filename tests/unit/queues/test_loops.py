@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.queues.loops import left_as_before
+from hangwatch.queues.loops import left_as_before, visits
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Step, Sync, every
 
@@ -95,3 +95,35 @@ def test_a_coalesced_call_that_is_left_out_shifts_no_later_one(tmp_path: Path) -
     found = verdict(job, tmp_path)
     assert (found.cause, blamed(found)) == ("collective-mismatch", [2])
     assert "every later call" not in found.summary
+
+
+def test_an_evaluation_counts_once_however_many_calls_it_makes(tmp_path: Path) -> None:
+    """A rank that comes to it two rounds early has left the loop: nothing proves that it left single calls out."""
+    turn: list[Step] = [*ROUND, Sync()]
+    log: list[Step] = [Call("all_reduce", 25, 2), Sync()]
+    evaluation: list[Step] = [*[Call("_all_gather_base", 40, 8, out=64)] * 6, Sync()]
+    epoch: list[Step] = [*turn * 9, *log, *evaluation]
+    early: list[Step] = [*epoch * 2, *turn * 7, *evaluation]
+    found = verdict(JobDumps(every(8, epoch * 3, {6: early}), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [6], "likely")
+
+
+@pytest.mark.parametrize(("before", "times"), [([1, 2, 1, 2], 0), ([1, 9, 9, 9, 1], 1), ([1, 9, 9, 2, 9, 1, 9], 2)])
+def test_visits_from_a_round(before: list[int], times: int) -> None:
+    assert visits(before, 9, 1) == times
+
+
+def test_a_round_that_one_rank_makes_once_more_is_no_call_of_its_own(tmp_path: Path) -> None:
+    part: list[Step] = [Call("_all_gather_base", 30, 64, out=256), Call("_reduce_scatter_base", 31, 256, out=64)]
+    turn: list[Step] = [*part * 3, Call("all_reduce", 33, 1)]
+    again: list[Step] = [*part * 4, Call("all_reduce", 33, 1)]
+    found = verdict(JobDumps(every(4, turn * 12, {1: [*turn * 6, *again, *turn * 5]}), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [1], "likely")
+    assert [each.cause for each in found.alternatives] == ["rank-zero-only-collective"]
+
+
+def test_what_is_new_in_a_short_record_may_have_come_before(tmp_path: Path) -> None:
+    layers: list[Step] = [Call("all_reduce", 40, 16)] * 7
+    turn: list[Step] = [*layers, Call("all_reduce", 50, 1), Sync()]
+    job = JobDumps(every(4, turn * 9, {3: [*turn * 8, *turn[1:]]}), timed=False, window=7, frames=False)
+    assert verdict(job, tmp_path).cause != "uneven-steps"

@@ -70,3 +70,21 @@ def test_a_place_with_two_ways_on_shows_nothing_of_two_ranks() -> None:
     mixed = [action for n in range(6) for action in (evaluated if n in (1, 2, 4) else TURN)]
     world = World([[*mixed, *TURN], [*mixed, Call("gather", line=80)]])
     assert departure_of(Case(world.run().snapshot())) is None
+
+
+@pytest.mark.parametrize(("turns", "named"), [(12, True), (4, False)])
+def test_most_ranks_that_leave_an_order_of_many_rounds_have_left_it(turns: int, named: bool) -> None:
+    """After few rounds they may rather have a new order, and the one rank be wrong."""
+    found = departure_of(Case(job(TURN, TURN[1:], TURN[1:], turns=turns)))
+    assert (found is not None) is named
+    if found is not None:
+        assert (found.ranks, found.against, found.usual.op) == ((1, 2), (0,), "all_to_all")
+
+
+def test_the_few_that_kept_the_order_are_not_said_to_have_left_out_what_the_many_came_to() -> None:
+    alike: list[Action] = [*[Call("all_reduce", line=15)] * 3, Call("all_reduce", line=17)]
+    world = World([[*alike * 12, *alike], *([*alike * 12, *alike[:3], *alike] for _ in range(3))])
+    kept = World([[*alike * 12, *alike], *([*alike * 11, *alike[:3], *alike] for _ in range(3))])
+    for each in (world, kept):
+        verdict = diagnose(each.run().snapshot()).verdict
+        assert 0 not in [culprit.rank for culprit in verdict.culprits]

@@ -162,6 +162,17 @@ def test_only_the_root_of_a_gather_has_outputs(elsewhere: Size) -> None:
     assert found.judgement is None
 
 
+def test_two_ranks_that_are_each_the_root_of_a_gather_do_not_fit() -> None:
+    """As all other ranks give their part, only the sizes of outputs tell who collects."""
+    root, part = [[4, 4], [4, 4], [4, 4]], [[0]]
+    before = [_entry("gather", SQUARE, sizes, number=1) for sizes in (root, part, part)]
+    now = [_entry("gather", SQUARE, sizes, number=2, state="scheduled") for sizes in (root, part, root)]
+    found = _judged(*map(list, zip(before, now, strict=True))).judgement
+    assert found is not None
+    assert (found.verdict.cause, [each.rank for each in found.verdict.culprits]) == ("collective-mismatch", [2])
+    assert "ranks 0 and 2 are each root of it" in found.verdict.summary
+
+
 COLLECTIVES = {
     "all_gather": [[32]],
     "_all_gather_base": [[32]],

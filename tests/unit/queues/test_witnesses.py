@@ -128,3 +128,29 @@ def test_a_rank_that_left_its_loop_is_named_also_where_others_wait_behind_those_
     found = verdict(JobDumps(programs, hybrid_groups(8), timed=False), tmp_path)
     assert (blamed(found), found.certainty) == ([2], "undetermined")
     assert "uneven-steps" in {each.cause for each in found.alternatives}
+
+
+def test_most_ranks_that_leave_out_a_call_of_many_rounds_are_named(tmp_path: Path) -> None:
+    """Two of eight make it as all did in each of twelve rounds before."""
+    few = {rank: [*ROUND * 12, *WITHOUT, *ROUND] for rank in range(8) if rank not in (1, 4)}
+    found = verdict(JobDumps(every(8, ROUND * 14, few)), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [0, 2, 3, 5, 6, 7], "likely")
+    assert [each.cause for each in found.alternatives] == ["rank-local-decision"]
+
+
+def test_few_that_log_in_the_round_in_which_all_have_always_logged_left_nothing_out(tmp_path: Path) -> None:
+    logged: list[Step] = [*ROUND * 4, Call("all_gather", 95, 3, out=24), Sync()]
+    without = {rank: [*logged * 6, *ROUND * 4, *logged] for rank in range(8) if rank not in (3, 5)}
+    found = verdict(JobDumps(every(8, logged * 8, without), timed=False), tmp_path)
+    assert blamed(found) != [3, 5]
+    assert found.certainty == "undetermined"
+
+
+def test_a_call_that_is_new_in_a_short_record_breaks_no_habit(tmp_path: Path) -> None:
+    """Of two ranks, rank 1 leaves out the call that ends each turn; the last such call of rank 0 is not recorded."""
+    layers: list[Step] = [Call("_all_gather_base", 30, 64, out=128)] * 9
+    turn: list[Step] = [*layers, Call("all_reduce", 31, 1), Sync()]
+    job = JobDumps({0: turn * 9, 1: [*turn * 7, *layers, *turn * 2]}, timed=False, window=14)
+    found = verdict(job, tmp_path)
+    assert found.certainty == "undetermined"
+    assert blamed(found) != [0]

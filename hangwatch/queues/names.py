@@ -1,0 +1,39 @@
+"""The words for calls, groups and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangwatch import words
+from hangwatch.model import Frame
+
+from .model import Call, Communicator
+
+
+def named(call: Call, number: int, group: Communicator) -> str:
+    """all_reduce 101 of the default group"""
+    if call.source is not None:
+        return f"{call.op} of {group.title}"
+    return f"{call.op} {number} of {group.title}"
+
+
+def at(call: Call | None) -> str:
+    """(train.py:71), or nothing where no line was recorded."""
+    return words.at(call.where if call is not None else None)
+
+
+def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
+    """The lines by which two calls are told apart: their own, else those further out at which their paths part.
+
+    A helper of the program, or a library's, makes calls for many places of it from one line.
+    """
+    if own.where != usual.where:
+        return own.where, usual.where
+    for one, other in zip(reversed(own.frames), reversed(usual.frames), strict=False):
+        if one != other:
+            return one, other
+    return own.where, usual.where
+
+
+def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:
+    return words.ranks(numbers, capital=capital)

@@ -1,0 +1,60 @@
+"""A rank's order of calls beside that of its own earlier rounds: a stage of a pipeline shares it with no other rank."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .all_groups import AllGroups, Step
+
+_CONTEXTS = (4, 16, 64)  # calls from which the next one is known: more microbatches need more of them
+_ALWAYS = 2  # earlier rounds that went on alike, without an exception
+_LATELY = 96  # calls before the one that waits: an earlier change of order went well
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where a rank went on to `own` and had gone on to `usual` in every earlier round."""
+
+    rank: int
+    own: Step
+    usual: Step
+
+
+def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> Break | None:
+    """The only one of these ranks that broke its own order lately; None where that is none, or several."""
+    found = [each for rank in ranks if (each := _last_break(rank, orders.until(rank, until.get(rank)))) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _last_break(rank: int, steps: Sequence[Step]) -> Break | None:
+    """The last one behind the last collective that is complete: until then, sends and receives went well.
+
+    Only those are compared: a report comes between them in few rounds.
+    """
+    met = max((step.order for step in steps if step.done and not step.pair), default=-1)
+    steps = [step for step in steps if step.pair]
+    tokens = [step.token for step in steps]
+    since = max(bisect_left(steps, met, key=lambda step: step.order), len(steps) - _LATELY)
+    broken: Break | None = None
+    for length in _CONTEXTS:
+        place, usual = _unlike_before(tokens, length, since)
+        if place is not None and (broken is None or steps[place].order > broken.own.order):
+            broken = Break(rank, steps[place], steps[usual])
+    return broken
+
+
+def _unlike_before(tokens: list[int], length: int, since: int) -> tuple[int | None, int]:
+    """The last place where the calls before it are followed by another one than ever else, and a place of that one."""
+    behind: dict[tuple[int, ...], Counter[int]] = {}
+    contexts = [tuple(tokens[place - length : place]) for place in range(length, len(tokens))]
+    for place, context in enumerate(contexts, length):
+        behind.setdefault(context, Counter())[tokens[place]] += 1
+    for place in range(len(tokens) - 1, max(length, since) - 1, -1):
+        known = behind[contexts[place - length]]
+        usual = next((token for token in known if token != tokens[place]), None)
+        if usual is not None and len(known) == 2 and known[tokens[place]] == 1 and known[usual] >= _ALWAYS:
+            return place, tokens.index(usual)
+    return None, 0
