@@ -43,7 +43,8 @@ class Reader:
         if not self._waiting:
             self._ready.clear()
             try:
-                await asyncio.wait_for(self._ready.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._ready.wait()
             except TimeoutError:
                 return None
         return self._waiting.popleft() if self._waiting else None

@@ -134,7 +134,8 @@ class Messenger:
     async def _try(self, found: IncidentRow) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            return await asyncio.wait_for(loop.run_in_executor(self._threads, self._send, found), SENDING_S / 2)
+            async with asyncio.timeout(SENDING_S / 2):  # wait_for of Python 3.11 loses a cancellation as it is sent
+                return await loop.run_in_executor(self._threads, self._send, found)
         except Exception as error:
             # A notifier is code of others that talks to a service of others.
             log.warning("telling people of incident %s failed: %s", found.id, type(error).__name__)

@@ -49,7 +49,8 @@ class Replica:
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), LONGEST_S)
+                    async with asyncio.timeout(LONGEST_S):  # wait_for of Python 3.11 loses a cancellation with news
+                        await self._news.wait()
                 self._news.clear()
                 try:
                     await self.catch_up()
