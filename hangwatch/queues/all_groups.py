@@ -93,6 +93,19 @@ class AllGroups:
                 best = Parting(read(one, two, place), own, theirs, place)
         return best
 
+    def apart(self, rank: int, other: int) -> int | None:
+        """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""
+        mine, theirs = self._aligned(rank, other)
+        pairs = enumerate(zip(mine, theirs, strict=False))
+        return next((at for at, (a, b) in pairs if a.token != b.token), -1) if mine else None
+
+    def goes_on(self, other: int, rank: int, place: int, token: int) -> bool:
+        """Whether `other` made the calls of `rank` up to that place, and the one of that token there."""
+        mine, theirs = self._aligned(rank, other)
+        if len(theirs) <= place or theirs[place].token != token:
+            return False
+        return all(a.token == b.token for a, b in zip(mine[:place], theirs[:place], strict=False))
+
     def reading(self, rank: int, others: Sequence[int], group: Communicator, number: int) -> Reading | None:
         """How `rank` left the order of the others at that call, its calls in `group` counted; None if it was not there.
 

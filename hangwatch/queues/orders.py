@@ -1,8 +1,8 @@
 """Ranks that wait in a circle: the one whose order of calls over all groups parts from that of most ranks.
 
 In each group by itself its calls may look like those of the others, one fewer: every layer calls from one line. Ranks
-of one program make the same calls in whichever row of a mesh they stand; stages of a pipeline do not, and then no order
-is that of most.
+of one program make the same calls in whichever row of a mesh they stand. Stages of a pipeline do not; there a rank is
+held against those of its stage in other replicas of the model.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from .readings import ENOUGH, Kind, regular
 _AS_OTHERS = 2  # calls behind one that was left out that are as the others': one that came later is among them
 _MISPAIRED = "every later call of that group is mispaired"
 _MOST_RANKS = 64  # of a large job that are compared
+_MOST_CONCERNED = 16  # ranks of a circle whose orders are held against those of others of their role
+_SAME_ROLE = 32  # calls that ranks made alike before they parted: until then they ran one part of the program
+_WITNESSES = 2  # ranks of a role that tell who left its order
 _CAUSES = {
     Kind.SKIPPED: "skipped-collective",
     Kind.EXTRA: "rank-zero-only-collective",
@@ -32,12 +35,16 @@ _CAUSES = {
 
 
 def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None:
-    """The finding on the one rank of a circle that left the order which most ranks keep; None where none did so."""
-    if not histories.sited or any(each.peers for each in chain.roots):
-        return None
+    """The finding on the one rank of a circle that left the order which most ranks keep, or those of its role."""
     members = {rank for each in chain.roots for rank in (*each.waiting, *each.awaited)} & queues.ranks
     concerned = sorted(members)[:_MOST_RANKS]
     compared = (concerned + sorted(queues.ranks - members))[:_MOST_RANKS]
+    if not histories.sited or any(each.peers for each in chain.roots):
+        return _left_its_role(chain, histories, concerned, compared)
+    return _left_most(chain, histories, concerned, compared)
+
+
+def _left_most(chain: Chain, histories: Histories, concerned: list[int], compared: list[int]) -> Finding | None:
     usual = _most(histories.all_groups, compared)
     stray = [rank for rank in concerned if rank not in usual]
     if not usual or len(stray) != 1:
@@ -48,6 +55,42 @@ def parted(queues: Queues, chain: Chain, histories: Histories) -> Finding | None
     if not regular([step.token for step in found.theirs], found.place):
         return None  # the many may have left their own order, and the one rank kept to it
     return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _CAUSES else None
+
+
+def _left_its_role(chain: Chain, histories: Histories, concerned: list[int], compared: list[int]) -> Finding | None:
+    """Stages of a pipeline keep no common order, but ranks of one stage do, in each replica of the model."""
+    orders = histories.all_groups
+    asked = ((rank, _from_its_role(orders, rank, compared)) for rank in concerned[:_MOST_CONCERNED])
+    left = [(rank, *found) for rank, found in asked if found is not None]
+    if len(left) != 1:
+        return None
+    ((rank, found, usual),) = left
+    if not found.reading.whole or found.reading.agreeing < _AS_OTHERS or found.reading.kind not in _CAUSES:
+        return None
+    if any(step.pair for step in found.changed()):
+        return None  # its messages tell more
+    return _finding(histories, chain, rank, found, usual)
+
+
+def _from_its_role(orders: AllGroups, rank: int, compared: list[int]) -> tuple[Parting, list[int]] | None:
+    """How a rank left the order that it shared with others until then, and those; None where one still agrees with it.
+
+    Of a single other rank it is the habit of both that tells which of them left it; several must not have left theirs.
+    """
+    places = {other: place for other in compared if other != rank and (place := orders.apart(rank, other)) is not None}
+    like = {other: place for other, place in places.items() if place < 0 or place >= _SAME_ROLE}
+    if not like or min(like.values()) < 0:
+        return None
+    furthest = max(like.values())
+    found = orders.parting(rank, [other for other, place in like.items() if place == furthest])
+    if found is None:
+        return None
+    due = found.theirs[found.place].token
+    usual = [other for other in like if orders.goes_on(other, rank, found.place, due)]
+    mine, theirs = ([step.token for step in steps] for steps in (found.mine, found.theirs))
+    kept, left = regular(theirs, found.place), not regular(mine, found.place)
+    told = (kept and left) or (len(usual) >= _WITNESSES and (kept or left))
+    return (found, usual) if told else None
 
 
 def _most(orders: AllGroups, compared: list[int]) -> list[int]:

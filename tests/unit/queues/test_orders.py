@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch import words
 from tests.dump_verdicts import blamed, verdict, verdict_on
 from tests.dump_world import Call, JobDumps, Step, Sync, every, mesh
 
@@ -81,3 +82,36 @@ def test_what_one_record_lacks_is_no_other_call(tmp_path: Path) -> None:
     (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps(document, protocol=2))
     found = verdict_on(tmp_path)
     assert (found.cause, blamed(found)) == ("skipped-collective", [1])
+
+
+# Replicas of a model in two stages, each of them split over two ranks: 4 * replica + 2 * stage + part.
+REPLICAS = 3
+
+
+def _staged(rank: int, *, without: int | None = None) -> list[Step]:
+    """Three microbatches of two layers each, forward and backward; in forward, layer `without` is left out."""
+    last, layer = bool(rank // 2 % 2), Call("all_reduce", 9, 256, f"tp{rank // 2}")
+    steps: list[Step] = []
+    for batch in range(3):
+        steps += [Call("recv", 31, 64, peer=rank - 2)] if last else []
+        steps += [layer for number in range(2) if 2 * batch + number != without]
+        steps += [] if last else [Call("send", 36, 64, peer=rank + 2)]
+    for _ in range(3):
+        steps += [] if last else [Call("recv", 44, 64, peer=rank + 2)]
+        steps += [layer, layer]
+        steps += [Call("send", 49, 64, peer=rank - 2)] if last else []
+    return [*steps, Sync()]
+
+
+@pytest.mark.parametrize(("culprit", "layer"), [(6, 2), (9, 3), (3, 5)])
+def test_a_stage_is_held_against_those_of_its_role_in_other_replicas(culprit: int, layer: int, tmp_path: Path) -> None:
+    """No call sites tell the layers apart, and stages of one replica make other calls than one another."""
+    programs = {
+        rank: [*_staged(rank) * 6, *_staged(rank, without=layer if rank == culprit else None), *_staged(rank), *END]
+        for rank in range(4 * REPLICAS)
+    }
+    rows: dict[str, tuple[int, ...]] = {f"tp{first // 2}": (first, first + 1) for first in range(0, 4 * REPLICAS, 2)}
+    found = verdict(JobDumps(programs, rows, timed=False, frames=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [culprit], "likely")
+    others = [rank for rank in range(4 * REPLICAS) if rank // 2 % 2 == culprit // 2 % 2 and rank != culprit]
+    assert found.evidence[0] == f"over all of their groups, {words.ranks(others)} made the same calls in one order"
