@@ -26,7 +26,7 @@ _MISPAIRED = "every later call of that group is mispaired"
 _MOST_RANKS = 64  # of a large job that are compared
 _MOST_CONCERNED = 16  # ranks of a circle whose orders are held against those of others of their role
 _SAME_ROLE = 32  # calls that ranks made alike before they parted: until then they ran one part of the program
-_WITNESSES = 2  # ranks of a role that tell who left its order
+_OF_A_ROLE = 2  # ranks of a role that tell who left its order
 _CAUSES = {
     Kind.SKIPPED: "skipped-collective",
     Kind.EXTRA: "rank-zero-only-collective",
@@ -89,7 +89,7 @@ def _from_its_role(orders: AllGroups, rank: int, compared: list[int]) -> tuple[P
     usual = [other for other in like if orders.goes_on(other, rank, found.place, due)]
     mine, theirs = ([step.token for step in steps] for steps in (found.mine, found.theirs))
     kept, left = regular(theirs, found.place), not regular(mine, found.place)
-    told = (kept and left) or (len(usual) >= _WITNESSES and (kept or left))
+    told = (kept and left) or (len(usual) >= _OF_A_ROLE and (kept or left))
     return (found, usual) if told else None
 
 
