@@ -5,8 +5,8 @@ They hold for a job that waits as for one that failed because its calls were mis
 
 from __future__ import annotations
 
-from hangwatch.rules.by_queues import left_the_order
 from hangwatch.rules.finding import Rule
+from hangwatch.rules.left_the_order import left_the_order
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch

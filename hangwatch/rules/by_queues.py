@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hangwatch.catalogue import cause
-from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.queues import assessed, departure_of
+from hangwatch.facts.queues import assessed
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.standstill import all_hosts_wait
 from hangwatch.model import Bypass, Certainty, Stage
 from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
-
-
-def left_the_order(case: Case) -> Finding | None:
-    """Ranks left out calls, added or moved some, in the order of calls that the others of a group kept."""
-    queued = assessed(case).found if case.in_trouble else None
-    if queued is None or queued.departure is None:
-        return None
-    if queued.cause == "uneven-steps" and first_uneven(case) is None and all(view.loader for view in case):
-        return None  # in no epoch did the ranks draw different numbers of batches
-    known = departure_of(case) is not None
-    found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
-    return replace(found, status=case.failed) if found is not None else None
 
 
 def as_queued(case: Case) -> Finding | None:

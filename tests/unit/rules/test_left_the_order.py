@@ -10,7 +10,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.queues import departure_of
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Bypass, CallSite, Collectives, Frame, ProcessFacts, RankEvidence, Snapshot
-from hangwatch.rules.by_queues import left_the_order
+from hangwatch.rules.left_the_order import left_the_order
 from hangwatch.rules.step.skipped_collective.by_order import skipped_by_site
 from tests.unit.rules.step.worlds import Program, changed, world
 from tests.unit.simulator import SCRIPT, Call, Draw

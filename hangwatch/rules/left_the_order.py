@@ -1,0 +1,24 @@
+"""Ranks that left the order of calls which the others of their group kept, by the queues of live ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.case import Case
+from hangwatch.facts.queues import assessed, departure_of
+from hangwatch.rules.by_queues import by_queues
+from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective.out_of_order import behind_a_rank_check
+
+
+def left_the_order(case: Case) -> Finding | None:
+    """Ranks left out calls, added or moved some, in the order of calls that the others of a group kept."""
+    queued = assessed(case).found if case.in_trouble else None
+    if queued is None or queued.departure is None:
+        return None
+    if queued.cause == "uneven-steps" and first_uneven(case) is None and all(view.loader for view in case):
+        return None  # in no epoch did the ranks draw different numbers of batches
+    known = departure_of(case) is not None
+    found = by_queues(case) if known else behind_a_rank_check(case, queued.departure)
+    return replace(found, status=case.failed) if found is not None else None
