@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
@@ -181,20 +180,12 @@ def _put_dump(pile: Pile, path: Path, content: bytes) -> None:
         rank = recorder.rank_of(path) if told is None else told
         if rank is None:
             raise files.ReportError("a dump says its rank by a number at the end of its name, as in trace_rank_3")
-        if rank in pile.dumps:
-            _choose(pile, rank, path, document)
-        pile.reader.add(rank, document, path.stat().st_mtime_ns)
+        known = pile.dumps.get(rank)
+        if not pile.reader.add(rank, document, path.stat().st_mtime_ns):
+            raise files.ReportError(f"{known} is a dump of rank {rank} too, and no older one; that one is used")
+        if known is not None:
+            pile.problems.append(f"left out {known}: {path} is a newer dump of rank {rank}; that one is used")
         pile.dumps[rank] = path
-
-
-def _choose(pile: Pile, rank: int, path: Path, document: Mapping[str, Any]) -> None:
-    """Of two dumps of a rank the one with the later call counts; the other one may be of an earlier attempt."""
-    known = pile.dumps[rank]
-    before, now = pile.reader.last_call_ns(rank), recorder.last_call_ns(document)
-    if now <= before:
-        older = f"{known} is a newer dump of rank {rank}" if now < before else f"{known} is a dump of rank {rank} too"
-        raise files.ReportError(f"{older}; that one is used")
-    pile.problems.append(f"left out {known}: {path} is a newer dump of rank {rank}; that one is used")
 
 
 def snapshots(pile: Pile) -> list[Snapshot]:

@@ -13,10 +13,10 @@ from collections.abc import Collection, Hashable, Sequence
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case
 from hangwatch.model import Collective
+from hangwatch.queues.readings import due
 from hangwatch.ranks.ledger import is_point_to_point
 
 FOLLOWED = 5  # times that one call followed: messages that are sent as the data asks for them repeat now and then
-LONGEST_ORDER = 32  # calls before a place that are looked at, to tell it from others
 LATELY = 16  # calls: the peer has long served what a rank asked of it before them
 
 
@@ -29,12 +29,12 @@ def left_own_order(case: Case, rank: int, peers: Collection[int]) -> bool | None
     tokens = [_token(call) for call in calls]
     known = False
     for at in range(max(len(tokens) - LATELY, 1), len(tokens)):
-        usual = _usual(tokens, at)
+        usual, _ = due(tokens[:at], FOLLOWED) or (None, 0)
         if usual is None or tokens.index(tokens[at]) == at:
             continue
-        if tokens[usual] == tokens[at]:
+        if usual == tokens[at]:
             known = True
-        elif any(is_point_to_point(call) and call.peer in peers for call in (calls[at], calls[usual])):
+        elif any(is_point_to_point(call) and call.peer in peers for call in (calls[at], calls[tokens.index(usual)])):
             return True
     return False if known else None
 
@@ -58,15 +58,3 @@ def _is_new(calls: Sequence[Collective], at: int) -> bool:
 
 def _token(call: Collective) -> Hashable:
     return (call.op, call.peer, call.group, call.tag, site(call))
-
-
-def _usual(tokens: Sequence[Hashable], at: int) -> int | None:
-    """Where the call was made that always followed the calls like those before `at`; None where it differed."""
-    places = list(range(1, at))
-    for length in range(1, min(at, LONGEST_ORDER) + 1):
-        places = [place for place in places if place >= length and tokens[place - length] == tokens[at - length]]
-        if len(places) < FOLLOWED:
-            return None
-        if len({tokens[place] for place in places}) == 1:
-            return places[-1]
-    return None

@@ -8,7 +8,8 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from . import orders, rhythm
-from .departures import departed
+from .counts import Odd
+from .departures import by_count, departed, odd_one
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
@@ -44,8 +45,18 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return parted
     if (left := orders.parted(queues, chain, histories)) is not None:
         return left
-    if (lone := alone_in_circle(chain.roots, histories)) is not None:
-        return lone
+    members = {rank for root in chain.roots for rank in (*root.waiting, *root.awaited)}
+    root, odd = _counted(chain, histories, members)
+    if odd is not None and odd.early:
+        return by_count(root, odd, members)  # no recorded order shows the call
+    found = alone_in_circle(chain.roots, histories) or _of_waits(queues, chain, histories)
+    if odd is not None and found.certainty is Certainty.UNDETERMINED:
+        return by_count(root, odd, members)
+    return found
+
+
+def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
+    """What the circle itself tells: which of its ranks is in another order than most, or than it was before."""
     pairs = any(each.peers for each in chain.roots)
     counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
@@ -82,6 +93,12 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         passing=not counted,
         left_out=left_out,
     )
+
+
+def _counted(chain: Chain, histories: Histories, members: set[int]) -> tuple[Stuck, Odd | None]:
+    """What the numbers of calls tell of a rank of the circle, though not its line, and in which of the stuck calls."""
+    asked = ((root, odd_one(root, histories)) for root in chain.roots)
+    return next(((root, odd) for root, odd in asked if odd is not None and odd.rank in members), (chain.roots[0], None))
 
 
 def _by_count(chain: Chain, histories: Histories, inside: list[int]) -> list[int]:

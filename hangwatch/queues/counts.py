@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 
@@ -31,6 +31,7 @@ class Odd:
     usual: int
     witnesses: tuple[int, ...]
     at: str  # the collective at which they were counted
+    early: bool = False  # their numbers differed already at the first collective that all of them record
 
     def __str__(self) -> str:
         return (
@@ -45,6 +46,7 @@ class Counted:
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
         self._lanes: dict[int, list[tuple[Communicator, Lane]]] = {}
+        self._known: dict[tuple[int, int], dict[int, Counts] | None] = {}
         for group in queues.communicators:
             for rank, lane in group.lanes.items():
                 if lane.known and not group.guessed:
@@ -65,13 +67,19 @@ class Counted:
             if other is group or not len(lane):
                 continue
             number = _last_complete(other) if settled else lane.numbers[-1]
-            known = self._at(other, number)
-            if known is not None and (found := self._unlike(group, rank, other, number, known)) is not None:
-                return found
+            if (found := self._unlike(group, rank, other, number)) is not None:
+                first = self._unlike(group, rank, other, _first_recorded(other))
+                return replace(first, early=True) if first is not None else found
         return None
 
     def _at(self, other: Communicator, number: int) -> dict[int, Counts] | None:
         """The counts of each rank when it came to that call of a group; None where not all of these made it alike."""
+        key = id(other), number  # ranks may have groups of one name
+        if key not in self._known:
+            self._known[key] = self._counted(other, number)
+        return self._known[key]
+
+    def _counted(self, other: Communicator, number: int) -> dict[int, Counts] | None:
         lanes = [lane for lane in other.lanes.values() if lane.places(number)]
         places = {lane.rank: lane.places(number).start for lane in lanes}
         if len({shape(self._queues.call(lane, places[lane.rank])) for lane in lanes}) > 1:
@@ -98,9 +106,8 @@ class Counted:
             return None
         return lane.numbers[place - 1] if place else lane.numbers[0] - 1
 
-    def _unlike(
-        self, group: Communicator, rank: int, other: Communicator, number: int, counts: dict[int, Counts]
-    ) -> Odd | None:
+    def _unlike(self, group: Communicator, rank: int, other: Communicator, number: int) -> Odd | None:
+        counts = self._at(other, number) or {}
         size, own = len(group.members), counts.get(rank)
         asked = {each: found for each, found in counts.items() if each not in group.members}
         if own is None or len(asked) < _WITNESSES:
@@ -118,6 +125,11 @@ class Counted:
             return None
         call = self._queues.call(lane, place)
         return Odd(rank, more[size], fewer[size], alike, named(call, number, other))
+
+
+def _first_recorded(group: Communicator) -> int:
+    """The first call of a group that none of its ranks has lost."""
+    return max((lane.numbers[0] for lane in group.lanes.values() if len(lane)), default=0)
 
 
 def _last_complete(group: Communicator) -> int:

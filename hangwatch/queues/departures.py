@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty, Frame, Wait
 
+from .counts import Odd
 from .departure import Departure
 from .finding import Finding, wait_edges
 from .follow import Chain
@@ -33,7 +34,7 @@ def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | No
         if departure is not None and departure.majority and departure.kind is not Kind.OTHER:
             victims = tuple(sorted(members - set(departure.ranks)))
             return finding(departure, victims, wait_edges(chain.roots[0], departure.ranks))
-    return next(filter(None, (by_count(root, histories, members) for root in chain.roots)), None)
+    return None
 
 
 def departed_in(root: Stuck, histories: Histories) -> Finding | None:
@@ -170,15 +171,16 @@ def _early(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ..
     )
 
 
-def by_count(root: Stuck, histories: Histories, members: set[int]) -> Finding | None:
-    """Calls that look all alike tell no order, and their number tells who left one out.
+def odd_one(root: Stuck, histories: Histories) -> Odd | None:
+    """The rank of a stuck collective's group whose number of calls is another one than that of other groups' ranks.
 
-    Where they do not fit under one number, their order with those of other groups is not what parted them.
+    Where calls do not fit under one number, their order with those of other groups is not what parted them.
     """
-    settled = root.kind is not Stands.MISMATCH
-    odd = histories.counted.odd(root.group, settled=settled) if not root.peers else None
-    if odd is None or odd.rank not in members:
-        return None
+    return None if root.peers else histories.counted.odd(root.group, settled=root.kind is not Stands.MISMATCH)
+
+
+def by_count(root: Stuck, odd: Odd, members: set[int]) -> Finding:
+    """Calls that look all alike tell no order, and their number tells who left one out."""
     who = (odd.rank,)
     victims = tuple(sorted(members - {odd.rank}))
     when, more = f"before {odd.at}", odd.made - odd.usual

@@ -1,4 +1,4 @@
-"""What the queues say: a verdict in the making, and the words for calls and groups."""
+"""What the queues say: a verdict in the making."""
 
 from __future__ import annotations
 

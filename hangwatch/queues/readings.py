@@ -8,10 +8,13 @@ that explains less.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import TypeVar
+
+Token = TypeVar("Token", bound=Hashable)
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
 LOOKED_AT = 64  # calls behind it that are compared
@@ -161,16 +164,17 @@ def of_a_run(before: Sequence[int], own: int, usual: int) -> Reading:
     return Reading(Kind.EXTRA if stays == own else Kind.SKIPPED, run=True)
 
 
-def due(before: Sequence[int]) -> tuple[int, int] | None:
+def due(before: Sequence[Token], often: int = OFTEN) -> tuple[Token, int] | None:
     """The call that followed every time on the same calls as the last ones so far, and how often; None without a rule.
 
-    As many of the last calls are looked at as it takes to tell: one call may come from several places of a round.
+    `often`: how many times make a rule. As many of the last calls are looked at as it takes to tell: one call may come
+    from several places of a round.
     """
     end, places = len(before), list(range(1, len(before)))
     for length in range(1, min(end, FARTHEST + 1)):
         places = [at for at in places if at >= length and before[at - length] == before[end - length]]
         following = {before[at] for at in places}
-        if len(places) < OFTEN:
+        if len(places) < often:
             return None
         if len(following) == 1:
             return following.pop(), len(places)

@@ -13,7 +13,7 @@ from hangwatch.model import Alternative, Certainty, Frame, Status
 
 from . import devices, orders
 from .circles import circle
-from .departures import by_count, departed_in
+from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
@@ -43,8 +43,10 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         found = _mismatch(queues, root, histories)
         if found.certainty is not Certainty.UNDETERMINED:
             return found
-        counted = by_count(root, histories, set(root.calls)) if not found.culprits else None
-        return counted or orders.parted(queues, chain, histories) or found
+        fewer = odd_one(root, histories) if not found.culprits else None
+        if fewer is not None and fewer.rank in root.calls:
+            return by_count(root, fewer, set(root.calls))
+        return orders.parted(queues, chain, histories) or found
     rules = {
         Kind.ABSENT: _absent,
         Kind.PEER: _peer,

@@ -7,6 +7,6 @@ each document into that rank's queues (`hangwatch.queues`) and forgets it, so th
 from __future__ import annotations
 
 from .document import DumpError, documents, is_pickle, rank_of
-from .reading import QueueReader, last_call_ns
+from .reading import QueueReader
 
-__all__ = ["DumpError", "QueueReader", "documents", "is_pickle", "last_call_ns", "rank_of"]
+__all__ = ["DumpError", "QueueReader", "documents", "is_pickle", "rank_of"]

@@ -37,6 +37,11 @@ class _Rank:
     identifiers: dict[str, Name] = field(default_factory=dict)
     lost: bool = False
 
+    @property
+    def last_call_ns(self) -> int:
+        """When the last recorded call was made, in nanoseconds since 1970; 0 where none is recorded."""
+        return max((lane.created[-1] for lane in self.lanes.values() if len(lane)), default=0)
+
 
 class QueueReader:
     """Takes documents with `add`, in any order, and gives the `queues` of all of them."""
@@ -55,22 +60,23 @@ class QueueReader:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def add(self, rank: int, document: Mapping[str, Any], written_ns: int = 0) -> None:
+    def add(self, rank: int, document: Mapping[str, Any], written_ns: int = 0) -> bool:
         """Read the dump of `rank`. Raises DumpError where the document has not the shape of a dump.
 
-        `written_ns` is when the dump was written, in nanoseconds since 1970; 0 where that is not known.
+        Of two dumps of a rank the one with the later call counts; the other one may be of an earlier attempt. Returns
+        whether this one does. `written_ns` is when the dump was written, in nanoseconds since 1970; 0 where that is not
+        known.
         """
         try:
-            self._ranks[rank] = self._read(rank, document)
+            found = self._read(rank, document)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             raise DumpError(f"it has not the shape of a dump ({type(error).__name__}: {error})") from error
+        if rank in self._ranks and found.last_call_ns <= self._ranks[rank].last_call_ns:
+            return False
+        self._ranks[rank] = found
         if written_ns:
             self.queues_so_far.written[rank] = written_ns
-
-    def last_call_ns(self, rank: int) -> int:
-        """When `rank` made its last recorded call, in nanoseconds since 1970; 0 where none is recorded."""
-        known = self._ranks.get(rank)
-        return max((lane.created[-1] for lane in known.lanes.values() if len(lane)), default=0) if known else 0
+        return True
 
     def _read(self, rank: int, document: Mapping[str, Any]) -> _Rank:
         found = _Rank(config=self._config(document), status=_status(document))
@@ -300,13 +306,6 @@ def _count(lane: Lane) -> None:
     lane.completed = lane.numbers[-1] if place is None else -1 if lane.lost and not place else lane.numbers[place] - 1
     begun = [number for number, state in zip(lane.numbers, lane.states, strict=True) if state & 3 != SCHEDULED]
     lane.started = max(begun, default=lane.completed)
-
-
-def last_call_ns(document: Mapping[str, Any]) -> int:
-    """When the last call in a document was made; 0 where there is none."""
-    entries = document.get("entries")
-    last = entries[-1] if isinstance(entries, list) and entries else None
-    return int(last.get("time_created_ns") or 0) if isinstance(last, Mapping) else 0
 
 
 def _is_p2p(name: str) -> bool:

@@ -297,7 +297,7 @@ class Peers:
         if not self._complained:
             self._complained = True
             reason = (error.strerror or str(error)).lower()
-            self._say(f"hangwatch: {self.report_dir}: {reason}; this node judges without the others")
+            self._say(f"hangwatch: {self.report_dir}: {reason}; this node's verdicts are without the other nodes")
 
     def _bounded(self, work: Callable[[], T]) -> T:
         """Does something in the folder in a thread of its own. Raises what it raises, and TimeoutError."""

@@ -57,7 +57,7 @@ def test_the_numbers_count_calls_that_are_no_longer_recorded(culprit: int, tmp_p
     # AND no call is named that only shows it
     assert "left out 1 call of" in found.summary
     assert all(each.where is None for each in found.culprits)
-    assert any(f"and rank {culprit} {12 * LAYERS - 1}" in sentence for sentence in found.evidence)
+    assert any(f"and rank {culprit} {11 * LAYERS - 1}" in sentence for sentence in found.evidence)
 
 
 def test_ranks_of_another_part_of_the_program_are_no_witnesses(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Errors that leave a backward, or a step of a pipeline: the program may catch them and go on with its gradients
-unreduced, or without having sent what the next stage waits for.
+"""Errors that leave a backward, or a step of a pipeline.
 
+The program may catch them and go on with its gradients unreduced, or without what the next stage waits for.
 torch.autograd calls its engine through one function of Python, which is wrapped. A step pays for one call more, and the
 traceback of an error has no frame of ours. torch.compile does not inline it: it breaks its graph at `backward`, and has
 an operation of its own for `torch.autograd.grad`.
@@ -18,10 +18,8 @@ from hangwatch_agent.rank.patch import Patches
 
 AUTOGRAD = "torch.autograd"
 ENGINE = "_engine_run_backward"  # of torch 2.1 and later; before, nothing of Python stands between
-
-
 SCHEDULES = "torch.distributed.pipelining.schedules"
-HOOKED = (
+CALLS = (  # module, class or "", function
     (AUTOGRAD, "", ENGINE),
     (SCHEDULES, "PipelineScheduleSingle", "step"),
     (SCHEDULES, "PipelineScheduleMulti", "step"),
@@ -37,7 +35,7 @@ class BackwardHook:
         self._installed: set[tuple[str, str, str]] = set()
 
     def install(self) -> None:
-        for module, owner, name in HOOKED:
+        for module, owner, name in CALLS:
             found: Any = sys.modules.get(module)
             found = getattr(found, owner, None) if owner else found
             if (module, owner, name) not in self._installed and hasattr(found, name):

@@ -128,7 +128,7 @@ class LoaderHook:
         # Runs once a batch: what is not needed at once is left to the ticker, and calls are spared.
         board, steps, guard, failed = self._board, self._context.steps, self._context.guard, self._failed
         time_ns, compiling, known, begin = time.monotonic_ns, is_traced(), self._passes.get, steps.begin
-        phase, phase_at, in_data = b.W_PHASE, b.W_PHASE_AT, b.DATA
+        sites, phase, phase_at, in_data = self._context.sites, b.W_PHASE, b.W_PHASE_AT, b.DATA
 
         @replacing(original, "__next__")
         def drawing(iterator: Any) -> Any:
@@ -155,7 +155,9 @@ class LoaderHook:
                     words[phase] = steps.at
                     words[phase_at] = now
                     if number < 2:
-                        self._note_draw(current, number, sys._getframe(1))
+                        frame = sys._getframe(1)
+                        in_package = sites.kind(frame.f_code.co_filename) == PACKAGE
+                        current.note_draw(number, frame, in_package)
                     if current.training:
                         steps.data_ns += now - entered
                         if current.slot.steps_before < 0:
@@ -266,9 +268,6 @@ class LoaderHook:
         wanted = (each.open and each.digested < DIGESTED_BATCHES for each in self._passes.values())
         if self._digesting is not None and not any(wanted):
             self._digesting.remove()  # the rest of the epoch does without
-
-    def _note_draw(self, current: Pass, number: int, frame: Any) -> None:
-        current.note_draw(number, frame, self._context.sites.kind(frame.f_code.co_filename) == PACKAGE)
 
     def _late(self, iterator: Any) -> Pass:
         """The first batch of an iterator that `DataLoader.__iter__` has not given out, or not before our eyes."""

@@ -34,6 +34,11 @@ def collective_mismatch(case: Case) -> Finding | None:
     return _mismatch(case, found.group, found.seq, found.calls) if found is not None else None
 
 
+def _is_at(order: Departure, group: Group, seq: int) -> bool:
+    """Whether the order of calls was left at that collective: groups of other members may have the same name."""
+    return (order.group.name, order.group.members, order.number) == (*group.key, seq)
+
+
 def _fix(case: Case, sides: dict[Shape, list[int]], calls: dict[int, Collective]) -> str:
     if len({one.kind for one in sides}) > 1:
         return "call the same operation on every rank at this point: what decides must be the same on all of them"
@@ -49,7 +54,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     sides = differing(calls)
     outvoted, unlike = _odd_ones(sides, len(group.members)), _unlike_before(case, calls)
     order = departure_of(case) if not unlike else None
-    if order is not None and order.habit and (order.group.name, order.number) == (group.name, seq):
+    if order is not None and order.habit and _is_at(order, group, seq):
         unlike = list(order.ranks)
     odd = outvoted or unlike
     if not odd and len({issuer(case.ledger, rank, call) for rank, call in calls.items()}) > 1:

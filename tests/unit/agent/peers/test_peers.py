@@ -286,7 +286,7 @@ def test_a_directory_that_cannot_be_used_is_said_once(tmp_path: Path) -> None:
         assert (opinion.question, opinion.judgement.verdict.culprits) == (0, ())
         assert node.heeds() is None
     assert len(node.said) == 1
-    assert "judges without the others" in node.said[0]
+    assert "without the other nodes" in node.said[0]
 
 
 def test_a_file_system_that_hangs_does_not_hold_up_the_watch(
