@@ -62,8 +62,11 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
     edges = _edges(chain)
     inside = _inside(edges)
-    stray = _behind_most(edges) or histories.all_groups.strays(concerned, _last_in_circle(chain))
-    stray = [rank for rank in stray if rank in inside] or stray or _by_count(chain, histories, inside)
+    stray, why = _behind_most(edges, histories)
+    lost = _lost(chain)
+    if not stray and not (pairs and lost):  # of messages what is recorded must be all, to know a habit from its end
+        stray = [rank for rank in histories.all_groups.strays(concerned, _last_in_circle(chain)) if rank in inside]
+    stray = stray or _by_count(chain, histories, inside)
     broke = rhythm.the_one(histories.all_groups, inside, _last_in_circle(chain)) if pairs and not stray else None
     if broke is not None and counted:
         return miscounted(queues, chain) or _broken(broke, chain, histories, edges)
@@ -78,15 +81,13 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
     return Finding(
         "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
-        Certainty.LIKELY
-        if counted and told and (stray or queues.level or not _lost(chain))
-        else Certainty.UNDETERMINED,
+        Certainty.LIKELY if counted and told and (stray or queues.level or not lost) else Certainty.UNDETERMINED,
         without
         or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
         f"{'; ...' if len(edges) > 3 else ''}.",
         culprits=tuple((rank, where.get(rank)) for rank in blamed),
         victims=victims(chain.path, blamed),
-        evidence=(*map(str, edges[:3]), *([said] if said else _astray(stray, blamed))),
+        evidence=(*map(str, edges[:3]), *([said] if said else _astray(stray, blamed, why))),
         waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
         alternatives=_or_else(stray, bool(left_out)) if without and not pairs else (),
         fix=fix,
@@ -132,7 +133,8 @@ def _alike(chain: Chain) -> bool:
 
 def _lost(chain: Chain) -> bool:
     """Older calls are no longer recorded, among which one may have been left out: the circle is where that ended."""
-    return any(each.group.lanes[rank].lost for each in chain.roots for rank in each.waiting if rank in each.group.lanes)
+    lanes = ((each.waiting, of_kind) for each in chain.roots for of_kind in (each.group.lanes, each.group.peers))
+    return any(of_kind[rank].lost for waiting, of_kind in lanes for rank in waiting if rank in of_kind)
 
 
 def _last_in_circle(chain: Chain) -> dict[int, int]:
@@ -155,20 +157,30 @@ def _edges(chain: Chain) -> list[_Edge]:
     return found
 
 
-def _behind_most(edges: list[_Edge]) -> list[int]:
-    """Few ranks that went on without a call in which most of its group wait: theirs is the other order.
+def _behind_most(edges: list[_Edge], histories: Histories) -> tuple[list[int], str]:
+    """Few ranks that went on to a collective without one in which most wait: theirs is the other order, and that said.
 
-    Most have enqueued what the few went on to behind that call, or have not come to it.
+    Most have enqueued the second one behind the first, or have not come to it, each in a group of its own.
     """
     for edge, following in zip(edges, (*edges[1:], edges[0]), strict=True):
         one, then = edge.one, following.one
-        if one.kind is not Kind.ABSENT or len(edge.awaited) >= len(one.waiting):
+        if then.peers or one.kind is not Kind.ABSENT or len(edge.awaited) >= len(one.waiting):
             continue
         if not set(edge.awaited) <= then.order.keys():
             continue
-        if all(rank not in then.order or before(one, then, rank) for rank in one.waiting):
-            return sorted(edge.awaited)
-    return []
+        if any(rank in then.order and not before(one, then, rank) for rank in one.waiting):
+            continue
+        made = [rank for rank in one.waiting if _made_before(rank, then, one, histories)]
+        if len(edge.awaited) + len(made) < len(one.waiting) - len(made):
+            said = f"{ranks(edge.waiting)} came to {collective(one)} first, and are more than {ranks(edge.awaited)}"
+            return sorted(edge.awaited), said
+    return [], ""
+
+
+def _made_before(rank: int, then: Stuck, one: Stuck, histories: Histories) -> bool:
+    """Whether a rank of another group had made that call there before it came to `one`."""
+    size, order = len(then.group.members), one.order.get(rank, 0)
+    return then.call is not None and histories.counted.made(rank, then.call, then.number, size, order)
 
 
 def _inside(edges: list[_Edge]) -> list[int]:
@@ -235,7 +247,7 @@ def word(call: Call) -> str:
     return "send" if call.op == "send" else "receive"
 
 
-def _astray(stray: list[int], blamed: list[int]) -> tuple[str, ...]:
+def _astray(stray: list[int], blamed: list[int], why: str) -> tuple[str, ...]:
     if stray != blamed:
         return ()
-    return (f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)
+    return (why or f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)

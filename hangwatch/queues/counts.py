@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hangwatch import words
 
 from .matching import shape
-from .model import Communicator, Lane, Queues
+from .model import Call, Communicator, Lane, Queues
 from .names import named, ranks
 
 _WITNESSES = 2  # other ranks at least, who have made equally many calls
@@ -60,6 +60,17 @@ class Counted:
         """
         found = [odd for rank in group.lanes if (odd := self._odd(group, rank, settled)) is not None]
         return found[0] if len(found) == 1 else None
+
+    def made(self, rank: int, call: Call, number: int, size: int, before: int) -> bool:
+        """Whether `rank` made that call, of that number in a group of that size, before its call of order `before`.
+
+        It may be another group than the one in question: ranks of one program number their calls alike.
+        """
+        for group, lane in self._lanes.get(rank, ()):
+            places = lane.places(number) if len(group.members) == size else ()
+            if any(lane.order[place] < before and self._queues.call(lane, place) == call for place in places):
+                return True
+        return False
 
     def _odd(self, group: Communicator, rank: int, settled: bool) -> Odd | None:
         """What other groups of `rank` tell of it, each at its last call: one may lie before the call in question."""
