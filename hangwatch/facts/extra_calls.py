@@ -11,15 +11,16 @@ pair of different lines. Two lines of one kind may also be two branches of one c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_site import caller, in_backward
+from hangwatch.facts.call_site import caller, in_backward, path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, alike, all_alike, both_ways, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
+from hangwatch.queues.readings import due
 from hangwatch.ranks.ledger import CALLS_TOLD, Group
 from hangwatch.stacks.frames import user_frame
 
@@ -39,6 +40,16 @@ class ExtraCalls:
     def made_before(self, case: Case, ranks: tuple[int, ...]) -> bool:
         """One of `ranks` has made one of the extra calls before, or its record has lost some that may have been."""
         return any(self._made_before(case, rank) for rank in ranks)
+
+    def were_due(self, case: Case) -> bool:
+        """On the calls that `others` made last, the first of the extra ones had always followed.
+
+        A call that goes on with a run of such calls was not due: each run ends once.
+        """
+        calls = case.ledger.calls_in(self.others[0], self.paired.group)
+        tokens = [_token(call) for call in calls if call.seq < self.paired.seq]
+        found = due(tokens)
+        return found is not None and found[0] == _token(self.calls[0]) != tokens[-1]
 
     def _made_before(self, case: Case, rank: int) -> bool:
         name, until = self.paired.group, self.paired.seq
@@ -155,6 +166,10 @@ def groups(calls: tuple[Collective, ...]) -> Iterator[tuple[str, int]]:
     """Calls in words, and how many of each came in a row."""
     for text, same in groupby(calls, key=_text):
         yield text, len(list(same))
+
+
+def _token(call: Collective) -> Hashable:
+    return (call.op, path(call.frames))
 
 
 def _text(call: Collective) -> str:

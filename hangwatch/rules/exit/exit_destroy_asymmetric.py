@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.extra_calls import extra_calls
 from hangwatch.facts.process_end import (
     ended_before_others,
     had_destroyed,
@@ -25,6 +26,8 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         return None
     if not all(_fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
         return None  # the difference began with the data
+    if extra_calls(case) is not None:
+        return None  # it began with a call in the middle: those that have ended made all that they had to make
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
     few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]

@@ -22,9 +22,29 @@ def left_out_before_a_common_call(case: Case) -> Finding | None:
     if extra is None or len(extra.ranks) < len(extra.others):
         return None
     usual, errors = extra.made_before(case, extra.others), past_by_an_error(case, path(extra.calls[0].frames))
-    if (extra.fits or len(extra.ranks) == len(extra.others)) and not (usual or errors):
+    if extra.fits and not (usual or errors):
         return None
+    if len(extra.ranks) == len(extra.others) and not (errors or extra.were_due(case)):
+        return _either(case, extra)
     return _left_out(case, extra, errors, usual=usual)
+
+
+def _either(case: Case, extra: ExtraCalls) -> Finding:
+    """As many made the calls as did not, and nothing tells what is usual: all that comes of it says no more."""
+    text = words.listed([name for name, _ in groups(extra.calls)])
+    paired = f"{extra.paired.op}{words.at(place_of(case, extra.others[0], dict.fromkeys(extra.others, extra.paired)))}"
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(extra.ranks, capital=True)} called {text} before {paired}, and {case.name(extra.others)} did not;"
+        " nothing tells which of them left a call out, or made one that the others do not make.",
+        fix="compare what leads to these calls: each of them must be made by every rank of the group, or by none",
+        victims=(*extra.ranks, *extra.others),
+        step=case.step_of(extra.others),
+        evidence=sentences(case, extra),
+        status=case.failed,
+        awaited=(*extra.ranks, *extra.others),
+    )
 
 
 def _left_out(case: Case, extra: ExtraCalls, errors: tuple[Bypass, ...], *, usual: bool) -> Finding:

@@ -45,3 +45,22 @@ def test_a_package_that_asks_for_the_rank_may_have_left_it_out_as_well() -> None
 def test_a_condition_says_nothing_of_which_side_is_right(asks: str) -> None:
     judgement = judged(Bypass(HANDLER, "if loss > 3", asks=asks))
     assert blamed_ranks(judgement) != [1]
+
+
+@pytest.mark.parametrize("before", [[WRITTEN], [*STEP * 2, WRITTEN], [*STEP, WRITTEN] * 3])
+@pytest.mark.parametrize("other", [0, 1])
+def test_of_two_ranks_that_made_it_before_nothing_tells_which_is_right(other: int, before: Program) -> None:
+    """One rank left it out, or the other one made it once more: it never came on the calls that it now comes on."""
+    whole, short = ([*before, *STEP * 3, *calls, AFTER, NEXT] for calls in ([WRITTEN], []))
+    judgement = diagnose(world(*(short if rank == other else whole for rank in range(2))))
+    assert judgement.verdict.cause == "undetermined"
+    assert f"Rank {1 - other} called barrier (train.py:30) before barrier (train.py:40)" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_without_a_call_that_always_came_there_is_named(culprit: int) -> None:
+    turn = [*STEP * 2, WRITTEN, AFTER, NEXT]
+    short: Program = [*turn * 2, *STEP * 2, AFTER, NEXT, *turn]
+    judgement = diagnose(world(*(short if rank == culprit else turn * 4 for rank in range(2))))
+    assert judgement.verdict.cause == "skipped-collective", judgement.verdict.summary
+    assert blamed_ranks(judgement) == [culprit]
