@@ -15,13 +15,12 @@ from pathlib import Path
 
 from hangwatch import logs, recorder
 from hangwatch.errors import HangwatchError
-from hangwatch.model import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot
+from hangwatch.model import CaptureNote, Incident, Job, RankEvidence, Reading, Snapshot, every_rank
 from hangwatch.queues import Assessment, Queues, not_told, snapshot
 from hangwatch.report import files, snapshot_of, summary, words
 
 BOARD_MAGIC = b"HANGWTCH"
 LARGEST = 512 << 20
-MOST_RANKS = 1_000_000
 SNIFFED = 1 << 16  # bytes by which a log is told
 DEEPEST = 4  # folders in folders that are looked into: LOGS/JOB/attempt_0/3/stderr.log
 _SUFFIXES = frozenset({".log", ".out", ".err", ".txt", ".json", ".board"})
@@ -210,7 +209,7 @@ def snapshots(pile: Pile) -> list[Snapshot]:
 
 def nowhere(snapshot: Snapshot) -> str:
     """Which ranks none of the files tells of, in words; "" where all are there."""
-    missing = set(range(min(snapshot.job.world_size or 0, MOST_RANKS))) - {rank.rank for rank in snapshot.ranks}
+    missing = set(every_rank(snapshot.job.world_size)) - {rank.rank for rank in snapshot.ranks}
     if not missing:
         return ""
     return f"none of the files tells of {words.ranks(missing)}; if they ran, give the files of their nodes too"

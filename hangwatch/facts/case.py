@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from hangwatch import words
 from hangwatch.facts.witness import Witness, weigh
-from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snapshot, Status, StepName, Wait
+from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snapshot, Status, StepName, Wait, every_rank
 from hangwatch.proof.conditions import never_issues_again
 from hangwatch.proof.graph import WaitGraph
 from hangwatch.proof.waits import Blocked, Waits
@@ -19,7 +19,6 @@ from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT
 
-MOST_RANKS = 1 << 17  # a larger WORLD_SIZE is taken for a typing error
 Answer = TypeVar("Answer")
 
 
@@ -61,8 +60,7 @@ class Case:
     @cached_property
     def absent(self) -> tuple[int, ...]:
         """Ranks of the job of which nothing is known: no board, no process."""
-        size = min(self.job.world_size or 0, MOST_RANKS)
-        return tuple(rank for rank in range(size) if rank not in self.ranks)
+        return tuple(rank for rank in every_rank(self.job.world_size) if rank not in self.ranks)
 
     @cached_property
     def gone(self) -> frozenset[int]:

@@ -35,6 +35,7 @@ from hangwatch.model.evidence import (
     NodeFacts,
     RankEvidence,
     Snapshot,
+    every_rank,
 )
 from hangwatch.model.health import ForeignMemory, HealthWarning, JobHealth, Pace, Spread, Straggler, Trend
 from hangwatch.model.incident import Incident, NextCheck, RankReport
@@ -144,4 +145,5 @@ __all__ = [
     "Trend",
     "Verdict",
     "Wait",
+    "every_rank",
 ]

@@ -12,6 +12,8 @@ from hangwatch.model.nccl import NcclView
 from hangwatch.model.process import GpuFacts, LockFile, Pipe, ProcessEvidence, ProcessFacts
 from hangwatch.model.stack import Frame, ThreadStack
 
+MOST_RANKS = 1 << 17  # of a job: no job has more
+
 
 @dataclass(frozen=True)
 class RankEvidence:
@@ -136,6 +138,11 @@ class Job:
     command: str = ""
     started_at: float = 0.0
     nodes_expected: int | None = None
+
+
+def every_rank(world_size: int | None) -> range:
+    """The ranks of a job of that size; a size that no job has is taken for a typing error, and cut."""
+    return range(min(world_size or 0, MOST_RANKS))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hangwatch.model import Frame
+from hangwatch.model import Frame, every_rank
 from hangwatch.stacks.frames import user_frame
 
 SCHEDULED, STARTED, COMPLETED, RETIRED = 0, 1, 2, 4  # the last one is added to one of the others
@@ -146,7 +146,7 @@ class Queues:
 
     def missing(self) -> tuple[int, ...]:
         """Ranks that left no record."""
-        return tuple(rank for rank in range(self.world_size or 0) if rank not in self.ranks)
+        return tuple(rank for rank in every_rank(self.world_size) if rank not in self.ranks)
 
     def lanes(self) -> Iterator[tuple[Communicator, Lane]]:
         for communicator in self.communicators:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hangwatch.model import NcclCommunicator, NcclLaunched, NcclView
+from hangwatch.model import NcclCommunicator, NcclLaunched, NcclView, every_rank
 
 from ..errors import HangwatchError
 from . import text
@@ -66,7 +66,7 @@ def parsed(
     ours = [side for side in sides if any(process in processes for process in side.processes.values())]
     if sides and not ours and any(side.processes for side in sides):
         raise RasError("another job on this machine answered")
-    known = list(dict.fromkeys([*groups, *([tuple(range(world_size))] if world_size else [])]))
+    known = list(dict.fromkeys([*groups, *([tuple(every_rank(world_size))] if world_size else [])]))
     named = [replace(side.found, members=_members(side, processes, known)) for side in ours or sides]
     of_note = tuple(found for found in named if _of_note(found))
     return NcclView(version, len(named), of_note, tuple(dead))

@@ -29,6 +29,7 @@ from hangwatch.model import (
     RankEvidence,
     Snapshot,
     Status,
+    every_rank,
 )
 from hangwatch.report import files
 from hangwatch.report.incident import incident, new_id, snapshot_of
@@ -48,7 +49,6 @@ PAUSE_S = 0.25
 SELDOM_S = 4.0  # between two looks while the ranks move
 REST_S = 60.0  # after trouble with the folder
 SLACK_S = 5.0  # ranks move a little when they are ended
-MOST_RANKS = 1 << 17
 SHARED = (Status.HUNG, Status.FAILED)  # what a node should not say alone; lingering concerns one node only
 
 T = TypeVar("T")
@@ -311,7 +311,7 @@ class Peers:
 def missing(evidence: Snapshot) -> list[int]:
     """The ranks of the job of which there is no trace."""
     seen = {rank.rank for rank in evidence.ranks} | {each.rank for each in evidence.launched}
-    return [rank for rank in range(min(evidence.job.world_size or 0, MOST_RANKS)) if rank not in seen]
+    return [rank for rank in every_rank(evidence.job.world_size) if rank not in seen]
 
 
 def present(rank_states: Sequence[RankState], now: float) -> Present:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from hangwatch.doctor.families.telling import differing, fail, groups, named, ok, warn
 from hangwatch.doctor.model import Check, Job
+from hangwatch.model import every_rank
 
 FAMILY = "ranks"
 
@@ -31,7 +32,7 @@ def _sizes(job: Job) -> Iterator[Check]:
 def _missing(job: Job) -> Iterator[Check]:
     """Ranks that no other rank has seen in the store either. One on a host without a report may still be fine."""
     present = {each.rank for each in job.ranks} | {rank for each in job.ranks for rank in each.roster}
-    missing = sorted(set(range(job.world_size)) - present)
+    missing = sorted(set(every_rank(job.world_size)) - present)
     if not missing:
         return
     hosts = [host for host in job.launch.asked_hosts if host not in {each.asked_host for each in job.ranks}]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hangwatch.model import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait
+from hangwatch.model import ExceptionFacts, Frame, Incident, RankReport, StepTimes, Wait, every_rank
 from hangwatch.report import words
 from hangwatch.report.html.markup import Child, Html, block, details, join, table, tag
 from hangwatch.stacks.frames import user_frame
 
 CELLS = 4096  # more ranks are said in words
-MOST_RANKS = 100_000  # whatever a report says of the size of its job
 # Each role has a sign besides its colour, for those who cannot tell the colours apart.
 SIGNS = {"culprit": "✖", "missing": "∅", "victim": "…", "moving": "▸", "other": "·"}
 LEGEND = {
@@ -24,7 +23,7 @@ LEGEND = {
 
 def roles(incident: Incident) -> dict[int, str]:
     """What part each rank plays, also those that never came."""
-    result = dict.fromkeys(range(min(incident.job.world_size or 0, MOST_RANKS)), "missing")
+    result = dict.fromkeys(every_rank(incident.job.world_size), "missing")
     for rank in incident.ranks:
         result[rank.rank] = "moving" if rank.moved else "other"
     result.update((rank, "victim") for rank in incident.verdict.victims)

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hangwatch.judge import ORDER, Case
 from hangwatch.judge.verdict import judged
 from hangwatch.model import Snapshot
+from hangwatch.queues import Queues
 from tests.strategies import record
 from tests.unit.job import judge, snapshot, starting
 
@@ -28,4 +29,5 @@ def test_a_world_size_that_no_job_has() -> None:
     judgement = judge(starting(0), world_size=10**18)
     assert judgement.verdict.cause == "rendezvous-missing-ranks"
     assert len(judgement.verdict.culprits) <= 64
+    assert len(Queues(world_size=10**18).missing()) < 10**6
     assert Case(replace(snapshot(), job=replace(snapshot().job, world_size=-5))).absent == ()
