@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
@@ -57,43 +57,85 @@ def circle(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """What the circle itself tells: which of its ranks is in another order than most, or than it was before."""
-    pairs = any(each.peers for each in chain.roots)
-    counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
-    concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
-    edges = _edges(chain)
-    inside = _inside(edges)
-    stray, why = _behind_most(edges, histories)
-    lost = _lost(chain)
-    if not stray and not (pairs and lost):  # of messages what is recorded must be all, to know a habit from its end
-        stray = [rank for rank in histories.all_groups.strays(concerned, _last_in_circle(chain)) if rank in inside]
-    stray = stray or _by_count(chain, histories, inside)
-    broke = rhythm.the_one(histories.all_groups, inside, _last_in_circle(chain)) if pairs and not stray else None
-    if broke is not None and counted:
-        return miscounted(queues, chain) or _broken(broke, chain, histories, edges)
-    blamed = stray if 2 * len(stray) <= len(concerned) and stray else inside
-    without, fix = _without(edges, stray)
+    one = _Circle(queues, chain, histories)
+    stray, why = _stray(one)
+    if one.messages:
+        return _of_messages(one, stray, why)
+    without, _ = _without(one.edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
-    left_out, said = _left_out(edges, stray, histories) if without and not pairs else (None, "")
-    named = blamed == stray and (histories.sited or bool(without))
-    alone = all(each.peers for each in chain.roots)  # no collective is among them, which may have been left out before
-    told = left_out or ((named or alone) if pairs else not without and _alike(chain))  # else it may come later
-    where = {rank: each.calls[rank].where for each in chain.roots for rank in each.calls}
-    return Finding(
-        "point-to-point-deadlock" if pairs else "skipped-collective" if left_out else "group-order-cycle",
-        Certainty.LIKELY if counted and told and (stray or queues.level or not lost) else Certainty.UNDETERMINED,
-        without
-        or f"{ranks(inside, capital=True)} wait for each other in a circle: {'; '.join(map(str, edges[:3]))}"
-        f"{'; ...' if len(edges) > 3 else ''}.",
-        culprits=tuple((rank, where.get(rank)) for rank in blamed),
-        victims=victims(chain.path, blamed),
-        evidence=(*map(str, edges[:3]), *([said] if said else _astray(stray, blamed, why))),
-        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
-        alternatives=_or_else(stray, bool(left_out)) if without and not pairs else (),
-        fix=fix,
-        passing=not counted,
+    left_out, said = _left_out(one, stray) if without else (None, "")
+    told = left_out is not None or (not without and _alike(chain))  # else the call may come later
+    found = _finding(
+        one, "group-order-cycle" if left_out is None else "skipped-collective", stray, said or why, without
+    )
+    return replace(
+        found,
+        certainty=found.certainty if told else Certainty.UNDETERMINED,
+        alternatives=_or_else(stray, left_out is not None) if without else (),
         left_out=left_out,
     )
+
+
+def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
+    """Of a circle in which ranks wait for messages of each other."""
+    broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray and one.counted else None
+    if broke is not None:
+        return miscounted(one.queues, one.chain) or _broken(broke, one)
+    without, fix = _without(one.edges, stray)
+    if not without and (odd := miscounted(one.queues, one.chain)) is not None:
+        return odd
+    found = _finding(one, "point-to-point-deadlock", stray, why, without)
+    named = one.blamed(stray) == stray and (one.histories.sited or bool(without))
+    alone = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
+    certainty = found.certainty if named or alone else Certainty.UNDETERMINED
+    return replace(found, certainty=certainty, fix=fix)
+
+
+def _finding(one: _Circle, cause: str, stray: list[int], why: str, without: str) -> Finding:
+    """What is said of any circle; likely where all calls are counted, and those who waited first are known."""
+    blamed, edges = one.blamed(stray), one.edges
+    where = {rank: each.calls[rank].where for each in one.chain.roots for rank in each.calls}
+    waiting = f"{ranks(one.inside, capital=True)} wait for each other in a circle"
+    return Finding(
+        cause,
+        Certainty.LIKELY if one.counted and (stray or one.queues.level or not one.lost) else Certainty.UNDETERMINED,
+        without or f"{waiting}: {'; '.join(map(str, edges[:3]))}{'; ...' if len(edges) > 3 else ''}.",
+        culprits=tuple((rank, where.get(rank)) for rank in blamed),
+        victims=victims(one.chain.path, blamed),
+        evidence=(*map(str, edges[:3]), *([why] if why and blamed == stray else [])),
+        waits=tuple(edge for each in one.chain.roots for edge in wait_edges(each)),
+        passing=not one.counted,
+    )
+
+
+class _Circle:
+    """What is known of the waits in a circle before anyone is blamed."""
+
+    def __init__(self, queues: Queues, chain: Chain, histories: Histories) -> None:
+        self.queues, self.chain, self.histories = queues, chain, histories
+        self.edges = _edges(chain)
+        self.inside = _inside(self.edges)
+        self.until = _last_in_circle(chain)
+        self.messages = any(each.peers for each in chain.roots)
+        self.counted = not any(each.peers and (each.kind is Kind.QUEUED or not each.counted) for each in chain.roots)
+        self.concerned = {rank for each in chain.roots for rank in each.group.members} & queues.ranks
+        self.lost = _lost(chain)
+
+    def blamed(self, stray: list[int]) -> list[int]:
+        """The few that left an order; where those are none, or most, all ranks of the circle take part alike."""
+        return stray if 0 < 2 * len(stray) <= len(self.concerned) else self.inside
+
+
+def _stray(one: _Circle) -> tuple[list[int], str]:
+    """The ranks of the circle that left an order of calls, if any did, and how that is known."""
+    stray, why = _behind_most(one.edges, one.histories)
+    if not stray and not (one.messages and one.lost):  # a habit of messages is known from all of them only
+        strays = one.histories.all_groups.strays(one.concerned, one.until)
+        stray = [rank for rank in strays if rank in one.inside]
+    stray = stray or _by_count(one)
+    left = f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before"
+    return stray, why or (left if stray else "")
 
 
 def _counted(chain: Chain, histories: Histories, members: set[int]) -> tuple[Stuck, Odd | None]:
@@ -102,26 +144,26 @@ def _counted(chain: Chain, histories: Histories, members: set[int]) -> tuple[Stu
     return next(((root, odd) for root, odd in asked if odd is not None and odd.rank in members), (chain.roots[0], None))
 
 
-def _by_count(chain: Chain, histories: Histories, inside: list[int]) -> list[int]:
+def _by_count(one: _Circle) -> list[int]:
     """The rank that is a call behind those of other groups: it left that call out, or comes to it later."""
-    groups = (one.group for one in chain.roots if not one.peers)
-    odd = next((found for group in groups if (found := histories.counted.odd(group)) is not None), None)
-    return [odd.rank] if odd is not None and odd.rank in inside else []
+    groups = (each.group for each in one.chain.roots if not each.peers)
+    odd = next((found for group in groups if (found := one.histories.counted.odd(group)) is not None), None)
+    return [odd.rank] if odd is not None and odd.rank in one.inside else []
 
 
-def _broken(broke: Break, chain: Chain, histories: Histories, edges: list[_Edge]) -> Finding:
+def _broken(broke: Break, one: _Circle) -> Finding:
     """Of the ranks of the circle, one did otherwise than in all of its own earlier rounds."""
     rank = broke.rank
-    own, usual = (histories.all_groups.recorded(rank, step) for step in (broke.own, broke.usual))
+    own, usual = (one.histories.all_groups.recorded(rank, step) for step in (broke.own, broke.usual))
     went = f"{own.op}{at(own)} where every earlier round had gone on to {usual.op}{at(usual)}"
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY,
-        f"Rank {rank} went on to {went}: since then {ranks(_inside(edges))} wait for each other in a circle.",
+        f"Rank {rank} went on to {went}: since then {ranks(one.inside)} wait for each other in a circle.",
         culprits=((rank, own.where),),
-        victims=victims(chain.path, (rank,)),
-        evidence=(*map(str, edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
-        waits=tuple(edge for each in chain.roots for edge in wait_edges(each)),
+        victims=victims(one.chain.path, (rank,)),
+        evidence=(*map(str, one.edges[:2]), "of these ranks, no other one left the order of its earlier rounds"),
+        waits=tuple(edge for each in one.chain.roots for edge in wait_edges(each)),
         fix=f"let rank {rank} make the same sends and receives in every round, or change its peers with it",
     )
 
@@ -209,18 +251,19 @@ def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
     return "", ""
 
 
-def _left_out(edges: list[_Edge], stray: list[int], histories: Histories) -> tuple[Call | None, str]:
+def _left_out(one: _Circle, stray: list[int]) -> tuple[Call | None, str]:
     """The call of that group which the rank left out, where it made those behind it as the others did, and that said.
 
     Then it does not come later. All later calls of that group are mispaired, and in the end its last one is missing.
     """
-    edge = next(each for each in edges if list(each.awaited) == stray)
-    found = histories.all_groups.parting(stray[0], edge.waiting)
+    edge = next(each for each in one.edges if list(each.awaited) == stray)
+    all_groups = one.histories.all_groups
+    found = all_groups.parting(stray[0], edge.waiting)
     if found is None or found.reading.kind is not How.SKIPPED or found.reading.agreeing < _BEHIND:
         return None, ""
     group = edge.one.group
     missing = next((step for step in found.changed() if step.group is group and step.number <= edge.one.number), None)
-    call = histories.all_groups.call(missing, edge.waiting) if missing is not None else None
+    call = all_groups.call(missing, edge.waiting) if missing is not None else None
     if missing is None or call is None:
         return None, ""
     return call, (
@@ -245,9 +288,3 @@ def _own(one: Stuck, rank: int) -> str:
 
 def word(call: Call) -> str:
     return "send" if call.op == "send" else "receive"
-
-
-def _astray(stray: list[int], blamed: list[int], why: str) -> tuple[str, ...]:
-    if stray != blamed:
-        return ()
-    return (why or f"{ranks(stray)} left the order of calls that {words.verb(len(stray), 'it', 'they')} kept before",)
