@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from hangwatch.model import (
     Collectives,
@@ -28,6 +29,7 @@ from hangwatch_agent.capture.rank import outputs
 from hangwatch_agent.capture.sample import Sample
 from hangwatch_agent.capture.source.files import Sources, with_source
 from hangwatch_agent.capture.stacks import loader_workers
+from hangwatch_agent.shared.own_stacks import last_size, stacks_file
 
 
 @dataclass(frozen=True)
@@ -161,9 +163,16 @@ def _brief(reading: Reading) -> Reading:
 
 
 def _of_its_own(written: int | None, target: Target) -> int | None:
-    """What a rank wrote between the samples without its answer to us, which it has written in this time or not yet."""
+    """What a rank wrote between the samples without its answer to us and its stacks, where it has written them then."""
+    if written is None:
+        return None
+    answer = _size(target.board_path.with_name(f"collectives-{target.own_pid}.json"), lambda path: path.stat().st_size)
+    stacks = _size(stacks_file(target.run_dir, target.own_pid), last_size)
+    return written - max(ours for ours in (answer + stacks, answer, stacks, 0) if ours <= written)
+
+
+def _size(path: Path, measure: Callable[[Path], int]) -> int:
     try:
-        answer = target.board_path.with_name(f"collectives-{target.own_pid}.json").stat().st_size
+        return measure(path)
     except OSError:
-        return written
-    return written if written is None or written < answer else written - answer
+        return 0
