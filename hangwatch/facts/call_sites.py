@@ -12,10 +12,8 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.call_site import (
-    BACKWARD,
     Caller,
     Site,
-    by_the_engine,
     caller,
     in_backward,
     recorded_caller,
@@ -279,12 +277,15 @@ class Sites:
 
 
 def caller_of(case: Case, rank: int, call: Collective) -> Caller | None:
-    """The function that made `call`: by the stack where the rank stands in it, else by its record."""
-    if by_the_engine(call):
-        return BACKWARD
+    """The function that made `call`: by its record, else by the stack of the rank that stands in it.
+
+    The stack may show the line that waits for the call, and not the one that made it.
+    """
+    if (made := recorded_caller(call)) is not None:
+        return made
     view, entry = case.ranks.get(rank), case.blocked.get(rank)
-    inside = view is not None and entry is not None and entry.seq == call.seq  # then the stack shows most
-    return (caller(view.evidence.main_stack) if view is not None and inside else None) or recorded_caller(call)
+    inside = view is not None and entry is not None and entry.seq == call.seq
+    return caller(view.evidence.main_stack) if view is not None and inside else None
 
 
 @once
