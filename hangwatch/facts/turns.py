@@ -50,7 +50,8 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if len(begun) == 1 or first_uneven(case) is not None:
         return None
     left, inside = _sides(case, begun)
-    left = left if begun else tuple(rank for rank in left if not _made_as_many(case, rank, inside))
+    most = max((begun.get(rank, 0) for rank in inside), default=0)
+    left = tuple(rank for rank in left if begun.get(rank, 0) < most or not _made_as_many(case, rank, inside))
     if not left or not inside or not set(left).isdisjoint(inside):
         return None
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
@@ -127,16 +128,16 @@ def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
 
 
 def _made_as_many(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
-    """Its last call in a group has the number and the place of the last one of a rank inside: it lacks no turn.
+    """It has made the last call of a rank inside, under that number and from that place: it lacks no turn.
 
     With NCCL a rank whose host waits in the last turn for its device has called all that the loop calls.
     """
     for group in case.ledger.groups_of(rank):
-        number = group.issued(rank) or 0
-        mine = case.ledger.call(rank, group.name, number)
-        level = [other for other in inside if other in group.heads and group.issued(other) == number]
-        if mine is not None and any(_same_place(mine, case.ledger.call(other, group.name, number)) for other in level):
-            return True
+        for other in spread([each for each in inside if each in group.heads]):
+            number = group.issued(other) or 0
+            mine, theirs = (case.ledger.call(each, group.name, number) for each in (rank, other))
+            if mine is not None and _same_place(mine, theirs):
+                return True
     return False
 
 
