@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangwatch.facts.extra_calls import extra_calls
+import pytest
+
+from hangwatch.facts.extra_calls import ExtraCalls, extra_calls
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Bypass, CallSite, Certainty, Frame, Snapshot
+from hangwatch.rules.step.rank_zero_only_collective import before_a_common_call
 from tests.unit.simulator import SCRIPT, Action, Call, Draw, World
 
 STEP: list[Action] = [Draw(), Call(line=12, via="gradients"), Call(line=13)]
@@ -66,3 +69,17 @@ def test_calls_of_one_place_that_differ_are_no_shift() -> None:
 
 def test_what_is_paired_with_something_else_at_once_is_no_shift() -> None:
     assert extra_calls(Case(job([Call("broadcast", line=30), *ASKS], ASKS))) is None
+
+
+@pytest.mark.parametrize("sides", [((0,), (1,)), ((0,), (1, 2))])
+def test_of_two_ranks_the_one_that_synchronised_gradients_is_not_alone(
+    sides: tuple[tuple[int, ...], tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DDP does so on all ranks, or on none; most ranks without it may tell otherwise."""
+    case = Case(job(ASKS, ASKS, ASKS))
+    (asked, *_) = case.ledger.calls_in(1, "0")
+    engine = Frame("/venv/lib/python3.12/site-packages/torch/autograd/graph.py", 841, "_engine_run_backward")
+    gradients = replace(asked, op="all_reduce", frames=(engine, Frame(SCRIPT, 12, "main")))
+    found = ExtraCalls(*sides, (gradients,), replace(asked, op="barrier", seq=1), fits=False)
+    monkeypatch.setattr(before_a_common_call, "extra_calls", lambda case: found)
+    assert (before_a_common_call.issued_before_a_common_call(case) is None) is (len(sides[1]) == 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
-from hangwatch.facts.call_site import path
+from hangwatch.facts.call_site import in_backward, path
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
 from hangwatch.facts.mismatches import culprits_at
@@ -21,6 +21,8 @@ def issued_before_a_common_call(case: Case) -> Finding | None:
     extra = extra_calls(case) if first_uneven(case) is None else None
     if extra is None or len(extra.ranks) > len(extra.others) or extra.made_before(case, extra.others):
         return None
+    if len(extra.ranks) == len(extra.others) and in_backward(extra.calls[0]):
+        return None  # gradients are synchronised on all ranks, or on none
     others_say = most_or_the_source(case, extra.calls[0], extra.ranks, extra.others)
     if not others_say and past_by_an_error(case, path(extra.calls[0].frames)):
         return None  # rather the others met an error ahead of it
