@@ -176,6 +176,12 @@ class AllGroups:
         steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
         return bool(steps) and steps[-1] in steps[:-1]
 
+    def first(self, rank: int, order: int) -> bool:
+        """Whether the call of that order is the only one of its kind that is recorded of `rank`, in any group."""
+        steps = self.steps(rank)
+        tokens = {step.token for step in steps if step.order == order}
+        return sum(step.token in tokens for step in steps) == 1
+
     def _aligned(self, rank: int, other: int) -> tuple[list[Step], list[Step]]:
         """Both from the first collective on that both still record: the rings of two ranks end at different calls.
 

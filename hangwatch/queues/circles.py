@@ -65,14 +65,17 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
     left_out, said = _left_out(one, stray) if without else (None, "")
-    told = left_out is not None or (not without and _alike(chain))  # else the call may come later
+    ended = _ended(one.edges, histories) if left_out is None else []
+    if ended and not without and one.blamed(stray) != stray:
+        stray = one.fewer(ended)
+    told = left_out is not None or (not without and _alike(chain) and not ended)  # else the call may come later
     found = _finding(
         one, "group-order-cycle" if left_out is None else "skipped-collective", stray, said or why, without
     )
     return replace(
         found,
         certainty=found.certainty if told else Certainty.UNDETERMINED,
-        alternatives=_or_else(stray, left_out is not None) if without else (),
+        alternatives=(*(_or_else(stray, left_out is not None) if without else ()), *_or_end_of_loop(ended)),
         left_out=left_out,
     )
 
@@ -88,8 +91,21 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     found = _finding(one, "point-to-point-deadlock", stray, why, without)
     named = one.blamed(stray) == stray and (one.histories.sited or bool(without))
     alone = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
+    alone = alone and (bool(stray) or not _went_well(one))
     certainty = found.certainty if named or alone else Certainty.UNDETERMINED
     return replace(found, certainty=certainty, fix=fix)
+
+
+def _went_well(one: _Circle) -> bool:
+    """Whether each of these messages was sent or received by its rank before: then their order alone is no deadlock."""
+    return all(_completed_before(one.queues, each, rank) for each in one.chain.roots for rank in each.waiting)
+
+
+def _completed_before(queues: Queues, one: Stuck, rank: int) -> bool:
+    lane, call = one.group.peers.get(rank), one.calls.get(rank)
+    if lane is None:
+        return False
+    return any(lane.done(place) and queues.call(lane, place) == call for place in range(lane.places(one.number).start))
 
 
 def _finding(one: _Circle, cause: str, stray: list[int], why: str, without: str) -> Finding:
@@ -125,6 +141,10 @@ class _Circle:
     def blamed(self, stray: list[int]) -> list[int]:
         """The few that left an order; where those are none, or most, all ranks of the circle take part alike."""
         return stray if 0 < 2 * len(stray) <= len(self.concerned) else self.inside
+
+    def fewer(self, some: list[int]) -> list[int]:
+        """These ranks, or where they are most of those concerned the others."""
+        return some if 2 * len(some) <= len(self.concerned) else sorted(self.concerned - set(some))
 
 
 def _stray(one: _Circle) -> tuple[list[int], str]:
@@ -166,6 +186,17 @@ def _broken(broke: Break, one: _Circle) -> Finding:
         waits=tuple(edge for each in one.chain.roots for edge in wait_edges(each)),
         fix=f"let rank {rank} make the same sends and receives in every round, or change its peers with it",
     )
+
+
+def _ended(edges: list[_Edge], histories: Histories) -> list[int]:
+    """The ranks that stand in a call which they never made before, where others stand in one of their rounds.
+
+    Such a call may come behind the loop, which those left earlier or these later: then no order of calls is crossed.
+    """
+    waits = [(edge.one, rank) for edge in edges for rank in edge.waiting]
+    asked = ((rank, one.order[rank]) for one, rank in waits if not one.peers and rank in one.order)
+    first = {rank for rank, order in asked if histories.all_groups.first(rank, order)}
+    return sorted(first) if len(first) < len({rank for _, rank in waits}) else []
 
 
 def _alike(chain: Chain) -> bool:
@@ -278,6 +309,13 @@ def _or_else(stray: list[int], left_out: bool) -> tuple[Alternative, ...]:
         return (Alternative("group-order-cycle", Certainty.UNDETERMINED, said),)
     said = f"{ranks(stray)} may have left that call out, and not only made it later than the others"
     return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+
+
+def _or_end_of_loop(ended: list[int]) -> tuple[Alternative, ...]:
+    if not ended:
+        return ()
+    said = f"{ranks(ended)} never made that call before: it may come after the end of their loop"
+    return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
 
 
 def _own(one: Stuck, rank: int) -> str:

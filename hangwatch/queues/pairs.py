@@ -148,8 +148,7 @@ def _judged(queues: Queues, group: Communicator, own: list[_Open], theirs: list[
         found.why = "the send and the receive differ in size or type"
         return found if first.send else None  # told once
     ahead = theirs[0]
-    batch = {each.number for each in own if each.number == first.number} & {each.number for each in theirs}
-    if ahead is partner or (ahead.number == partner.number and batch):
+    if ahead is partner or ahead.number == partner.number:  # the calls of its batch are issued together
         return _met(queues, found, first, partner)
     return found
 

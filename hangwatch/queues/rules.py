@@ -69,11 +69,12 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
         return before
     odd = _minority(root, histories)
     habit = _unlike_before(root, histories)
-    blamed = odd or habit or sorted(root.calls if root.sides or root.peers else {})
+    behind = _rounds_more(root, histories) if not (odd or habit) else []
+    blamed = odd or habit or behind or sorted(root.calls if root.sides or root.peers else {})
     agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
     told = odd or (habit and _all_recorded(root))
-    others_path = _or_another_path(root, habit, agree)
-    told = told and not (others_path and _of_another_function(root, habit))
+    others_path = _or_another_path(root, odd or habit, agree, fresh=bool(habit)) or _or_a_round_more(behind)
+    told = told and not (others_path and (_of_another_function(root, odd or habit) or not histories.sited))
     certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
@@ -133,15 +134,22 @@ def _same_behind(root: Stuck, histories: Histories) -> bool:
     return departure is not None and departure.number == root.number and departure.agreeing > 0
 
 
-def _or_another_path(root: Stuck, habit: list[int], agree: bool) -> tuple[Alternative, ...]:
-    """What a call that its ranks never made before may be, where nothing behind it is recorded that would tell."""
-    if not habit or agree or _one_line(root):
+def _or_another_path(root: Stuck, who: list[int], agree: bool, *, fresh: bool) -> tuple[Alternative, ...]:
+    """What a call from another line may be, where nothing behind it is recorded that would tell."""
+    if not who or agree or _one_line(root) or not (fresh or _of_another_function(root, who)):
         return ()
-    who = f"{ranks(habit)} never made that call before"
+    said = f"{ranks(who)} never made that call before" if fresh else f"{ranks(who)} came there by another path"
     return (
-        Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, f"{who}: it may be one that they alone make"),
-        Alternative("uneven-steps", Certainty.UNDETERMINED, f"{who}: it may come after the end of their loop"),
+        Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, f"{said}: it may be one that they alone make"),
+        Alternative("uneven-steps", Certainty.UNDETERMINED, f"{said}: it may come after the end of a loop"),
     )
+
+
+def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
+    if not behind:
+        return ()
+    said = f"all others have come to a call that is new to them: {ranks(behind)} may have a round more to make"
+    return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
 
 
 def _side_words(root: Stuck) -> list[str]:
@@ -167,6 +175,16 @@ def _unlike_before(root: Stuck, histories: Histories) -> list[int]:
     first = {rank: _is_new(root, rank, histories) for rank in root.calls}
     new = sorted(rank for rank, fresh in first.items() if fresh)
     return new if 2 * len(new) <= len(first) else []
+
+
+def _rounds_more(root: Stuck, histories: Histories) -> list[int]:
+    """The few ranks that make a call of their rounds where all of the many have come to one that is new to them."""
+    if root.peers or not _all_recorded(root):
+        return []
+    new = {rank: _is_new(root, rank, histories) for rank in root.calls}
+    few = sorted(rank for rank, fresh in new.items() if not fresh)
+    regular = all(histories.times(root.group, rank, root.calls[rank]) > 1 for rank in few)
+    return few if 2 * len(few) < len(new) and regular else []
 
 
 def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:

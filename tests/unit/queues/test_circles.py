@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch.model import Certainty
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Step, Sync
 
@@ -70,3 +71,48 @@ def test_of_messages_whose_older_ones_are_lost_no_habit_is_known_and_no_rank_is_
     found = verdict(JobDumps(programs, window=window), tmp_path)
     assert culprit in blamed(found)
     assert found.certainty == "undetermined" or blamed(found) == [culprit]
+
+
+def _of_replica(rank: int, turns: int) -> list[Step]:
+    """Rounds of calls in the replica's own group and across the replicas, and a barrier behind the loop."""
+    steps: list[Step] = []
+    for _ in range(turns):
+        steps += [Call("broadcast", 30, 64, f"replica{rank // 2}"), Call("all_reduce", 34, 256, f"replica{rank // 2}")]
+        steps += [Call("all_reduce", 40, 512, f"across{rank % 2}"), Sync()]
+    return [*steps, Call("barrier", 60, 1), Sync()]
+
+
+@pytest.mark.parametrize(("replicas", "more", "culprits"), [(2, -1, [2, 3]), (4, 1, [2, 3])])
+def test_a_call_that_comes_behind_the_loop_crosses_no_order(
+    replicas: int, more: int, culprits: list[int], tmp_path: Path
+) -> None:
+    """One replica makes a round more or fewer: it, or the others, stand in a barrier that they never made before."""
+    world = 2 * replicas
+    groups: dict[str, tuple[int, ...]] = {f"replica{each}": (2 * each, 2 * each + 1) for each in range(replicas)}
+    groups |= {f"across{part}": tuple(range(part, world, 2)) for part in range(2)}
+    programs = {rank: _of_replica(rank, 9 + (more if rank in culprits else 0)) for rank in range(world)}
+    found = verdict(JobDumps(programs, groups), tmp_path)
+    assert blamed(found) == culprits
+    assert found.certainty is Certainty.UNDETERMINED
+    assert "uneven-steps" in {found.cause, *(each.cause for each in found.alternatives)}
+
+
+def _exchange(rank: int, *, without: tuple[int, int]) -> list[Step]:
+    """Ranks 0 and 1 take samples from 2 and 3, and give them weights; `without` is a rank and a round."""
+    peer = (rank + 2) % 4
+    steps: list[Step] = []
+    for turn in range(8):
+        if rank < 2:
+            steps += [Call("recv", 31, 256, peer=peer)] if (rank, turn) != without else []
+            steps += [Call("send", 44, 512, peer=peer), Sync()]
+        else:
+            steps += [Call("send", 57, 256, peer=peer), Call("recv", 61, 512, peer=peer), Sync()]
+        steps += [Call("all_reduce", 70, 4), Sync()] if turn % 3 == 2 else []
+    return steps
+
+
+def test_messages_that_went_well_before_are_not_likely_to_stand_for_their_order(tmp_path: Path) -> None:
+    """Two ranks are in sends to each other, as in no earlier round: one of them left something out since."""
+    found = verdict(JobDumps({rank: _exchange(rank, without=(1, 3)) for rank in range(4)}), tmp_path)
+    assert 1 in blamed(found)
+    assert found.certainty is Certainty.UNDETERMINED or blamed(found) == [1]

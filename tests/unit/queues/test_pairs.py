@@ -9,6 +9,7 @@ import pytest
 
 from hangwatch.model import Certainty
 from hangwatch.queues.pairs import stuck_pairs
+from hangwatch.queues.stuck import Kind
 from hangwatch.recorder import QueueReader
 from tests.dump_programs import around, pipe, pipeline
 from tests.dump_verdicts import blamed, verdict
@@ -93,6 +94,16 @@ def test_what_the_peer_has_completed_is_known_by_number_where_older_calls_are_lo
         config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
         reader.add(rank, {"version": "2.10", "pg_config": config, "entries": entries})
     assert not list(stuck_pairs(reader.queues()))
+
+
+def test_batches_of_a_send_and_a_receive_fit_whatever_their_numbers() -> None:
+    """A middle stage has batches with both neighbours, and so counts further than the others."""
+    reader = QueueReader()
+    for rank, (batch, number) in {0: (("send 0->1", "recv 0<-1"), 7), 1: (("send 1->0", "recv 1<-0"), 11)}.items():
+        entries = [_entry(place, name, number, "scheduled") for place, name in enumerate([*batch, "coalesced"])]
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        reader.add(rank, {"version": "2.10", "pg_config": config, "entries": entries})
+    assert {one.kind for one in stuck_pairs(reader.queues())} == {Kind.QUEUED}
 
 
 def test_a_circle_of_pairs_that_cannot_be_counted_is_not_likely() -> None:
