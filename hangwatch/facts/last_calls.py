@@ -15,6 +15,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of, user_frame
 
 LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_saver|state_dict_loader)\.py$")
+_REDISTRIBUTES = re.compile(r"/torch/distributed/tensor/_redistribute\.py$")
 _LOGGER = "torch/distributed/c10d_logger.py"  # wraps functions of torch
 
 
@@ -96,10 +97,21 @@ def frames_at_end(view: RankView) -> tuple[tuple[Frame, ...], str, str]:
     if threads:
         stack, now = next((each for each in threads if each[1].main), threads[0])
         return stack.frames, now.op, now.call
+    if view.dead and (frames := _redistributing(view)):
+        return frames, "", ""
     error = view.exception
     if error is not None and error.fatal and failed_in_torch(view):
         return error.frames, "", ""
     return (), "", ""
+
+
+def _redistributing(view: RankView) -> tuple[Frame, ...]:
+    """The main thread's last stack, within the collectives that a DTensor's redistribution makes from C++ code.
+
+    A backend's own thread aborts the process, while the main thread is on its way from one of these calls to the next.
+    """
+    stacks = (stack.frames for stack in view.evidence.stacks if stack.main)
+    return next((each for each in stacks if any(_REDISTRIBUTES.search(frame.file) for frame in each)), ())
 
 
 def newest(case: Case, rank: int) -> Collective | None:
