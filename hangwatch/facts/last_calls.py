@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import Path, Site, comes_before, path, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of, user_frame
@@ -74,6 +75,15 @@ def may_have_come_first(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
     """`may_be_ahead` by the calls in which ranks ended."""
     others = (last.site.lines for other, last in lasts.items() if other != rank)
     return rank in lasts and may_be_ahead(case.ranks[rank], lasts[rank].site.lines, others)
+
+
+def is_early_at(case: Case, view: RankView, here: Path, others: Mapping[int, Path]) -> bool:
+    """No condition leads to the call of `view`, and others stood before that, in no later step: they come there too."""
+    at = view.step.step
+    later = any(
+        at is not None and step is not None and step > at for step in (case.ranks[rank].step.step for rank in others)
+    )
+    return not later and reached_by_all(case, view) and any(comes_before(there, here) for there in others.values())
 
 
 def library_call(frames: tuple[Frame, ...]) -> str:

@@ -13,7 +13,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import comes_before, path, site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.last_calls import Last, brought_down, last_call, last_calls
+from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
 from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit
@@ -245,8 +245,9 @@ def _ended_around(case: Case) -> tuple[int, ...]:
 def _ended_behind(case: Case, lasts: dict[int, Last], usual: list[int]) -> tuple[int, ...]:
     """The fewer ranks, if no condition leads to their calls, which lie behind the loop in which the others stood."""
     found = tuple(rank for rank in lasts if rank not in usual)
-    alike = all(reached_by_all(case, case.ranks[rank]) for rank in found)
-    behind = alike and all(_is_behind(case, lasts, rank, other) for rank in found for other in usual)
+    places = {rank: lasts[rank].site.lines for rank in usual}
+    early = all(is_early_at(case, case.ranks[rank], lasts[rank].site.lines, places) for rank in found)
+    behind = early and all(_is_behind(case, lasts, rank, other) for rank in found for other in usual)
     return found if behind and 2 * len(found) < len(case.ranks) else ()
 
 

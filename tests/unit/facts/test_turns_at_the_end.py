@@ -146,3 +146,8 @@ def test_a_rank_at_the_first_call_behind_the_loop_that_all_come_to_has_left_it_t
 def test_at_a_call_that_a_condition_leads_to_it_has_left_no_loop(guard: str) -> None:
     judgement = judge(in_its_turn(0), came_to_the_end(1, guard), in_its_turn(2))
     assert said(judgement)[:2] == ("rank-zero-only-collective", "likely"), judgement.verdict.summary
+
+
+def test_others_in_a_later_step_have_gone_by_its_call_and_do_not_come_there() -> None:
+    judgement = judge(in_step(in_its_turn(0), 6), came_to_the_end(1), in_step(in_its_turn(2), 6))
+    assert said(judgement)[:2] == ("rank-zero-only-collective", "likely"), judgement.verdict.summary

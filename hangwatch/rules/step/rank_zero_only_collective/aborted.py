@@ -20,6 +20,7 @@ from hangwatch.facts.last_calls import (
     by_backend,
     end_sentences,
     endings_of,
+    is_early_at,
     last_calls,
     may_have_come_first,
     same_call,
@@ -101,8 +102,8 @@ def _comes_to_all(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
     """The others may come to the call of `rank` as well: it is ahead of them, or no condition leads to it."""
     if _may_follow(case, rank) or may_have_come_first(case, rank, lasts):
         return True
-    mine, others = lasts[rank].site.lines, [last.site.lines for other, last in lasts.items() if other != rank]
-    return reached_by_all(case, case.ranks[rank]) and any(comes_before(there, mine) for there in others)
+    others = {other: last.site.lines for other, last in lasts.items() if other != rank}
+    return is_early_at(case, case.ranks[rank], lasts[rank].site.lines, others)
 
 
 def _passed_by(case: Case, rank: int, lasts: dict[int, Last]) -> bool:

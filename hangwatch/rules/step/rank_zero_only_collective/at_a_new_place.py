@@ -7,10 +7,9 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_
 from hangwatch.facts.call_site import Caller, comes_before, path
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import may_be_ahead
+from hangwatch.facts.last_calls import is_early_at, may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
 from hangwatch.facts.other_loops import skipped_in_other_loop
-from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective
@@ -44,9 +43,8 @@ def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
 
 def _came_early(case: Case, found: Mismatch, view: RankView) -> bool:
     """It ended in a call that all come to by the source, and the others stood before that."""
-    others = (path(call.frames) for rank, call in found.calls.items() if rank != view.rank)
-    here = path(found.calls[view.rank].frames)
-    return view.dead and reached_by_all(case, view) and any(comes_before(there, here) for there in others)
+    others = {rank: path(call.frames) for rank, call in found.calls.items() if rank != view.rank and rank in case.ranks}
+    return view.dead and is_early_at(case, view, path(found.calls[view.rank].frames), others)
 
 
 def _past_another_loop(case: Case, view: RankView) -> bool:
