@@ -28,6 +28,8 @@ def unreachable_master(case: Case) -> Finding | None:
         return _goes_elsewhere(case, arrivals, astray)
     if any(view.rank == 0 for view in arrivals.late) or any(each.rank == 0 for each in arrivals.unborn):
         return None  # rank 0 is on its way
+    if arrivals.newcomers and 0 in arrivals.absent:
+        return None  # a process that has not said its rank yet may be rank 0
     if host is None and 0 in arrivals.absent:
         return _no_listener(case, arrivals, lost)
     return _no_way(case, arrivals, lost)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hangwatch.model import Phase, Progress, RankEvidence
-from tests.unit.job import IN_CODE, IN_MESH, blamed, judge, rank, starting, told
+from tests.unit.job import IN_CODE, IN_MESH, IN_SPAWN_JOIN, blamed, judge, launcher, other, rank, starting, told
 from tests.unit.rules.start.starts import NEVER_CAME
 
 
@@ -47,6 +49,25 @@ def test_no_process_listens_because_rank_0_never_came() -> None:
 def test_no_process_listens_yet_because_rank_0_is_late() -> None:
     late = rank(0, IN_CODE, phase=Phase.START, progress=Progress())
     assert told(judge(late, lost(1))) == ("user-code-blocked", "likely", "waiting")
+
+
+SPAWNED = "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=4, pipe_handle={})"
+
+
+@pytest.mark.parametrize(
+    ("parent", "command", "proven"), [(50, SPAWNED, False), (51, SPAWNED, True), (50, "python tracker.py", True)]
+)
+def test_a_process_that_was_started_as_the_ranks_were_may_be_rank_0(parent: int, command: str, proven: bool) -> None:
+    """GIVEN mp.spawn WHEN rank 0 waits for its data before init_process_group THEN its number is unknown."""
+    waits = starting(1, launcher="spawn", facts={"sockets": (), "parent": 50, "command": SPAWNED.format(8)})
+    sleeps = other(222, "job", parent=parent, command=command.format(6))
+    judgement = judge(waits, world_size=2, launchers=(launcher(IN_SPAWN_JOIN, system_call="poll"),), others=(sleeps,))
+    if proven:
+        assert told(judgement) == ("rendezvous-unreachable-master", "proven", "hung")
+    else:
+        assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+        assert judgement.verdict.summary.startswith("Rank 0 has not come yet: 1 of 2 ranks has said its number")
+        assert "pid 222 is no rank yet and may become one" in judgement.verdict.evidence
 
 
 def test_a_name_that_does_not_resolve() -> None:
