@@ -14,6 +14,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 CONNECTED_S = 5.0  # seconds after its start until a rank has connected: a connection may be a moment late
+STORE_RETRIES_S = 100.0  # seconds after the master came: a client of its store tries again in pauses of up to 90 s
 
 
 def unreachable_master(case: Case) -> Finding | None:
@@ -114,8 +115,16 @@ def _no_way(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding | N
             *(f"rank {view.rank} (pid {view.pid}) has no connection to {place}" for view in lost[: words.SHOWN]),
             *_name_evidence(case, lost),
         ),
+        status=Status.WAITING if _tries_again(arrivals, lost) else None,
         awaited=tuple(ranks),
     )
+
+
+def _tries_again(arrivals: Arrivals, lost: list[RankView]) -> bool:
+    """They have waited since before the master came: their pauses have grown, and the next try may connect them."""
+    came = next((arrivals.waited(view) for view in arrivals.waiting if view.rank == 0 and view not in lost), None)
+    before = came is not None and all(arrivals.waited(view) > came + CONNECTED_S for view in lost)
+    return before and came is not None and came < STORE_RETRIES_S
 
 
 def _name_evidence(case: Case, lost: list[RankView]) -> Iterable[str]:

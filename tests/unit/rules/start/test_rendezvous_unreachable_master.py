@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.model import Phase, Progress, RankEvidence
-from tests.unit.job import IN_CODE, IN_MESH, IN_SPAWN_JOIN, blamed, judge, launcher, other, rank, starting, told
+from tests.unit.job import IN_CODE, IN_MESH, IN_SPAWN_JOIN, NOW, blamed, judge, launcher, other, rank, starting, told
 from tests.unit.rules.start.starts import NEVER_CAME
 
 
@@ -81,3 +81,14 @@ def test_a_name_that_does_not_resolve() -> None:
 def test_unreadable_sockets_say_nothing() -> None:
     blind = starting(0, facts={"sockets": (), "unreadable": ("sockets: permission denied",)})
     assert told(judge(blind, world_size=2)) == NEVER_CAME
+
+
+@pytest.mark.parametrize(("came_s", "waited_s", "status"), [(11, 66, "waiting"), (64, 66, "hung"), (120, 180, "hung")])
+def test_a_rank_that_waited_before_the_master_came_tries_again_after_a_pause(
+    came_s: float, waited_s: float, status: str
+) -> None:
+    """GIVEN a rank that is not connected WHEN rank 0 came late THEN its next try may connect it."""
+    master = starting(0, still_s=came_s, started_at=NOW - 200, world_size=3)
+    connected = starting(1, still_s=waited_s, started_at=NOW - 200, world_size=3)
+    judgement = judge(master, connected, lost(2, still_s=waited_s, started_at=NOW - 200, world_size=3))
+    assert told(judgement) == ("rendezvous-unreachable-master", "likely", status)
