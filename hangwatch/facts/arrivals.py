@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from hangwatch.facts.case import Case
-from hangwatch.model import Launched, Phase, ProcessEvidence, Stage, ThreadStack
+from hangwatch.model import Launched, Phase, ProcessEvidence, ProcessFacts, Stage, ThreadStack
 from hangwatch.ranks.view import RankView, computed
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.classify import activity
@@ -71,7 +72,7 @@ class Arrivals:
         """Living processes below the job's own that are no ranks yet and may become some.
 
         A trainer starts its other ranks itself, without a RANK in their environment: what is known of them is that they
-        work, or that they were given the LOCAL_RANK of a rank that has not come.
+        work, were given the LOCAL_RANK of a rank that has not come, or were started as the ranks were.
         """
         snapshot = self.case.snapshot
         below = [each for rank in snapshot.ranks for each in rank.children] + list(snapshot.others)
@@ -115,10 +116,21 @@ class Arrivals:
             return False
         if facts.environment.get("LOCAL_RANK", "") in {str(rank) for rank in self.absent}:
             return True
-        return facts.state in "RD" or computed(facts)
+        return facts.state in "RD" or computed(facts) or self._started_alike(facts)
+
+    def _started_alike(self, facts: ProcessFacts) -> bool:
+        """By the parent of a rank, with the same command: it may sleep in the user's code before it says its rank."""
+        ranks = (view.evidence.process for view in self.case if view.evidence.process is not None)
+        alike = (each.parent == facts.parent and _command(each) == _command(facts) for each in ranks)
+        return facts.parent is not None and any(alike)
 
     def _known(self, each: Launched) -> bool:
         return any(rank.pid == each.pid for rank in self.case.snapshot.ranks)
+
+
+def _command(facts: ProcessFacts) -> str:
+    """Without numbers: each child of multiprocessing is told other ones."""
+    return re.sub(r"\d+", "", facts.command or "")
 
 
 def main_stack(stacks: tuple[ThreadStack, ...]) -> ThreadStack | None:

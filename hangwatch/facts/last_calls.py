@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hangwatch import words
 from hangwatch.facts.call_site import Path, Site, comes_before, path, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of, user_frame
 
 LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_saver|state_dict_loader)\.py$")
+_REDISTRIBUTES = re.compile(r"/torch/distributed/tensor/_redistribute\.py$")
 _LOGGER = "torch/distributed/c10d_logger.py"  # wraps functions of torch
 
 
@@ -75,6 +77,15 @@ def may_have_come_first(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
     return rank in lasts and may_be_ahead(case.ranks[rank], lasts[rank].site.lines, others)
 
 
+def is_early_at(case: Case, view: RankView, here: Path, others: Mapping[int, Path]) -> bool:
+    """No condition leads to the call of `view`, and others stood before that, in no later step: they come there too."""
+    at = view.step.step
+    later = any(
+        at is not None and step is not None and step > at for step in (case.ranks[rank].step.step for rank in others)
+    )
+    return not later and reached_by_all(case, view) and any(comes_before(there, here) for there in others.values())
+
+
 def library_call(frames: tuple[Frame, ...]) -> str:
     """The function of torch that the user called and that communicates by itself, such as get_model_state_dict."""
     where = user_frame(frames)
@@ -96,10 +107,21 @@ def frames_at_end(view: RankView) -> tuple[tuple[Frame, ...], str, str]:
     if threads:
         stack, now = next((each for each in threads if each[1].main), threads[0])
         return stack.frames, now.op, now.call
+    if view.dead and (frames := _redistributing(view)):
+        return frames, "", ""
     error = view.exception
     if error is not None and error.fatal and failed_in_torch(view):
         return error.frames, "", ""
     return (), "", ""
+
+
+def _redistributing(view: RankView) -> tuple[Frame, ...]:
+    """The main thread's last stack, within the collectives that a DTensor's redistribution makes from C++ code.
+
+    A backend's own thread aborts the process, while the main thread is on its way from one of these calls to the next.
+    """
+    stacks = (stack.frames for stack in view.evidence.stacks if stack.main)
+    return next((each for each in stacks if any(_REDISTRIBUTES.search(frame.file) for frame in each)), ())
 
 
 def newest(case: Case, rank: int) -> Collective | None:

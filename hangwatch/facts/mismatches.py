@@ -11,10 +11,10 @@ from hangwatch.facts.call_site import path, recorded_caller
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Culprit, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
-from hangwatch.ranks.issuers import issuer, issuers
+from hangwatch.ranks.issuers import MAIN, issuer, issuers
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value
-from hangwatch.stacks.frames import user_frame
+from hangwatch.stacks.frames import name_of, origin, user_frame
 
 # Kinds in which every member must bring the same number of elements.
 SAME_SIZE = frozenset({"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather"})
@@ -141,15 +141,30 @@ def _first_open(group: Group, last: int) -> int:
 def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
     """The threads whose calls were paired, if there are two that share the group; else none.
 
-    They share it where one rank has issued from both, and no thread is that of one rank alone.
+    They share it where one rank has issued from both, and no thread is that of one rank alone: the others have one that
+    runs the same function, though it may not have called yet.
     """
     threads = {issuer(case.ledger, rank, call) for rank, call in found.calls.items()}
     if len(threads) < 2:
         return ()
-    users = [issuers(case.ledger, rank, found.group.name) for rank in found.calls]
+    users = [issuers(case.ledger, rank, found.group.name) | _alive(case, rank, found) for rank in found.calls]
     shared = any(threads <= used for used in users)
     common = all(sum(thread in used for used in users) > 1 for thread in threads)
     return tuple(sorted(threads)) if shared and common else ()
+
+
+def _alive(case: Case, rank: int, found: Mismatch) -> set[str]:
+    """The threads that issued the paired calls from the background, if one with the same function stands on `rank`."""
+    stacks = case.ranks[rank].evidence.stacks if rank in case.ranks else ()
+    functions = {_function(stack.frames) for stack in stacks if not stack.main}
+    threads = ((issuer(case.ledger, other, call), _function(call.frames)) for other, call in found.calls.items())
+    return {thread for thread, function in threads if thread != MAIN and function is not None and function in functions}
+
+
+def _function(frames: tuple[Frame, ...]) -> tuple[str, str] | None:
+    """The user's outermost function: what a thread runs."""
+    own = [frame for frame in frames if not frame.native and origin(frame.file) == "user"]
+    return (own[-1].file, name_of(own[-1].function)) if own else None
 
 
 @once

@@ -65,7 +65,7 @@ def _one_way(
     call, other = calls[made[0]], calls[without[0]]
     loop = case.ranks[made[0]].now.loop
     here, there, last = path(call.frames), path(other.frames), path(before.frames)
-    inside = [loop is not None and _within(loop, call, each) for each in (here, last, there)]
+    inside = [loop is not None and within(loop, call, each) for each in (here, last, there)]
     left = inside == [True, True, False]
     if not left and not _is_due_first(here, there, last):
         return None
@@ -87,7 +87,7 @@ def _is_ahead(lines: Path, last: Path) -> bool | None:
     return False if lines == last or comes_before(lines, last) else None
 
 
-def _within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
+def within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
     """`lines` lead through the body of `loop`, in that invocation of its function by which `call` was made."""
     own = path(call.frames)[::-1]
     depth = next((n for n, (file, line) in enumerate(own) if file == loop.where.file and _holds(loop, line)), None)
@@ -109,7 +109,7 @@ def ways_by(case: Case, found: Parted) -> tuple[Bypass, ...]:
     in the loop, and what ended it differs.
     """
     last = path(found.before.frames)
-    entered = found.loop is None or not found.loop.last or _within(found.loop, found.call, last)
+    entered = found.loop is None or not found.loop.last or within(found.loop, found.call, last)
     ways = (way for way in ways_to(case, found.call) if way.asks not in ("alike", "rank"))
     return tuple(way for way in ways if (way.inner or not entered) and not _was_answered(way, found))
 

@@ -13,7 +13,8 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import comes_before, path, site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.last_calls import brought_down, last_call, last_calls
+from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
+from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
@@ -229,15 +230,32 @@ def _sends_regularly(case: Case, sites: Sites, rank: int) -> bool:
 def _ended_around(case: Case) -> tuple[int, ...]:
     """The fewer ranks, which the end of the job found in a loop around that of the others; none where that is not sure.
 
-    All stood in calls that they had made before, so none has a call of its own.
+    All stood in calls that they had made before, so none has a call of its own; or in one that all come to behind it.
     """
     lasts, sites = last_calls(case), sites_of(case)
     usual = [rank for rank, last in lasts.items() if last.call is not None and sites.used(rank, last.call)]
-    if not brought_down(case) or len(usual) < len(case.ranks):
+    if not brought_down(case) or len(lasts) < len(case.ranks):
         return ()
+    if len(usual) < len(case.ranks):
+        return _ended_behind(case, lasts, usual)
     loops = {view.rank: view.now.loop for view in case if view.now.loop is not None}
     found = tuple(rank for rank in loops if reached_by_all(case, case.ranks[rank]) and _is_around(loops, rank))
     return found if 2 * len(found) < len(case.ranks) else ()
+
+
+def _ended_behind(case: Case, lasts: dict[int, Last], usual: list[int]) -> tuple[int, ...]:
+    """The fewer ranks, if no condition leads to their calls, which lie behind the loop in which the others stood."""
+    found = tuple(rank for rank in lasts if rank not in usual)
+    places = {rank: lasts[rank].site.lines for rank in usual}
+    early = all(is_early_at(case, case.ranks[rank], lasts[rank].site.lines, places) for rank in found)
+    behind = early and all(_is_behind(case, lasts, rank, other) for rank in found for other in usual)
+    return found if behind and 2 * len(found) < len(case.ranks) else ()
+
+
+def _is_behind(case: Case, lasts: dict[int, Last], rank: int, other: int) -> bool:
+    loop, call = case.ranks[other].now.loop, lasts[other].call
+    mine, theirs = lasts[rank].site.lines, lasts[other].site.lines
+    return loop is not None and call is not None and comes_before(theirs, mine) and not within(loop, call, mine)
 
 
 def _is_around(loops: dict[int, LoopFacts], rank: int) -> bool:

@@ -9,17 +9,19 @@ one, and takes both for a parameter that was left out.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from hangwatch.facts.call_site import in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
-from hangwatch.facts.last_calls import frames_at_end
+from hangwatch.facts.last_calls import by_backend, endings_of, frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
-from hangwatch.model import ExceptionFacts, Frame, StepName
+from hangwatch.model import ExceptionFacts, Frame, Phase, StepName
+from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -150,7 +152,8 @@ def optimized(view: RankView, step: int) -> bool:
 
 def _in_this_step(case: Case) -> Unreduced | None:
     """A rank is past its optimizer's step with no gradients reduced, and others stand in that step's backward."""
-    waiting = {view.rank: where for view in case if (where := _in_backward(case, view)) is not None}
+    standing = {view.rank: where for view in case if (where := _in_backward(case, view)) is not None}
+    waiting = {**standing, **dict.fromkeys(_ended_in_backward(case, standing))}
     if not waiting or len({case.ranks[rank].step for rank in waiting}) != 1:
         return None
     first = next(iter(waiting))
@@ -178,6 +181,26 @@ def _in_backward(case: Case, view: RankView) -> Frame | None:
     return _of_user(frames) if step is not None and not optimized(view, step) else None
 
 
+def _ended_in_backward(case: Case, standing: Iterable[int]) -> tuple[int, ...]:
+    """Ranks that were ended without a last stack, where the backend ended a rank for a message of another size.
+
+    By their boards they were behind a forward and before the optimizer, and had called nothing since: as a launcher
+    ends them while C++ code reduces their gradients.
+    """
+    ends = endings_of(case).values()
+    if not any(end.word is not None and end.word.kind is Kind.SIZE_MISMATCH for end in ends if by_backend(end)):
+        return ()
+    return tuple(view.rank for view in case if view.rank not in standing and _left_in_backward(case, view))
+
+
+def _left_in_backward(case: Case, view: RankView) -> bool:
+    step = view.step.step
+    if not view.dead or view.phase is not Phase.BACKWARD or step is None or _at_the_end(view):
+        return False
+    called = any(case.ledger.step_of(view.rank, call) == step for call in case.ledger.calls(view.rank).values())
+    return not called and not optimized(view, step)
+
+
 def _at_the_end(view: RankView) -> tuple[Frame, ...]:
     """Where it stood when its backend or a peer ended it: by its last stack, else by the stack of its error."""
     error = view.exception if ending(view).why is not Why.ITSELF else None
@@ -198,6 +221,8 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     if span is None:
         return False
     made = [call for call in case.ledger.calls_in(view.rank, group) if span[0] < call.seq <= span[1]]
+    if view.dead and not made:
+        return False  # its ticker may have died before it counted what C++ code issued last
     recorded = len(made) == span[1] - span[0]
     steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
     usual = sites_of(case).synchronised(view.rank, group, steps)

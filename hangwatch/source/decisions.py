@@ -172,10 +172,15 @@ class _Reader:
         name = node.id
         if asks_rank(node, self.tree):
             return False
-        if _by_name(name) or _SETTINGS.search(name) or name.isupper() or self._met(node, depth):
+        if _by_name(name) or _SETTINGS.search(name) or name.isupper() or self._met(node, depth) or self._counts(name):
             return True
         made = self._all_made(name) if depth < _DEPTH else []
         return bool(made) and all(self._alike(each, depth + 1) for each in made)
+
+    def _counts(self, name: str) -> bool:
+        """The number that `enumerate` or `itertools.count` gives to each turn of a loop, and nothing else."""
+        loops = [each for each in within(self.scope) if isinstance(each, ast.For) and _binds(each.target, name)]
+        return bool(loops) and not self._assignments(name) and all(_is_number_of_turn(loop, name) for loop in loops)
 
     def _made(self, name: str) -> ast.expr | None:
         """What the last assignment to `name` in this function takes; None where there is none, or several targets."""
@@ -242,6 +247,18 @@ def _shares(call: ast.Call) -> bool:
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     to_one = any(keyword.arg in ("dst", "group_dst", "root") for keyword in call.keywords)
     return name not in _TO_ONE_RANK or not (to_one or _TORCHS.search(owner))
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(target))
+
+
+def _is_number_of_turn(loop: ast.For, name: str) -> bool:
+    first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else None
+    number = (
+        {"enumerate": first, "count": loop.target}.get(called(loop.iter)) if isinstance(loop.iter, ast.Call) else None
+    )
+    return isinstance(number, ast.Name) and number.id == name
 
 
 def _uses(value: ast.expr, name: str) -> bool:

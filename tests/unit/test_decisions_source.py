@@ -82,3 +82,18 @@ def test_a_phase_of_a_trainer_is_alike_on_all_ranks(condition: str, asked: str) 
     text = f"def hook(trainer, best):\n    if {condition}:\n        return\n    save()\n"
     (way,) = ways_past_call((Frame(FILE, 4, "hook"),), lambda file: text)
     assert way.asks == asked
+
+
+@pytest.mark.parametrize(
+    ("loop", "asked"),
+    [
+        ("for i, n in enumerate(lengths)", "alike"),
+        ("for i in itertools.count()", "alike"),
+        ("for n, i in enumerate(lengths)", "value"),
+        ("for i in lengths", "value"),
+    ],
+)
+def test_the_number_of_a_turn_is_alike_on_all_ranks_and_what_comes_with_it_is_not(loop: str, asked: str) -> None:
+    text = f"def main(lengths):\n    {loop}:\n        if i % 50 == 49:\n            gather()\n"
+    (way,) = ways_past_call((Frame(FILE, 4, "main"),), lambda file: text)
+    assert way.asks == asked

@@ -28,6 +28,8 @@ BEFORE_INIT = 10.0  # times start_after: how long a living process may take befo
 
 def patience(reading: Reading, settings: Settings, growth: float = 1.0) -> float:
     """Seconds of stillness after which the rank of `reading` counts as stalled."""
+    if reading.phase is Phase.START:  # in the user's own code: it may load data, and has called no rank yet
+        return settings.start_after * BEFORE_INIT * growth
     if reading.phase in STARTING:
         return settings.start_after * growth
     if reading.phase in EXITING:
@@ -97,8 +99,6 @@ class Holds:
         same = known is not None and (known.moved_at, known.place) == (rank_state.moved_at, place)
         seen_after_s = known.seen_after_s if same and known is not None else rank.still_s
         longest = patience(rank_state.reading, self._settings, growth)
-        if rank_state.reading.phase is Phase.START:
-            longest *= BEFORE_INIT
         return _Hold(rank_state.moved_at, place, seen_after_s, shortened(longest, most_s * growth, seen_after_s))
 
     def applied(self, rank_states: Sequence[RankState]) -> tuple[RankState, ...]:

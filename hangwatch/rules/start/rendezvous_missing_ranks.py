@@ -17,17 +17,15 @@ def missing_ranks(case: Case) -> Finding | None:
     absent, waiting = arrivals.absent, [view.rank for view in arrivals.waiting]
     if not absent or not waiting or arrivals.late or arrivals.unborn:
         return None
-    came, size = len(case.ranks), case.size
     longest = max(arrivals.waited(view) for view in arrivals.waiting)
     patience = case.snapshot.start_patience_s * (LATE if arrivals.still_starting or arrivals.newcomers else 1.0)
     closed = arrivals.no_other_rank_can_join
     return Finding(
         "rendezvous-missing-ranks",
         Certainty.PROVEN if closed else Certainty.LIKELY,
-        f"{case.name(absent, capital=True)} never came: {came} of {size} ranks {words.verb(came, 'was', 'were')}"
-        f" started{_by_whom(case)}; {case.wait_words(waiting)} in init_process_group"
-        f"{words.at(arrivals.waiting[0].where)}.",
-        fix=_make_equal(case, came),
+        f"{case.name(absent, capital=True)} {_how_many(case, arrivals)}; {case.wait_words(waiting)} in"
+        f" init_process_group{words.at(arrivals.waiting[0].where)}.",
+        fix=_make_equal(case, len(case.ranks)),
         culprits=tuple(Culprit(rank, host=host_of(case)) for rank in absent[:64]),
         victims=tuple(waiting),
         evidence=tuple(_missing_evidence(case, arrivals, longest)),
@@ -35,6 +33,15 @@ def missing_ranks(case: Case) -> Finding | None:
         dead="all ranks must be of this machine, and their launcher starts no more" if closed else "",
         held=tuple(waiting),
     )
+
+
+def _how_many(case: Case, arrivals: Arrivals) -> str:
+    came = len(case.ranks)
+    of = f"{came} of {case.size} ranks"
+    if arrivals.newcomers:
+        have = words.verb(len(arrivals.absent), "has", "have")
+        return f"{have} not come yet: {of} {words.verb(came, 'has said its number', 'have said their numbers')}"
+    return f"never came: {of} {words.verb(came, 'was', 'were')} started{_by_whom(case)}"
 
 
 def _by_whom(case: Case) -> str:

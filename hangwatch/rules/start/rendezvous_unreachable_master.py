@@ -14,6 +14,7 @@ from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 CONNECTED_S = 5.0  # seconds after its start until a rank has connected: a connection may be a moment late
+STORE_RETRIES_S = 100.0  # seconds after the master came: a client of its store tries again in pauses of up to 90 s
 
 
 def unreachable_master(case: Case) -> Finding | None:
@@ -28,6 +29,8 @@ def unreachable_master(case: Case) -> Finding | None:
         return _goes_elsewhere(case, arrivals, astray)
     if any(view.rank == 0 for view in arrivals.late) or any(each.rank == 0 for each in arrivals.unborn):
         return None  # rank 0 is on its way
+    if arrivals.newcomers and 0 in arrivals.absent:
+        return None  # a process that has not said its rank yet may be rank 0
     if host is None and 0 in arrivals.absent:
         return _no_listener(case, arrivals, lost)
     return _no_way(case, arrivals, lost)
@@ -112,8 +115,16 @@ def _no_way(case: Case, arrivals: Arrivals, lost: list[RankView]) -> Finding | N
             *(f"rank {view.rank} (pid {view.pid}) has no connection to {place}" for view in lost[: words.SHOWN]),
             *_name_evidence(case, lost),
         ),
+        status=Status.WAITING if _tries_again(arrivals, lost) else None,
         awaited=tuple(ranks),
     )
+
+
+def _tries_again(arrivals: Arrivals, lost: list[RankView]) -> bool:
+    """They have waited since before the master came: their pauses have grown, and the next try may connect them."""
+    came = next((arrivals.waited(view) for view in arrivals.waiting if view.rank == 0 and view not in lost), None)
+    before = came is not None and all(arrivals.waited(view) > came + CONNECTED_S for view in lost)
+    return before and came is not None and came < STORE_RETRIES_S
 
 
 def _name_evidence(case: Case, lost: list[RankView]) -> Iterable[str]:

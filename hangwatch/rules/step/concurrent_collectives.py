@@ -7,9 +7,9 @@ from collections import Counter
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case
-from hangwatch.facts.mismatches import culprits_at, first_mismatch, place_of, shape, threads_of
+from hangwatch.facts.mismatches import Mismatch, culprits_at, first_mismatch, place_of, shape, threads_of
 from hangwatch.model import Certainty, Collective, Divergence, Status, StepName
-from hangwatch.ranks.issuers import MAIN
+from hangwatch.ranks.issuers import MAIN, issuers
 from hangwatch.ranks.ledger import Group
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -143,6 +143,11 @@ def _mispaired(case: Case, group: Group, seq: int, found: dict[int, dict[int, Co
     )
 
 
+def _issue_from(case: Case, threads: tuple[str, ...], found: Mismatch) -> list[int]:
+    """The ranks on which all these threads have issued calls in the group."""
+    return [rank for rank in found.calls if {*threads} <= issuers(case.ledger, rank, found.group.name)]
+
+
 def mispaired_threads(case: Case) -> Finding | None:
     """The paired calls come from different threads, and on each rank both of these threads use the group."""
     found = first_mismatch(case)
@@ -165,7 +170,10 @@ def mispaired_threads(case: Case) -> Finding | None:
         step=next((view.step for view in case.views(calls)), StepName()),
         evidence=(
             f"collective {seq} of group {group.name}: {words.listed(calls_said)}",
-            f"on {case.name(calls)}, threads {words.listed(map(repr, threads))} have issued calls in it",
+            (
+                f"on {case.name(_issue_from(case, threads, found))}, threads"
+                f" {words.listed(map(repr, threads))} have issued calls in it"
+            ),
         ),
         status=Status.FAILED if ended else None,
         awaited=tuple(calls),

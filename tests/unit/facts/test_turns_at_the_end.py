@@ -115,3 +115,39 @@ def test_a_rank_that_ended_its_process_in_the_loop_is_told_with_the_line() -> No
     assert [rank for rank, _, _ in blamed(judgement)] == [1]
     assert "rank 1 may have ended at train.py:18" in judgement.verdict.summary
     assert "the process can end in the loop at train.py:12, at train.py:18" in judgement.verdict.evidence
+
+
+FIRST = (Frame(SCRIPT, 3, "average"), Frame(SCRIPT, 14, "main"), MODULE)  # a call behind the loop, where none had been
+TAKES = LoopFacts(INNER, counted=True, swallows=Frame(SCRIPT, 11, "solve"), last=10)
+
+
+def in_step(entry: RankEvidence, step: int = 5) -> RankEvidence:
+    assert entry.reading is not None
+    return replace(entry, reading=replace(entry.reading, progress=Progress(step=step)))
+
+
+def came_to_the_end(number: int, guard: str = "none") -> RankEvidence:
+    entry = dead(number, made(5, FIRST, gap=1, site=TURN))
+    return in_step(standing(entry, LoopFacts(Frame(SCRIPT, 2, "average"), counted=False), guard))
+
+
+def in_its_turn(number: int) -> RankEvidence:
+    return in_step(standing(in_the_loop(number), TAKES))
+
+
+def test_a_rank_at_the_first_call_behind_the_loop_that_all_come_to_has_left_it_too() -> None:
+    judgement = judge(in_its_turn(0), came_to_the_end(1), in_its_turn(2))
+    assert said(judgement)[:2] == ("exception-on-one-rank", "likely"), judgement.verdict.summary
+    assert [rank for rank, _, _ in blamed(judgement)] == [1]
+    assert "caught silently at train.py:11" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("guard", ["rank", "other"])
+def test_at_a_call_that_a_condition_leads_to_it_has_left_no_loop(guard: str) -> None:
+    judgement = judge(in_its_turn(0), came_to_the_end(1, guard), in_its_turn(2))
+    assert said(judgement)[:2] == ("rank-zero-only-collective", "likely"), judgement.verdict.summary
+
+
+def test_others_in_a_later_step_have_gone_by_its_call_and_do_not_come_there() -> None:
+    judgement = judge(in_step(in_its_turn(0), 6), came_to_the_end(1), in_step(in_its_turn(2), 6))
+    assert said(judgement)[:2] == ("rank-zero-only-collective", "likely"), judgement.verdict.summary

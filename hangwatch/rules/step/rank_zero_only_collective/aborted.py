@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import Site, site
+from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import (
@@ -20,12 +20,14 @@ from hangwatch.facts.last_calls import (
     by_backend,
     end_sentences,
     endings_of,
+    is_early_at,
     last_calls,
     may_have_come_first,
     same_call,
 )
 from hangwatch.facts.parting import parting
 from hangwatch.facts.rank_end import told
+from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
@@ -77,9 +79,9 @@ def _in_conflict(case: Case, lasts: dict[int, Last]) -> bool:
 def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     known = _known_sites(case, (last.call for last in lasts.values()))
     asked = {rank: last for rank, last in lasts.items() if not _of_every_step(case.ranks[rank])}
-    passed = [rank for rank, last in asked.items() if not known and _passed_by(case, rank, last)]
+    passed = [rank for rank in asked if not known and _passed_by(case, rank, lasts)]
     new = passed or [rank for rank, last in asked.items() if _is_new(case, last, known)]
-    if len(new) != 1 or (not passed and (_may_follow(case, new[0]) or may_have_come_first(case, new[0], lasts))):
+    if len(new) != 1 or (not passed and _comes_to_all(case, new[0], lasts)):
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
     caller = _first_unlike(last, known)
@@ -96,18 +98,32 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     )
 
 
-def _passed_by(case: Case, rank: int, last: Last) -> bool:
-    """All the others were in later steps at the end, and none of them had made that call on their way there.
+def _comes_to_all(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
+    """The others may come to the call of `rank` as well: it is ahead of them, or no condition leads to it."""
+    if _may_follow(case, rank) or may_have_come_first(case, rank, lasts):
+        return True
+    others = {other: last.site.lines for other, last in lasts.items() if other != rank}
+    return is_early_at(case, case.ranks[rank], lasts[rank].site.lines, others)
+
+
+def _passed_by(case: Case, rank: int, lasts: dict[int, Last]) -> bool:
+    """All the others were further at the end, in a later step or line, and had not made that call on their way there.
 
     Two ranks that differ are one against one: then only the source says which of them is right.
     """
     view, others = case.ranks[rank], [other for other in case if other.rank != rank]
     uneven = first_uneven(case)
-    if (uneven is not None and rank in uneven.short) or view.now.guard == "none":
+    if (uneven is not None and rank in uneven.short) or reached_by_all(case, view):
         return False  # they still draw data that it has done with, or no condition leads to its call: they come later
-    at, steps = view.step.step, [other.step.step for other in others]
-    later = at is not None and all(step is not None and step > at for step in steps)
-    return later and last.call is not None and (len(others) > 1 or view.guarded)
+    further = all(_is_further(other, view, lasts) for other in others)
+    return further and lasts[rank].call is not None and (len(others) > 1 or view.guarded)
+
+
+def _is_further(other: RankView, view: RankView, lasts: dict[int, Last]) -> bool:
+    at, step = view.step.step, other.step.step
+    if at is None or step is None or step != at or other.rank not in lasts:
+        return at is not None and step is not None and step > at
+    return comes_before(lasts[view.rank].site.lines, lasts[other.rank].site.lines)
 
 
 def _ahead(case: Case, passed: list[int]) -> tuple[str, ...]:

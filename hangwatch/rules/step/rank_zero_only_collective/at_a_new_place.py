@@ -7,7 +7,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_
 from hangwatch.facts.call_site import Caller, comes_before, path
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import may_be_ahead
+from hangwatch.facts.last_calls import is_early_at, may_be_ahead
 from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
 from hangwatch.facts.other_loops import skipped_in_other_loop
 from hangwatch.facts.trainer_branches import trainer_branch
@@ -38,7 +38,13 @@ def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:
     """The others may be on their way to its call: it has left its loop before them, or is ahead of them in a turn."""
     left = has_left_loop(case, view) or has_left_inner_loop(case, view)
     ahead = _ended_ahead(found, view) or _past_another_loop(case, view)
-    return left or ahead or _ahead_in_a_first_turn(case, found, view)
+    return left or ahead or _ahead_in_a_first_turn(case, found, view) or _came_early(case, found, view)
+
+
+def _came_early(case: Case, found: Mismatch, view: RankView) -> bool:
+    """It ended in a call that all come to by the source, and the others stood before that."""
+    others = {rank: path(call.frames) for rank, call in found.calls.items() if rank != view.rank and rank in case.ranks}
+    return view.dead and is_early_at(case, view, path(found.calls[view.rank].frames), others)
 
 
 def _past_another_loop(case: Case, view: RankView) -> bool:

@@ -35,6 +35,10 @@ def test_start_has_a_patience_of_its_own() -> None:
     assert patience(reading(phase=Phase.INIT), SETTINGS) == 30.0
 
 
+def test_a_rank_that_has_called_no_other_rank_yet_may_load_its_data_first() -> None:
+    assert patience(reading(phase=Phase.START), SETTINGS) == 300.0
+
+
 def test_every_false_alarm_makes_it_more_patient() -> None:
     assert patience(reading(), SETTINGS, growth=4.0) == 40.0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hangwatch.model import Phase, Progress, RankEvidence
-from tests.unit.job import IN_CODE, IN_MESH, blamed, judge, rank, starting, told
+from tests.unit.job import IN_CODE, IN_MESH, IN_SPAWN_JOIN, NOW, blamed, judge, launcher, other, rank, starting, told
 from tests.unit.rules.start.starts import NEVER_CAME
 
 
@@ -49,6 +51,25 @@ def test_no_process_listens_yet_because_rank_0_is_late() -> None:
     assert told(judge(late, lost(1))) == ("user-code-blocked", "likely", "waiting")
 
 
+SPAWNED = "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=4, pipe_handle={})"
+
+
+@pytest.mark.parametrize(
+    ("parent", "command", "proven"), [(50, SPAWNED, False), (51, SPAWNED, True), (50, "python tracker.py", True)]
+)
+def test_a_process_that_was_started_as_the_ranks_were_may_be_rank_0(parent: int, command: str, proven: bool) -> None:
+    """GIVEN mp.spawn WHEN rank 0 waits for its data before init_process_group THEN its number is unknown."""
+    waits = starting(1, launcher="spawn", facts={"sockets": (), "parent": 50, "command": SPAWNED.format(8)})
+    sleeps = other(222, "job", parent=parent, command=command.format(6))
+    judgement = judge(waits, world_size=2, launchers=(launcher(IN_SPAWN_JOIN, system_call="poll"),), others=(sleeps,))
+    if proven:
+        assert told(judgement) == ("rendezvous-unreachable-master", "proven", "hung")
+    else:
+        assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
+        assert judgement.verdict.summary.startswith("Rank 0 has not come yet: 1 of 2 ranks has said its number")
+        assert "pid 222 is no rank yet and may become one" in judgement.verdict.evidence
+
+
 def test_a_name_that_does_not_resolve() -> None:
     ranks = [lost(number, environment={"MASTER_ADDR": "node-0"}) for number in (0, 1)]
     judgement = judge(*ranks, node={"master_resolves": False})
@@ -60,3 +81,14 @@ def test_a_name_that_does_not_resolve() -> None:
 def test_unreadable_sockets_say_nothing() -> None:
     blind = starting(0, facts={"sockets": (), "unreadable": ("sockets: permission denied",)})
     assert told(judge(blind, world_size=2)) == NEVER_CAME
+
+
+@pytest.mark.parametrize(("came_s", "waited_s", "status"), [(11, 66, "waiting"), (64, 66, "hung"), (120, 180, "hung")])
+def test_a_rank_that_waited_before_the_master_came_tries_again_after_a_pause(
+    came_s: float, waited_s: float, status: str
+) -> None:
+    """GIVEN a rank that is not connected WHEN rank 0 came late THEN its next try may connect it."""
+    master = starting(0, still_s=came_s, started_at=NOW - 200, world_size=3)
+    connected = starting(1, still_s=waited_s, started_at=NOW - 200, world_size=3)
+    judgement = judge(master, connected, lost(2, still_s=waited_s, started_at=NOW - 200, world_size=3))
+    assert told(judgement) == ("rendezvous-unreachable-master", "likely", status)

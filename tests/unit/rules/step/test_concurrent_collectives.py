@@ -27,6 +27,30 @@ def test_paired_calls_of_two_threads_are_no_mismatch_of_the_program() -> None:
     assert "Threads 'MainThread' and 'beat' of each rank" in judgement.verdict.summary
 
 
+BEAT = (Frame("/home/ann/train.py", 19, "beat"), Frame("/usr/lib/python3.12/threading.py", 1002, "_bootstrap"))
+
+
+@pytest.mark.parametrize("function", ["beat", "log"])
+def test_a_thread_that_has_not_called_yet_on_the_other_ranks_is_no_call_of_one_rank_alone(function: str) -> None:
+    """GIVEN a thread whose first call came on rank 0 first WHEN the others have one that runs the same function."""
+
+    def using(number: int, now: Collective) -> RankEvidence:
+        past = Collective("0", 1, "broadcast", ((72,),), ("float",), thread_name="MainThread", frames=USER)
+        entry = gone(number, -6, Phase.STEP, issued=2, completed=1, world_size=3)
+        waits = (Frame("/home/ann/train.py", 17, function), BEAT[1])
+        stacks = (ThreadStack(7, "", waits if number else BEAT),)
+        return replace(entry, stacks=stacks, collectives=replace(entry.collectives, recent=(past, now)))
+
+    beat = Collective("0", 2, "all_reduce", ((1,),), ("float",), thread_name="throughput", frames=BEAT)
+    usual = Collective("0", 2, "broadcast", ((72,),), ("float",), thread_name="MainThread", frames=USER)
+    judgement = judge(using(0, beat), using(1, usual), using(2, usual))
+    assert (judgement.verdict.cause == "concurrent-collectives") is (function == "beat"), judgement.verdict.summary
+    if function == "beat":
+        assert [rank for rank, _, _ in blamed(judgement)] == [0, 1, 2]
+        said = "on rank 0, threads 'MainThread' and 'throughput' have issued calls in it"
+        assert said in judgement.verdict.evidence
+
+
 TWO_THREADS = f"""Fatal Python error: Aborted
 Thread 0x2 (most recent call first):
   File "{TORCH}/distributed/distributed_c10d.py", line 3252 in all_reduce

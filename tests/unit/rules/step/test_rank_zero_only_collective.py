@@ -130,13 +130,13 @@ def test_a_rank_alone_in_a_collective_is_to_blame_whatever_the_numbers_say(
 AUTOGRAD = Frame("/venv/lib/python3.12/site-packages/torch/autograd/graph.py", 829, "_engine_run_backward")
 
 
-def _behind_its_first_epoch(others: int, step: int, guard: str = "") -> Judgement:
+def _behind_its_first_epoch(others: int, step: int, guard: str = "", backward: int = 24) -> Judgement:
     """Rank 0 was aborted in the first call that Python ever made; the others failed in a backward of `step`."""
     alone = dead(0, calls(0, (Frame(C10D, 3252, "all_reduce"), *EXTRA)))
     alone = replace(alone, stacks=tuple(replace(stack, guard=guard) for stack in alone.stacks))
     went_on = []
     for number in range(1, others + 1):
-        found = lost(number, calls(0, (AUTOGRAD, *USUAL)))
+        found = lost(number, calls(0, (AUTOGRAD, Frame(SCRIPT, backward, "main"), MODULE)))
         assert found.reading is not None
         reading = replace(found.reading, calls=(), progress=Progress(step=step, epoch=1, batch=0))
         went_on.append(replace(found, reading=reading))
@@ -148,6 +148,14 @@ def test_a_rank_whose_first_call_all_others_have_gone_by_was_alone_in_it() -> No
     assert (judgement.verdict.cause, judgement.verdict.certainty) == ("rank-zero-only-collective", Certainty.LIKELY)
     assert [culprit.rank for culprit in judgement.verdict.culprits] == [0]
     assert any("had gone by without that call" in sentence for sentence in judgement.verdict.evidence)
+
+
+@pytest.mark.parametrize(("line", "known"), [(35, True), (24, False)])
+def test_others_behind_its_line_in_the_same_step_have_gone_by_its_call(line: int, known: bool) -> None:
+    """GIVEN a flag that the rank with a NaN alone reduces WHEN the others stand in the backward of that step."""
+    judgement = _behind_its_first_epoch(others=2, step=5, guard="other", backward=line)
+    assert (judgement.verdict.cause == "rank-zero-only-collective") is known
+    assert [culprit.rank for culprit in judgement.verdict.culprits] == ([0] if known else [])
 
 
 def test_others_that_still_draw_from_the_data_that_it_has_done_with_have_not_gone_by_its_call() -> None:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.model import Collective, Judgement, Progress, RankEvidence
-from tests.unit.job import blamed, judge, told
-from tests.unit.rules.step.aborts import calls, dead, lost
+from hangwatch.model import Collective, Frame, Judgement, Progress, RankEvidence
+from tests.unit.job import SCRIPT, blamed, judge, rank, told
+from tests.unit.rules.step.aborts import MODULE, SIZES, calls, dead, lost
+from tests.unit.simulator import TORCH
 
 STEP = 6
 
@@ -52,3 +53,24 @@ def test_the_rank_without_a_record_of_a_call_of_every_step_skipped_it(others: in
 )
 def test_any_other_rank_is_not_known_to_have_skipped_it(odd: RankEvidence) -> None:
     assert told(job(odd))[0] != "skipped-collective"
+
+
+GATHERS = (
+    Frame(f"{TORCH}/distributed/_functional_collectives.py", 1138, "__torch_dispatch__"),
+    Frame(f"{TORCH}/distributed/tensor/_redistribute.py", 1651, "redistribute_local_tensor"),
+    Frame(f"{TORCH}/distributed/checkpoint/state_dict.py", 1221, "get_model_state_dict"),
+)
+
+
+@pytest.mark.parametrize(
+    ("inside", "cause"), [(GATHERS, "rank-zero-only-collective"), (GATHERS[2:], "skipped-collective")]
+)
+def test_a_rank_that_gathered_a_sharded_state_was_alone_in_that(inside: tuple[Frame, ...], cause: str) -> None:
+    """GIVEN a rank without a record of that call WHEN its last stack is in C++ code's collectives, at a new place."""
+    save = (Frame(SCRIPT, 42, "save"), Frame(SCRIPT, 27, "main"), MODULE)
+    odd = in_step(dead(1, calls(STEP, gap=1), inside=False, last_output=SIZES))
+    odd = replace(odd, stacks=rank(1, (*inside, *save)).stacks)
+    made = calls(STEP + 1, gap=1)
+    judgement = judge(in_step(lost(0, made)), odd, in_step(lost(2, made)))
+    assert told(judgement) == (cause, "likely", "failed"), judgement.verdict.summary
+    assert [number for number, _, _ in blamed(judgement)] == [1]
