@@ -120,9 +120,13 @@ class Arrivals:
 
     def _started_alike(self, facts: ProcessFacts) -> bool:
         """By the parent of a rank, with the same command: it may sleep in the user's code before it says its rank."""
-        ranks = (view.evidence.process for view in self.case if view.evidence.process is not None)
-        alike = (each.parent == facts.parent and _command(each) == _command(facts) for each in ranks)
-        return facts.parent is not None and any(alike)
+        return facts.parent is not None and (facts.parent, _command(facts)) in self._starts
+
+    @cached_property
+    def _starts(self) -> set[tuple[int | None, str]]:
+        """Of each rank, its parent and its command."""
+        processes = (view.evidence.process for view in self.case)
+        return {(each.parent, _command(each)) for each in processes if each is not None}
 
     def _known(self, each: Launched) -> bool:
         return any(rank.pid == each.pid for rank in self.case.snapshot.ranks)

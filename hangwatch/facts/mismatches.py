@@ -147,18 +147,22 @@ def threads_of(case: Case, found: Mismatch) -> tuple[str, ...]:
     threads = {issuer(case.ledger, rank, call) for rank, call in found.calls.items()}
     if len(threads) < 2:
         return ()
-    users = [issuers(case.ledger, rank, found.group.name) | _alive(case, rank, found) for rank in found.calls]
+    background = {
+        (thread, function)
+        for rank, call in found.calls.items()
+        if (thread := issuer(case.ledger, rank, call)) != MAIN and (function := _function(call.frames)) is not None
+    }
+    users = [issuers(case.ledger, rank, found.group.name) | _alive(case, rank, background) for rank in found.calls]
     shared = any(threads <= used for used in users)
     common = all(sum(thread in used for used in users) > 1 for thread in threads)
     return tuple(sorted(threads)) if shared and common else ()
 
 
-def _alive(case: Case, rank: int, found: Mismatch) -> set[str]:
-    """The threads that issued the paired calls from the background, if one with the same function stands on `rank`."""
+def _alive(case: Case, rank: int, background: set[tuple[str, tuple[str, str]]]) -> set[str]:
+    """Those of these threads, each with the function that it runs, of which one with that function stands on `rank`."""
     stacks = case.ranks[rank].evidence.stacks if rank in case.ranks else ()
     functions = {_function(stack.frames) for stack in stacks if not stack.main}
-    threads = ((issuer(case.ledger, other, call), _function(call.frames)) for other, call in found.calls.items())
-    return {thread for thread, function in threads if thread != MAIN and function is not None and function in functions}
+    return {thread for thread, function in background if function in functions}
 
 
 def _function(frames: tuple[Frame, ...]) -> tuple[str, str] | None:

@@ -246,10 +246,12 @@ def _ended_around(case: Case) -> tuple[int, ...]:
 def _ended_behind(case: Case, lasts: dict[int, Last], usual: list[int]) -> tuple[int, ...]:
     """The fewer ranks, if no condition leads to their calls, which lie behind the loop in which the others stood."""
     found = tuple(rank for rank in lasts if rank not in usual)
-    places = {rank: lasts[rank].site.lines for rank in usual}
-    early = all(is_early_at(case, case.ranks[rank], lasts[rank].site.lines, places) for rank in found)
-    behind = early and all(_is_behind(case, lasts, rank, other) for rank in found for other in usual)
-    return found if behind and 2 * len(found) < len(case.ranks) else ()
+    if 2 * len(found) >= len(case.ranks):
+        return ()
+    some, others = spread(found), spread(usual)
+    places = {rank: lasts[rank].site.lines for rank in others}
+    early = all(is_early_at(case, case.ranks[rank], lasts[rank].site.lines, places) for rank in some)
+    return found if early and all(_is_behind(case, lasts, rank, other) for rank in some for other in others) else ()
 
 
 def _is_behind(case: Case, lasts: dict[int, Last], rank: int, other: int) -> bool:

@@ -76,7 +76,6 @@ from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
-from hangwatch.rules.step.rank_zero_only_collective.in_a_circle import alone_in_a_circle
 from hangwatch.rules.step.skipped_collective.before_an_abort import skipped_before_an_abort
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
 from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
@@ -171,7 +170,6 @@ ORDER: tuple[Rule, ...] = (
     *HISTORIES,
     collective_mismatch,
     point_to_point_deadlock,
-    alone_in_a_circle,
     group_order_cycle,
     # A rank in code of its own, and what lies outside of the ranks.
     gil_held,

@@ -132,7 +132,7 @@ def _epochs_order(loader: Any, sampler: Any) -> dict[str, Any]:
 def _length(sized: Any) -> int | None:
     try:
         return len(sized)
-    except (TypeError, NotImplementedError):
+    except (TypeError, RuntimeError):  # a dataset without a length says so in either way
         return None
 
 

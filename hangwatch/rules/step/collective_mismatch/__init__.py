@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import site
@@ -22,7 +24,7 @@ from hangwatch.queues.departures import habit_of
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
-from hangwatch.rules.finding import Finding, where_failed
+from hangwatch.rules.finding import Finding, of_either_side, where_failed
 from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
@@ -132,13 +134,8 @@ def _either_side(
 ) -> Finding:
     """Different calls were paired, and nothing tells which of the ranks are not where they should be."""
     texts, ended = _told(case, calls, sides), _ended(case, calls)
-    return Finding(
-        "undetermined",
-        Certainty.UNDETERMINED,
-        f"The ranks call different collectives at the same point: {words.listed(texts)}; nothing tells which of them"
-        " left a call out, or made one that the others do not make.",
-        fix="compare what leads to these calls: each of them must be made by every rank of the group, or by none",
-        victims=(),
+    return replace(
+        of_either_side(f"The ranks call different collectives at the same point: {words.listed(texts)}"),
         step=next((view.step for view in case.views(calls)), StepName()),
         evidence=(f"collective {seq} of group {group.name}: {words.listed(texts)}",),
         status=Status.FAILED if ended else None,

@@ -35,16 +35,30 @@ def rank_zero_only(case: Case) -> Finding | None:
 
 
 def _alone_now(case: Case) -> RankView | None:
-    """The one rank that waits at a call site that no rank has ever used, in a loop that it has not left."""
-    sites, ranks = sites_of(case), list(case.blocked)
+    """The one rank that waits at a call site that no rank has ever used, in a loop that it has not left.
+
+    Ranks that wait for each other in a circle are looked at by themselves: the others wait because of them.
+    """
+    crowd = Counter(entry.where for entry in case.blocked.values())
+    by_themselves = [rank for rank, entry in case.blocked.items() if crowd[entry.where] == 1]
+    return _alone_among(case, list(case.blocked), by_themselves) or _alone_in_a_circle(case)
+
+
+def _alone_in_a_circle(case: Case) -> RankView | None:
+    """Each rank of it waits in another group, if from one line. Messages that cross say more of themselves."""
+    circle = list(case.graph.cycle(case.deadlocked))
+    messages = any(case.blocked[rank].to_a_peer for rank in circle)
+    return None if messages else _alone_among(case, circle, circle)
+
+
+def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | None:
+    sites = sites_of(case)
     uneven = first_uneven(case)
     short = uneven.short if uneven is not None else ()
-    crowd = Counter(case.blocked[rank].where for rank in ranks)
     loners = [
         rank
-        for rank in ranks
-        if crowd[case.blocked[rank].where] == 1
-        and case.blocked[rank].activity.in_collective  # a line in which it waits for its device made no call
+        for rank in asked
+        if case.blocked[rank].activity.in_collective  # a line in which it waits for its device made no call
         and not case.blocked[rank].to_a_peer
         and rank not in short
         and (sites.regular(rank) is False or _in_its_first_call_alone(case, rank, _without(ranks, rank)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
@@ -10,7 +12,7 @@ from hangwatch.facts.mismatches import culprits_at, place_of
 from hangwatch.facts.skip_paths import only_by_an_error, past_by_an_error, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
-from hangwatch.rules.finding import Finding
+from hangwatch.rules.finding import Finding, of_either_side
 
 
 def left_out_before_a_common_call(case: Case) -> Finding | None:
@@ -33,13 +35,10 @@ def _either(case: Case, extra: ExtraCalls) -> Finding:
     """As many made the calls as did not, and nothing tells what is usual: all that comes of it says no more."""
     text = words.listed([name for name, _ in groups(extra.calls)])
     paired = f"{extra.paired.op}{words.at(place_of(case, extra.others[0], dict.fromkeys(extra.others, extra.paired)))}"
-    return Finding(
-        "undetermined",
-        Certainty.UNDETERMINED,
-        f"{case.name(extra.ranks, capital=True)} called {text} before {paired}, and {case.name(extra.others)} did not;"
-        " nothing tells which of them left a call out, or made one that the others do not make.",
-        fix="compare what leads to these calls: each of them must be made by every rank of the group, or by none",
-        victims=(*extra.ranks, *extra.others),
+    made = f"{case.name(extra.ranks, capital=True)} called {text} before {paired}"
+    return replace(
+        of_either_side(f"{made}, and {case.name(extra.others)} did not"),
+        victims=(*extra.ranks, *extra.others),  # of one of them: blaming either for what came of it explains nothing
         step=case.step_of(extra.others),
         evidence=sentences(case, extra),
         status=case.failed,
