@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from hangwatch.facts.before_a_timeout import before_a_timeout
 from hangwatch.facts.case import Case
 from hangwatch.facts.histories import ranks_diff
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
-from hangwatch.judge.verdict import judged, stage_of, undetermined
+from hangwatch.judge.verdict import judged, stage_of, undetermined, until_a_timeout
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage
 from hangwatch.ranks import device_waits
 from hangwatch.rules.finding import Finding, Rule
@@ -28,11 +29,23 @@ def diagnose(snapshot: Snapshot) -> Judgement:
     """
     case, faults = Case(snapshot), list[str]()
     finding = best(_findings(case, faults)) or undetermined(case)
+    if finding.cause == "undetermined":
+        finding = _while_it_waited(case, faults) or finding
     if faults and finding.certainty is Certainty.PROVEN:
         finding = replace(finding, certainty=Certainty.LIKELY)
     diff = _guarded(ranks_diff, case, faults) if stage_of(finding) is Stage.STEP else None
     judgement = judged(case, replace(finding, details=(*finding.details, *faults)))
     return replace(judgement, verdict=replace(judgement.verdict, diff=diff))
+
+
+def _while_it_waited(case: Case, faults: list[str]) -> Finding | None:
+    """What is found of a job that a timeout ended, if its ranks are looked at as they stood before that."""
+    snapshot = before_a_timeout(case)
+    then = Case(snapshot) if snapshot is not None else None
+    found = best(_findings(then, faults)) if then is not None else None
+    if then is None or found is None or found.cause == "undetermined":
+        return None
+    return until_a_timeout(case, then, found)
 
 
 def _findings(case: Case, faults: list[str]) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ def never_enqueued(case: Case) -> Finding | None:
     never enqueued it, the others may as well be alone in a call that is not due: none is blamed.
     """
     found = next(((view, word) for view in case for word in words_of(view) if _tells_work(word)), None)
-    if found is None:
+    if found is None or not brought_down(case):
         return None
     view, word = found
     absent, members = _absent(case, view, word)

@@ -22,6 +22,8 @@ def user_code_blocked(case: Case) -> Finding | None:
     stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited) or all(case.waits.shows_device_wait(view) for view in stuck):
         return None
+    if all(_is_ahead(case, view) for view in stuck):
+        return None
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]
@@ -44,6 +46,12 @@ def user_code_blocked(case: Case) -> Finding | None:
         status=status_of(case, stuck),
         awaited=tuple(culprits),
     )
+
+
+def _is_ahead(case: Case, view: RankView) -> bool:
+    """It is in a later step than all that wait: it went on without what they wait for, wherever it stands now."""
+    now, waiting = view.step.step, [case.ranks[rank].step.step for rank in case.blocked]
+    return now is not None and bool(waiting) and all(step is not None and step < now for step in waiting)
 
 
 def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:

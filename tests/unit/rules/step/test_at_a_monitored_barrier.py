@@ -49,7 +49,8 @@ def test_the_timeout_of_a_group_leaves_the_rank_that_issued_less() -> None:
     judgement = by_timeout(late())
     assert told(judgement) == ("user-code-blocked", "likely", "failed")
     assert [number for number, _, _ in blamed(judgement)] == [1]
-    assert "waited for 20 s for it in all_reduce (train.py:9), and gave up" in judgement.verdict.summary
+    assert "Then rank 0 gave up waiting after 20 s, the timeout of its process group." in judgement.verdict.summary
+    assert "ranks 0 and 2 wait for it (train.py:9)" in judgement.verdict.summary
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""The job as it stood while its ranks still waited, where nothing but a timeout ended it.
+
+A timeout ends the ranks that wait, and says nothing of why they waited. That is to be read from what every rank did up
+to then, with the same questions as for a job that still waits: so its ranks are taken back to the calls they were in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down, endings_of, frames_at_end, newest
+from hangwatch.facts.rank_end import Ending, Why, gave_up_on, told
+from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Reading, Snapshot, ThreadStack
+from hangwatch.ranks.last_words import Kind
+from hangwatch.ranks.view import OVER, RankView
+
+_TIMEOUTS = frozenset({Kind.TIMEOUT, Kind.WATCHDOG})
+_ON_THE_WAY_OUT = OVER | {Phase.FAILED, Phase.BETWEEN, Phase.DESTROYING}  # where the error took it
+_C10D = "/torch/distributed/distributed_c10d.py"  # where Python enters a call
+_CUDA = "/torch/cuda/__init__.py"
+
+
+def before_a_timeout(case: Case) -> Snapshot | None:
+    """The evidence of `case` without what the timeout did; None where more than a timeout ended the job.
+
+    A rank that was in no call that is known keeps its counters alone. No rank moved any more: that they waited for as
+    long as the timeout is known.
+    """
+    if not _by_a_timeout(case):
+        return None
+    ends = endings_of(case)
+    ranks = tuple(_waiting(case, view) if view.rank in ends else _still(view.evidence) for view in case)
+    return replace(case.snapshot, ranks=ranks, sampled_twice=True)
+
+
+def how_it_ended(case: Case) -> str:
+    """`rank 1 was aborted by torch's NCCL watchdog: ALLREDUCE 8 had not completed in 10 min`."""
+    ends = endings_of(case)
+    first = next((rank for rank, end in ends.items() if _gave_up(case, rank, end)), min(ends))
+    return f"{words.ranks([first])} {told(case.ranks[first], ends[first])}"
+
+
+def _by_a_timeout(case: Case) -> bool:
+    """A rank gave up waiting, and no backend ended another one for any other reason."""
+    ends = endings_of(case) if brought_down(case) else {}
+    others = [end for end in ends.values() if end.why is Why.BACKEND and end.word and end.word.kind not in _TIMEOUTS]
+    return not others and any(_gave_up(case, rank, end) for rank, end in ends.items())
+
+
+def _gave_up(case: Case, rank: int, end: Ending) -> bool:
+    in_time = end.word is not None and end.word.kind in _TIMEOUTS
+    return in_time or gave_up_on(case.ranks[rank]) is not None
+
+
+def _still(evidence: RankEvidence) -> RankEvidence:
+    """It kept the others waiting for as long as their timeout is, and patience for it has run out with theirs."""
+    still_s = max(evidence.still_s, evidence.patience_s + 1.0)
+    return replace(evidence, still_s=still_s, moved=False, earlier_stacks=evidence.stacks)
+
+
+def _waiting(case: Case, view: RankView) -> RankEvidence:
+    evidence, stacks, process = view.evidence, _stacks(case, view), view.evidence.process
+    return replace(
+        _still(replace(evidence, stacks=stacks)),
+        process=replace(process, state="S", exit_code=None, cpu_delta_s=0.0) if process is not None else None,
+        reading=_without_the_end(view.reading) if view.reading is not None else None,
+        crash_trace="",
+        last_output="",
+    )
+
+
+def _stacks(case: Case, view: RankView) -> tuple[ThreadStack, ...]:
+    """Those that were taken of it; else where its error came up, or the call that it had made last."""
+    frames, _, _ = frames_at_end(view)
+    if view.threads and (not frames or any(thread.in_collective for thread in view.threads)):
+        return tuple(replace(stack, source="call") for stack in view.evidence.stacks)
+    frames = frames or _its_wait(case, view)
+    return (ThreadStack(view.pid or 0, "MainThread", frames, main=True),) if frames else ()
+
+
+def _its_wait(case: Case, view: RankView) -> tuple[Frame, ...]:
+    """In a call that it never returned from; of one that the backend ended, for its device, behind its last call."""
+    entered = max(case.ledger.open_calls(view.rank), key=lambda call: (call.at or 0.0, call.seq), default=None)
+    if entered is not None:
+        return (Frame(_C10D, 0, entered.op), *entered.frames)
+    last = newest(case, view.rank) if endings_of(case)[view.rank].why is Why.BACKEND else None
+    return (Frame(_CUDA, 0, "synchronize"), *last.frames) if last is not None else ()
+
+
+def _without_the_end(reading: Reading) -> Reading:
+    phase = Phase.STEP if reading.phase in _ON_THE_WAY_OUT else reading.phase
+    loaders = tuple(_in_its_loop(loader) for loader in reading.loaders)
+    return replace(reading, exception=None, phase=phase, loaders=loaders, taken_at=reading.ticker_at)
+
+
+def _in_its_loop(loader: LoaderFacts) -> LoaderFacts:
+    """The error took the rank out of its loop, not its data."""
+    return replace(loader, left=False) if loader.left and not loader.exhausted else loader

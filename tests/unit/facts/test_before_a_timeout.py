@@ -1,0 +1,92 @@
+"""The job as its ranks stood while they waited, where a timeout ended it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hangwatch.facts.before_a_timeout import before_a_timeout
+from hangwatch.facts.case import Case
+from hangwatch.model import Collective, Collectives, ExceptionFacts, GroupHead, Phase, RankEvidence
+from tests.unit.job import C10D, IN_CODE, NOW, blamed, frames, gone, judge, process, rank, snapshot, told
+from tests.unit.rules.step.aborts import WATCHDOG
+
+REDUCE = frames((C10D, 3252, "all_reduce"))
+GLOO_TIMEOUT = "[unbound_buffer.cc:79] Timed out waiting 20000ms for recv operation to complete"
+WRONG_SIZE = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. Received data size doesn't match"
+
+
+def _ended(number: int, code: int, issued: int, backend: str = "nccl", output: str = "") -> RankEvidence:
+    """A rank of three whose process has ended in its call number `issued`; its board is what is left of it."""
+    call = Collective("0", issued, "all_reduce", frames=REDUCE, at=NOW - 40, step=5)
+    found = gone(number, code, Phase.STEP, calls=(call,), world_size=3, evidence={"last_output": output})
+    return _counted(found, issued, issued - 1, backend)
+
+
+def _counted(found: RankEvidence, issued: int, completed: int, backend: str) -> RankEvidence:
+    heads = (GroupHead("0", (0, 1, 2), "", backend, issued, completed),)
+    assert found.reading is not None
+    return replace(found, reading=replace(found.reading, heads=heads), collectives=Collectives(heads))
+
+
+def _gave_up(number: int) -> RankEvidence:
+    """Of gloo: the timeout is an error in Python, and takes the rank to the end of its program."""
+    found = _ended(number, 1, 7, "gloo")
+    assert found.reading is not None
+    error = ExceptionFacts("RuntimeError", GLOO_TIMEOUT, REDUCE, at=NOW - 11)
+    return replace(found, reading=replace(found.reading, exception=error, phase=Phase.FINALIZING))
+
+
+def _in_its_code(backend: str) -> RankEvidence:
+    return _counted(rank(2, IN_CODE, world_size=3), 6, 6, backend)
+
+
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_what_kept_the_others_waiting_is_told_of_the_job_that_has_ended(backend: str) -> None:
+    """WHEN the watchdog of NCCL aborts the ranks that wait, or gloo's call gives up."""
+    waiting = (
+        [_ended(number, -6, 7, output=WATCHDOG.format(rank=number)) for number in (0, 1)]
+        if backend == "nccl"
+        else [_gave_up(0), _gave_up(1)]
+    )
+    judgement = judge(*waiting, _in_its_code(backend))
+    assert told(judgement) == ("user-code-blocked", "likely", "failed")
+    assert [number for number, _, _ in blamed(judgement)] == [2]
+    assert judgement.verdict.victims == (0, 1)
+    assert " Then rank 0 " in judgement.verdict.summary
+    assert any(sentence.startswith("rank 1 ") for sentence in judgement.verdict.evidence)
+
+
+def test_the_ranks_wait_in_the_calls_that_they_had_made_last() -> None:
+    found = before_a_timeout(Case(snapshot(_gave_up(0), _gave_up(1), _in_its_code("gloo"))))
+    assert found is not None
+    case = Case(found)
+    assert sorted(case.blocked) == [0, 1]
+    assert case.blocked[0].where == REDUCE[1]
+    assert not case.any_rank_failed
+    assert case.awaited() == {2}
+
+
+def test_a_rank_that_its_launcher_ended_in_no_call_stands_nowhere() -> None:
+    """Nothing says where it was: its last call may be long over."""
+    aborted = _ended(0, -6, 7, output=WATCHDOG.format(rank=0))
+    found = before_a_timeout(Case(snapshot(aborted, _ended(1, -15, 6))))
+    assert found is not None
+    assert [len(each.stacks) for each in found.ranks] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(_ended(1, -6, 7, "gloo", WRONG_SIZE), id="another was aborted for a message's size"),
+        pytest.param(replace(_ended(1, 1, 6), process=process(4001, "X", exit_code=-9)), id="another was killed"),
+    ],
+)
+def test_where_more_than_a_timeout_ended_the_job_nothing_is_taken_back(other: RankEvidence) -> None:
+    assert before_a_timeout(Case(snapshot(_gave_up(0), other, _in_its_code("gloo")))) is None
+
+
+def test_a_job_that_waits_is_as_it_is() -> None:
+    waits = _counted(rank(0, REDUCE, world_size=3), 7, 6, "gloo")
+    assert before_a_timeout(Case(snapshot(waits, _in_its_code("gloo")))) is None
