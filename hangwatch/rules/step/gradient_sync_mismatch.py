@@ -40,7 +40,7 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     counts = Counter(cadences.values())
     usual, times = counts.most_common(1)[0]
     majority = 2 * times > len(cadences)
-    odd = [rank for rank, found in cadences.items() if found != usual or not majority]
+    odd = [rank for rank, found in cadences.items() if found != usual] if majority else []  # of two halves neither
     by_cadence = {found: sorted(ranks) for found, ranks in sorted(by_value(cadences).items())}
     witnesses = [Witness(Kind.HABIT, "each rank has kept its rhythm in all steps that are recorded")]
     if majority:

@@ -16,15 +16,23 @@ from tests.unit.rules.step.worlds import with_ring
 from tests.unit.simulator import TORCH, Call, Draw, LoopEnd, World, blamed_ranks
 
 
+def accumulating(every: int) -> Program:
+    steps = ([Draw(0, batch), *(GRADIENTS if (batch + 1) % every == 0 else ())] for batch in range(48))
+    return [*(action for step in steps for action in step), LoopEnd(), *END]
+
+
 @pytest.mark.parametrize("ranks", [3, 4, 8])
 def test_accumulation_over_other_numbers_of_batches_is_told_by_the_rhythm(ranks: int) -> None:
-    def accumulating(every: int) -> Program:
-        steps = ([Draw(0, batch), *(GRADIENTS if (batch + 1) % every == 0 else ())] for batch in range(48))
-        return [*(action for step in steps for action in step), LoopEnd(), *END]
-
     judgement = judged(accumulating(4), accumulating(2), ranks, 1)
     assert judgement.verdict.cause == "gradient-sync-mismatch"
     assert blamed_ranks(judgement) == [1]
+
+
+def test_of_two_ranks_that_accumulate_differently_neither_is_blamed() -> None:
+    judgement = judged(accumulating(4), accumulating(2), 2, 1)
+    assert judgement.verdict.cause == "gradient-sync-mismatch"
+    assert blamed_ranks(judgement) == []
+    assert "rank 1 every 2 batches and rank 0 every 4 batches" in judgement.verdict.summary
 
 
 def epochs(batches: int) -> Program:
