@@ -115,6 +115,10 @@ def told(view: RankView, end: Ending) -> str:
         return f"lost its connection to {word.peer}" if word is not None and word.peer else "lost a connection"
     if end.why is Why.LAUNCHER:
         return "was ended by SIGTERM"
+    if (late := gave_up_on(view)) is not None:
+        return (
+            f"gave up waiting for {words.ranks(late.ranks)} in monitored_barrier after {words.duration(late.timeout_s)}"
+        )
     if end.why is Why.ITSELF and view.exception is not None:
         return f"failed with {words.error(view.exception)}"
     if word is not None and word.kind is Kind.SIZE_MISMATCH:
@@ -123,8 +127,6 @@ def told(view: RankView, end: Ending) -> str:
         return f"was aborted by torch's NCCL watchdog{_work(word)}"
     if word is not None and word.kind is Kind.TIMEOUT:
         limit = f" after {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
-        if (late := gave_up_on(view)) is not None:
-            return f"gave up waiting for {words.ranks(late.ranks)} in monitored_barrier{limit}"
         return f"gave up waiting{limit}, the timeout of its process group"
     return f"was aborted by {backend_of(view) or 'its backend'}"
 

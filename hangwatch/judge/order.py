@@ -83,7 +83,6 @@ from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
-from hangwatch.rules.step.user_code_blocked.at_a_monitored_barrier import late_at_a_monitored_barrier
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
 from hangwatch.rules.step.victims import (
@@ -134,7 +133,6 @@ ORDER: tuple[Rule, ...] = (
     node_lost,
     skipped_before_an_abort,
     passed_a_monitored_barrier,
-    late_at_a_monitored_barrier,
     never_enqueued,
     reason_not_known,
     lost_peers,

@@ -43,6 +43,14 @@ class Needs:
         everyone = tuple(sorted({rank for need in known for rank in need.absent}))
         return Need(everyone, False, group=known[0].group, members=known[0].members, seq=known[0].seq, op=op)
 
+    def at_monitored_barrier(self, group: Group, inside: frozenset[int]) -> Need | None:
+        """The members that are not `inside` a monitored barrier; None where all are."""
+        key = (id(group), "monitored_barrier")
+        if key not in self._known:
+            absent = tuple(sorted(set(group.members) - inside))
+            self._known[key] = Need(absent, group=group.name, members=group.members, op="monitored_barrier")
+        return self._known[key] if self._known[key].absent else None
+
     def _collective(self, rank: int, group: Group, seq: int, op: str, root: int | None) -> Need | None:
         kind = family(op)
         if op == "buffers" and root is None:

@@ -71,8 +71,10 @@ class Waits:
             return None
         if now.op in POINT_TO_POINT or self._open_peer(view) is not None:
             return self._on_peer(view)
+        if raises_by_itself(now):
+            return self._at_a_monitored_barrier(view)
         candidates = self._candidates(view)
-        if not candidates or raises_by_itself(now):
+        if not candidates:
             return Blocked(view.rank, now)
         group, seq = candidates[0]
         call = self._ledger.call(view.rank, group.name, seq)
@@ -109,6 +111,20 @@ class Waits:
         if view.now.exact and len(outstanding) == 1:
             return [(outstanding[0][0], outstanding[0][2])]
         return [(group, lowest) for group, lowest, _ in outstanding]
+
+    def _at_a_monitored_barrier(self, view: RankView) -> Blocked:
+        """It has no number: rank 0 asks every member for a message, and the others wait for its answer."""
+        made = reversed(view.evidence.board_calls)  # the last one is the one that it is in
+        call = next((call for call in made if call.op == "monitored_barrier"), None)
+        group = self._ledger.group(view.rank, call.group) if call is not None else None
+        if call is None or group is None:
+            return Blocked(view.rank, view.now)
+        need = self.needs.at_monitored_barrier(group, self._at_monitored_barriers)
+        return Blocked(view.rank, view.now, group, None, need, call)
+
+    @cached_property
+    def _at_monitored_barriers(self) -> frozenset[int]:
+        return frozenset(view.rank for view in self._ranks.values() if raises_by_itself(view.now))
 
     # -------------------------------------------------------------- on the device
 

@@ -42,7 +42,8 @@ def test_the_rank_that_a_monitored_barrier_names_is_where_it_stands() -> None:
     judgement = by_barrier(late())
     assert told(judgement) == ("user-code-blocked", "likely", "failed")
     assert [number for number, _, _ in blamed(judgement)] == [1]
-    assert "rank 0 waited for 25 s for it in monitored_barrier (train.py:8), and gave up" in judgement.verdict.summary
+    assert "ranks 0 and 2 wait for it (train.py:8)" in judgement.verdict.summary
+    assert "Then rank 0 gave up waiting for rank 1 in monitored_barrier after 25 s." in judgement.verdict.summary
 
 
 def test_the_timeout_of_a_group_leaves_the_rank_that_issued_less() -> None:
