@@ -9,7 +9,7 @@ from itertools import pairwise
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
 from hangwatch.facts.before_a_timeout import how_it_ended
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, what
 from hangwatch.facts.last_calls import end_sentences
 from hangwatch.facts.standstill import standstill
 from hangwatch.facts.witness import sentences
@@ -169,12 +169,27 @@ def undetermined(case: Case) -> Finding:
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        head,
+        f"{head}{_who_waits(case)}",
         victims=tuple(case.blocked),
         step=case.furthest_step(case.ranks),
         evidence=(f"no rank of {words.ranges(case.deadlocked)} can ever go on",) if proven else (),
         awaited=tuple(case.ranks),
     )
+
+
+def _who_waits(case: Case) -> str:
+    """The wait of most ranks, in a sentence; "" where it is not known for whom they wait."""
+    waiting: dict[tuple[object, ...], list[Blocked]] = {}
+    for entry in case.blocked.values():
+        if entry.need is not None and entry.need.absent:
+            waiting.setdefault((entry.need.absent, entry.need.group, entry.need.seq), []).append(entry)
+    most = max(waiting.values(), key=len, default=[])
+    if not most or most[0].need is None:
+        return ""
+    ranks, awaited = [entry.rank for entry in most], most[0].need.absent
+    inside = words.at(case.usual_place(ranks))
+    verb = words.verb(len(ranks), "waits", "wait")
+    return f" {case.name(ranks, capital=True)} {verb} for {case.name(awaited)} in {what(most[0])}{inside}."
 
 
 def _what_is_seen(case: Case) -> str:

@@ -132,14 +132,15 @@ class Waits:
         """It waits for the first incomplete collective of one of its communicators, and which one is not known."""
         shown = self.shows_device_wait(view)
         candidates = queued(self._ledger, view.rank)
-        if not candidates or not view.steady or not (shown or may_wait_on_device(view)):
+        once = shown and not view.sampled_twice and not view.evidence.moved  # its counters say that it stands
+        if not candidates or not (once or (view.steady and (shown or may_wait_on_device(view)))):
             return None
         group, seq = candidates[0]
         call = self._ledger.call(view.rank, group.name, seq)
         op, root = (call.op, call.peer) if call is not None else ("", None)
         need = self.needs.of(view.rank, candidates, op, root)
         others = view.threads_that_may_communicate()
-        certain = need is not None and shown and not others and board_is_fresh(view)
+        certain = need is not None and shown and view.steady and not others and board_is_fresh(view)
         return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
 
     def shows_device_wait(self, view: RankView) -> bool:

@@ -274,3 +274,12 @@ def test_ranks_without_a_stack_are_said_to_have_none() -> None:
     assert diagnose(snapshot).verdict.summary == (
         "Nothing moves, and the cause is not known: no stack was captured for any rank."
     )
+
+
+def test_for_whom_most_ranks_wait_is_said_where_the_cause_is_not_known() -> None:
+    """Three ranks wait in backward for one that is in its backward as well, and has not come to that call."""
+    snapshot = World([*[epoch(0, 4)] * 3, [*epoch(0, 4)[:-3], Stall()]]).run().snapshot()
+    behind = replace(snapshot.ranks[3], stacks=snapshot.ranks[0].stacks, earlier_stacks=())
+    judgement = diagnose(replace(snapshot, ranks=(*snapshot.ranks[:3], behind)))
+    assert judgement.verdict.cause == "undetermined"
+    assert "Ranks 0-2 wait for rank 3 in all_reduce 7 of group 0 (train.py:12)" in judgement.verdict.summary

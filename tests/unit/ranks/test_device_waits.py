@@ -73,13 +73,23 @@ def ended(entry: RankEvidence, like: RankEvidence) -> RankEvidence:
     )
 
 
-def test_spinning_in_a_wait_for_the_device_is_no_work() -> None:
-    # GIVEN one rank in its own code, blocked on a socket, and two that spin in `.item()` for its all_reduce
+def awaiting_one_in_its_code(*, samples: int) -> Snapshot:
+    """One rank in its own code, blocked on a socket, and two that spin in `.item()` for its all_reduce."""
     snapshot = World([training(6), training(6), [*training(3)[:-1], Stall()]]).run().snapshot(still_s=200.0)
-    ranks = [on_device(rank, SPINS, *ITEM) for rank in snapshot.ranks[:2]]
-    judgement = diagnose(replace(snapshot, ranks=(*ranks, snapshot.ranks[2])))
+    ranks = [*(on_device(rank, SPINS, *ITEM) for rank in snapshot.ranks[:2]), snapshot.ranks[2]]
+    if samples == 1:
+        ranks = [replace(rank, earlier_stacks=()) for rank in ranks]
+    return replace(snapshot, ranks=tuple(ranks), sampled_twice=samples > 1)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_spinning_in_a_wait_for_the_device_is_no_work(samples: int) -> None:
+    """One sample shows the wait as well, where no counter moves; it bears no proof."""
+    snapshot = awaiting_one_in_its_code(samples=samples)
+    judgement = diagnose(snapshot)
     assert (judgement.status, judgement.verdict.cause) == (Status.HUNG, "user-code-blocked")
     assert [who.rank for who in judgement.verdict.culprits] == [2]
+    assert {entry.certain for entry in Case(snapshot).blocked.values()} == {samples > 1}
 
 
 def test_without_a_native_frame_nothing_is_proven() -> None:
