@@ -67,7 +67,7 @@ from hangwatch.rules.step.point_to_point_deadlock import lacks_a_counterpart, po
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision import decided_and_ended, left_an_inner_loop
-from hangwatch.rules.step.rank_zero_only_collective import aborted_alone, evaluated_alone
+from hangwatch.rules.step.rank_zero_only_collective import evaluated_alone
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
@@ -122,7 +122,6 @@ ORDER: tuple[Rule, ...] = (
     aborted_by_a_peers_size,
     aborted_in_an_exchange,
     mispaired_with_the_main_thread,
-    aborted_alone,
     evaluated_alone,
     ended_mispaired,
     caught_in_forward,

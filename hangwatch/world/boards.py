@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from hangwatch.model import (
     Collective,
     Collectives,
+    ExceptionFacts,
     Frame,
     GroupHead,
     GroupMade,
@@ -18,13 +20,13 @@ from hangwatch.model import (
 )
 
 from .acts import Collective as CollectiveCall
-from .acts import DeviceWait, Peer
+from .acts import DeviceWait, Monitored, Peer
 from .calls import Issued, Thread
 from .camera import Camera
 from .machine import Machine
 from .places import SCRIPT, Site
 from .ranks import LoaderState, Rank
-from .stacks import C10D, inside, joined
+from .stacks import C10D, HOOKED_WAIT, inside, joined
 
 
 def heads_of(machine: Machine, rank: Rank, camera: Camera) -> tuple[GroupHead, ...]:
@@ -141,7 +143,7 @@ def user_line(site: Site) -> Frame:
 
 def open_calls_of(rank: Rank) -> tuple[Collective, ...]:
     """The calls that threads stand in: synchronous ones, and handles that are waited for."""
-    calls = [call for thread in rank.threads if thread.running for call in _waited(thread)]
+    calls = [call for thread in rank.threads if thread.running or thread in rank.stood for call in _waited(thread)]
     return tuple(on_board(call) for call in calls if listed(call.act))
 
 
@@ -170,11 +172,20 @@ def reading_of(machine: Machine, rank: Rank, camera: Camera, now: float) -> Read
         open_calls=open_calls,
         steps=() if camera.no_steps else tuple(rank.steps[-camera.steps_kept :]),
         loaders=() if camera.no_loaders else tuple(_loader(index, one) for index, one in rank.loaders.items()),
-        exception=rank.exception,
+        exception=_error(rank),
         times=StepTimes(steps=len(rank.steps), last_s=0.1, slowest_recent_s=0.2),
         groups_made=_made(machine),
         lasting_threads=_lasting(rank),
     )
+
+
+def _error(rank: Rank) -> ExceptionFacts | None:
+    """Its error, with torch's frames where that came up in a call."""
+    act, error = rank.failed_in, rank.exception
+    if error is None or not isinstance(act, CollectiveCall | Peer | Monitored):
+        return error
+    called = tuple(frame for frame in inside(act) if frame != HOOKED_WAIT)  # our own frame is left out of errors
+    return replace(error, frames=joined(called, error.frames))
 
 
 def _made(machine: Machine) -> tuple[GroupMade, ...]:

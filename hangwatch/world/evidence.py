@@ -6,10 +6,23 @@ know stays out of it.
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
-from hangwatch.model import Bypass, CallSite, Divergence, Frame, Job, NodeFacts, RankEvidence, Snapshot
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Divergence,
+    Frame,
+    Job,
+    NodeFacts,
+    RankEvidence,
+    Reading,
+    Snapshot,
+    ThreadStack,
+)
 from hangwatch.ranks.divergence import DivergenceWatch
+from hangwatch.stacks.frames import stacks_of_calls, stacks_of_error
 
 from .boards import answer_of, from_board, reading_of
 from .camera import Camera
@@ -17,7 +30,7 @@ from .machine import Machine
 from .places import LAST_IN_LOOP, SCRIPT, SKIP
 from .processes import process_of, workers_of
 from .ranks import Rank
-from .stacks import stacks_of
+from .stacks import crash_stacks, stacks_of
 
 
 def snapshot(machine: Machine, camera: Camera) -> Snapshot:
@@ -71,11 +84,21 @@ def _local_rank(machine: Machine, rank: Rank) -> int:
     return sum(other.host == rank.host for other in machine.ranks[: rank.number])
 
 
+def _last_stacks(machine: Machine, rank: Rank, camera: Camera, reading: Reading | None) -> tuple[ThreadStack, ...]:
+    """Of a process that has ended, as the agent takes them: what it wrote when it was aborted, or its board."""
+    if rank.code == -signal.SIGABRT:
+        return crash_stacks(machine, rank, camera)
+    if reading is None:
+        return ()
+    return stacks_of_calls(reading.open_calls) or stacks_of_error(reading.exception)
+
+
 def _rank(machine: Machine, rank: Rank, camera: Camera, now: float) -> RankEvidence:
     living, number = rank.living, rank.number
-    stacks = stacks_of(machine, rank, camera) if living and number not in camera.no_stacks else ()
-    earlier = stacks if camera.sampled_twice else ()
     reading = reading_of(machine, rank, camera, now) if number not in camera.no_board else None
+    stacks = stacks_of(machine, rank, camera) if living else _last_stacks(machine, rank, camera, reading)
+    stacks = () if number in camera.no_stacks else stacks
+    earlier = stacks if camera.sampled_twice and living else ()
     asked = living and rank.state != "T" and not rank.destroyed and reading is not None
     answered = asked and number not in camera.no_answer
     return RankEvidence(

@@ -49,7 +49,8 @@ class Failures:
         rank.moves += 1
         if self.first_closed is None:
             self.first_closed = rank.number
-        for thread in rank.threads:
+        rank.stood = tuple(thread for thread in rank.threads if thread.running)
+        for thread in rank.stood:
             thread.running = False
         for other in self.ranks:
             if other.living and other is not rank:
@@ -97,6 +98,8 @@ class Failures:
         message = LOST_PEER.format(
             file="../third_party/gloo/gloo/transport/tcp/pair.cc", host=1, port=20000 + dead.number
         )
+        if (rank := self.ranks[thread.rank]).exception is None:
+            rank.failed_in = act
         self.fail(thread, "RuntimeError", message, site)
 
     def fail(self, thread: Thread, kind: str, message: str, site: object, *, lingers: bool = False) -> None:

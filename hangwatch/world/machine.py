@@ -116,10 +116,25 @@ class Machine(Failures):
         for rank in self.ranks:
             for thread in rank.threads:
                 if thread.timed is not None and rank.state == "S":
-                    site, thread.timed = thread.timed.site, None
-                    self.fail(thread, "RuntimeError", "Rank 0 timed out in monitoredBarrier", site)
+                    rank.failed_in, message = thread.timed, self._late_at(thread.timed, rank)
+                    thread.timed = None
+                    self.fail(thread, "RuntimeError", message, rank.failed_in.site)
                     return True
         return False
+
+    def _late_at(self, barrier: Monitored, rank: Rank) -> str:
+        """What the barrier says on its first member, which asks the others in their order, and on these."""
+        members = self._of[rank.number, barrier.group].members
+        if rank.number != members[0]:
+            return (
+                f"Rank {rank.number} successfully reached monitoredBarrier, but received errors while waiting for"
+                f" send/recv from rank {members[0]}. Please check rank {members[0]} logs for faulty rank.\n Original"
+                " exception: \n[../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting"
+                " 30000ms for recv operation to complete"
+            )
+        came = {other.number for other in self.ranks if any(thread.timed is not None for thread in other.threads)}
+        late = next((member for member in members if member not in came), rank.number)
+        return f"[Rank {rank.number}]: Ranks {late} failed to pass monitoredBarrier in 30000 ms"
 
     def _advance(self, thread: Thread) -> None:
         rank = self.ranks[thread.rank]

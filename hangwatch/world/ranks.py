@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hangwatch.model import ExceptionFacts, Phase, StepEntry
 
-from .acts import Draw
+from .acts import Act, Draw
 from .calls import Issued, Thread
 
 Stream = tuple[object, ...]
@@ -55,8 +55,10 @@ class Rank:
     state: str = "S"
     code: int | None = None
     exception: ExceptionFacts | None = None
+    failed_in: Act | None = None  # the call in which that came up
     output: str = ""
     ended_at: float | None = None
+    stood: tuple[Thread, ...] = ()  # the threads that were running when it ended
     destroyed: bool = False
     moved_at: float = BEGAN
     moves: int = 0  # acts of its main thread, completed calls, its end: what counts as the job's progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from hangwatch.model import Frame, Phase, ThreadStack
@@ -52,6 +53,22 @@ def stacks_of(machine: Machine, rank: Rank, camera: Camera) -> tuple[ThreadStack
             found.append(ThreadStack(4000 + rank.number + 10_000 * thread.number, thread.name, frames))
     if rank.phase not in (Phase.MAIN_DONE, Phase.FAILED):
         found.append(TICKER)
+    return tuple(found)
+
+
+def crash_stacks(machine: Machine, rank: Rank, camera: Camera) -> tuple[ThreadStack, ...]:
+    """What Python's faulthandler writes of an aborted process: no native frames, the main thread last."""
+    camera = replace(camera, native=False)
+    found = [
+        ThreadStack(
+            index,
+            "MainThread" if thread.main else "",
+            tuple(frame for frame in frames_of(machine, thread, camera) if not frame.native),
+            main=thread.main,
+            source="crash",
+        )
+        for index, thread in enumerate(reversed(rank.stood))
+    ]
     return tuple(found)
 
 

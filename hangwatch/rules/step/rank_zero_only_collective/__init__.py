@@ -9,10 +9,8 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_
 from hangwatch.facts.call_site import path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down, last_calls, may_have_come_first
 from hangwatch.facts.parting import Left, Parting, counted, parting
-from hangwatch.facts.process_end import EndedFor, end_of, ended_for
-from hangwatch.facts.rank_end import Why, ending
+from hangwatch.facts.process_end import EndedFor, ended_for
 from hangwatch.facts.repeats import package_line, repeated
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
@@ -231,40 +229,6 @@ def _call_name(case: Case, view: RankView) -> str:
         return "the model's forward, with its broadcast of buffers"
     blocked = case.blocked.get(view.rank)
     return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
-
-
-def aborted_alone(case: Case) -> Finding | None:
-    """A rank was aborted by its backend in a collective that no other rank ever calls."""
-    dead = [view for view in case if view.dead and not view.finished and view.main.in_collective and view.where]
-    if len(dead) != 1 or len(case.ranks) < 2 or not brought_down(case) or ending(dead[0]).why is Why.ITSELF:
-        return None
-    view, sites = dead[0], sites_of(case)
-    mine = (view.where.file, view.where.line) if view.where is not None else ("", 0)
-    others = [place for rank in case.ranks for place in sites.before(rank)]
-    if not others or any(place.lines[0] == mine for place in others) or _of_every_step(view):
-        return None
-    if has_left_inner_loop(case, view) or may_have_come_first(case, view.rank, last_calls(case)):
-        return None  # it came there first, and the others would have come too
-    call = view.main.call or view.main.op or "a collective"
-    return Finding(
-        "rank-zero-only-collective",
-        Certainty.LIKELY,
-        f"{words.ranks([view.rank], capital=True)} was alone in {call}{words.at(view.where)}, which no rank had ever"
-        f" called before, and was ended by it ({end_of(view.evidence.process)}).",
-        culprits=(view.culprit(),),
-        victims=tuple(rank for rank in case.ranks if rank != view.rank),
-        step=view.step,
-        evidence=(
-            f"pid {view.pid} of rank {view.rank} is gone: {end_of(view.evidence.process)}",
-            f"its last stack is in {call}{words.at(view.where)}",
-        ),
-        status=Status.FAILED,
-    )
-
-
-def _of_every_step(view: RankView) -> bool:
-    """DDP's own collectives, in backward and in forward: no record says where they were called before."""
-    return view.main.op in ("gradients", "buffers") or Within.BUFFERS in view.main.within
 
 
 def evaluated_alone(case: Case) -> Finding | None:

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Frame, Judgement, LoaderFacts, Progress
-from hangwatch.rules.step.rank_zero_only_collective import aborted_alone
-from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, snapshot, told
+from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
@@ -237,15 +235,3 @@ def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_on
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [1])
     assert ("repeated what all call" in judgement.verdict.summary) is (line == 30)
     assert ("(strategy.py:31, below train.py:5)" in judgement.verdict.summary) is (line == 31)
-
-
-def test_a_dead_rank_of_which_nothing_says_what_was_complete_has_called_before_all_the_same() -> None:
-    """Only the other rank's records say what is complete, and it has never called from that line."""
-    other = lost(0, calls(6, site=EXTRA))
-    down = dead(1, calls(6))
-    heads = tuple(replace(head, completed=-1) for head in down.collectives.heads)
-    assert down.reading is not None
-    unknown = replace(
-        down, collectives=replace(down.collectives, heads=heads), reading=replace(down.reading, heads=heads)
-    )
-    assert aborted_alone(Case(snapshot(other, unknown))) is None
