@@ -15,6 +15,8 @@ from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import POINT_TO_POINT, Activity, Doing
 
+_LIKELY = "all_reduce"  # what C++ code issues is not recorded: an operation that needs all members, most of the time
+
 
 @dataclass(frozen=True)
 class Blocked:
@@ -137,10 +139,11 @@ class Waits:
             return None
         group, seq = candidates[0]
         call = self._ledger.call(view.rank, group.name, seq)
-        op, root = (call.op, call.peer) if call is not None else ("", None)
+        op, root = (call.op, call.peer) if call is not None else (_LIKELY, None)
         need = self.needs.of(view.rank, candidates, op, root)
         others = view.threads_that_may_communicate()
-        certain = need is not None and shown and view.steady and not others and board_is_fresh(view)
+        seen = call is not None and shown and view.steady
+        certain = need is not None and seen and not others and board_is_fresh(view)
         return Blocked(view.rank, view.now, group, seq, need, call, certain=certain)
 
     def shows_device_wait(self, view: RankView) -> bool:
