@@ -56,15 +56,17 @@ def _gave_up(case: Case, rank: int, end: Ending) -> bool:
 
 def _still(evidence: RankEvidence) -> RankEvidence:
     """It kept the others waiting for as long as their timeout is, and patience for it has run out with theirs."""
-    still_s = max(evidence.still_s, evidence.patience_s + 1.0)
-    return replace(evidence, still_s=still_s, moved=False, earlier_stacks=evidence.stacks)
+    return replace(evidence, still_s=max(evidence.still_s, evidence.patience_s + 1.0), moved=False)
 
 
 def _waiting(case: Case, view: RankView) -> RankEvidence:
+    """It stood in one place until its end; what it used of the processor is not known."""
     evidence, stacks, process = view.evidence, _stacks(case, view), view.evidence.process
     return replace(
-        _still(replace(evidence, stacks=stacks)),
-        process=replace(process, state="S", exit_code=None, cpu_delta_s=0.0) if process is not None else None,
+        _still(evidence),
+        stacks=stacks,
+        earlier_stacks=stacks,
+        process=replace(process, state="S", exit_code=None, cpu_delta_s=None) if process is not None else None,
         reading=_without_the_end(view.reading) if view.reading is not None else None,
         crash_trace="",
         last_output="",

@@ -90,3 +90,9 @@ def test_where_more_than_a_timeout_ended_the_job_nothing_is_taken_back(other: Ra
 def test_a_job_that_waits_is_as_it_is() -> None:
     waits = _counted(rank(0, REDUCE, world_size=3), 7, 6, "gloo")
     assert before_a_timeout(Case(snapshot(waits, _in_its_code("gloo")))) is None
+
+
+def test_what_was_sampled_once_is_not_said_to_agree() -> None:
+    once = replace(_in_its_code("gloo"), earlier_stacks=())
+    evidence = judge(_gave_up(0), _gave_up(1), once, sampled_twice=False).verdict.evidence
+    assert not [sentence for sentence in evidence if "two samples" in sentence and "agree" in sentence]

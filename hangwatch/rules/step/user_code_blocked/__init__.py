@@ -96,7 +96,7 @@ def _evidence(case: Case, view: RankView) -> list[str]:
     found = [f"rank {view.rank} stands at {words.place(view.where)} and is in no collective"]
     if view.cpu is not None:
         found.append(f"its process used {view.cpu:.2f} s of processor time between two samples")
-    if view.steady and not view.busy:
+    if view.steady and view.cpu is not None and not view.busy:
         found.append("two samples of its stack agree")
     for child, now in stuck_children(view)[: words.SHOWN]:
         line = case.text_of(now.where)
