@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch.model import Phase
+from hangwatch.stacks.frames import name_of, origin
 from hangwatch.world.acts import Act, Destroy, Die, Line, Monitored, Raise, Stop, ThreadPlan, Wait
 from hangwatch.world.calls import BIG
+from hangwatch.world.camera import Camera
+from hangwatch.world.evidence import snapshot
+from hangwatch.world.machine import Machine
 from hangwatch.world.oracle import can_go_on, finished
 from tests.unit.world.jobs import (
     BARRIER,
@@ -57,6 +61,34 @@ def test_sizes_that_differ_abort_a_process_on_gloo() -> None:
     assert sorted(code for _, code in states(machine) if code is not None) == [-6, 1]
     aborted = next(rank for rank in machine.ranks if rank.code == -6)
     assert "Received data size doesn't match" in aborted.output
+
+
+def _last_stack(machine: Machine, number: int) -> tuple[str, list[str]]:
+    """Of the main thread: its source, and the functions from the innermost to the user's."""
+    entry = snapshot(machine, Camera()).ranks[number]
+    stack = next(stack for stack in entry.stacks if stack.main)
+    return stack.source, [name_of(frame.function) for frame in stack.frames if origin(frame.file) != "hangwatch"]
+
+
+def test_ranks_that_end_leave_the_stacks_that_real_ones_leave() -> None:
+    """A trace where they were aborted, the frames of the error that ended them, or the calls on the board."""
+    machine = job([REDUCE], [replace(REDUCE, size=9)])
+    aborted = next(rank.number for rank in machine.ranks if rank.code == -6)
+    waits = job([REDUCE], [STUCK])
+    waits.kill(waits.ranks[0], -9)
+    found = [_last_stack(machine, aborted), _last_stack(machine, 1 - aborted), _last_stack(waits, 0)]
+    assert [source for source, _ in found] == ["crash", "error", "board"]
+    assert all("all_reduce" in functions for _, functions in found)
+
+
+def test_a_monitored_barrier_names_the_rank_that_did_not_come() -> None:
+    barrier = Monitored(SOURCE.site("final"))
+    machine = job([barrier], [barrier], [STUCK])
+    while machine.finish():
+        machine.run()
+    errors = [rank.exception.message if rank.exception is not None else "" for rank in machine.ranks]
+    assert errors[0] == "[Rank 0]: Ranks 2 failed to pass monitoredBarrier in 30000 ms"
+    assert errors[1].startswith("Rank 1 successfully reached monitoredBarrier") or "Connection closed" in errors[1]
 
 
 def test_kinds_that_differ_hang_on_gloo() -> None:
