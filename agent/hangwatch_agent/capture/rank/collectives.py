@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hangwatch.model import CaptureNote, Collectives, Reading
+from hangwatch.model import CaptureNote, Collectives, Phase, Reading
 from hangwatch.wire import codec
 from hangwatch_agent.board.collectives import from_board, with_later_calls
 
@@ -21,6 +21,7 @@ MOST_S = 5.0  # and where it is busy, or the rank is known to be at it
 POLL_S = 0.02
 LATE_NAP = 2.0  # times as long as wanted: a nap on an idle machine may be
 LARGEST_ANSWER = 32 << 20
+_LEAVING = frozenset({Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 
 Mark = tuple[int, int, int]
 
@@ -114,13 +115,19 @@ def answer(
             except (OSError, codec.WireError) as error:
                 failure = f"the answer cannot be read: {error}"
         elif (waited := clock() - request.began) > patience.most_s(request.taken_up()):
-            failure = f"no answer within {waited:.1f} s: the rank is frozen, or a C call holds its interpreter lock"
+            failure = f"no answer within {waited:.1f} s: {_why_silent(reading)}"
         else:
             before_nap = clock()
             sleep(POLL_S)
             patience.napped(POLL_S, clock() - before_nap)
     detail = f"{failure}; taken from the board, without the calls that C++ code issued"
     return from_board(reading), CaptureNote("collectives", False, detail, clock() - request.began, rank)
+
+
+def _why_silent(reading: Reading) -> str:
+    if reading.phase in _LEAVING:
+        return "the rank is on its way out of its program"
+    return "the rank is frozen, or a C call holds its interpreter lock"
 
 
 def left_behind(board_path: Path, pid: int, reading: Reading) -> Collectives:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.model import Collective, Collectives, GroupHead, Identity, Reading
+from hangwatch.model import Collective, Collectives, GroupHead, Identity, Phase, Reading
 from hangwatch.wire import codec
 from hangwatch_agent.capture.rank import collectives
 
@@ -50,6 +50,13 @@ def test_an_old_answer_is_not_the_answer(tmp_path: Path, monkeypatch: pytest.Mon
     found, failure = taken(tmp_path, lambda board, pid: None)
     assert (found.source, found.recent) == ("board", (UNFINISHED,))
     assert failure.startswith("no answer within ")
+
+
+@pytest.mark.parametrize(("phase", "why"), [(Phase.STEP, "frozen"), (Phase.FINALIZING, "on its way out")])
+def test_why_a_rank_gives_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase, why: str) -> None:
+    monkeypatch.setattr(collectives, "WAIT_S", 0.05)
+    asked = collectives.ask(tmp_path / "rank-0.board", 7, lambda board, pid: None)
+    assert why in collectives.answer(asked, replace(BOARD, phase=phase))[1].detail
 
 
 def test_an_answer_that_comes_while_it_is_waited_for(tmp_path: Path) -> None:
