@@ -52,7 +52,8 @@ def _ways_past(case: Case, found: Queued | None) -> tuple[Bypass, ...]:
     if found is None or found.left_out is None:
         return ()
     in_a_run = found.departure is not None and found.departure.run
-    return past_lines(case, path(found.left_out.frames)) if not in_a_run or _drew_alike(case) else ()
+    lines = path(found.left_out.frames)
+    return past_lines(case, lines, found.times) if not in_a_run or _drew_alike(case) else ()
 
 
 def _drew_alike(case: Case) -> bool:
