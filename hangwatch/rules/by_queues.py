@@ -8,9 +8,10 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.queues import assessed
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.standstill import all_hosts_wait
-from hangwatch.model import Bypass, Certainty, Stage
+from hangwatch.model import Bypass, Certainty, Frame, Stage
 from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import origin, user_frame
 
 
 def as_queued(case: Case) -> Finding | None:
@@ -37,7 +38,9 @@ def by_queues(case: Case) -> Finding | None:
         found.certainty if case.proven or not known else Certainty.LIKELY,
         f"{found.summary} That call was left out{passed}." if (passed := skip_path(ways)) else found.summary,
         fix=found.fix,
-        culprits=tuple(case.ranks[rank].culprit(the_only(ways) or where) for rank, where in culprits),
+        culprits=tuple(
+            case.ranks[rank].culprit(the_only(ways) or _of_user(said.found, where)) for rank, where in culprits
+        ),
         victims=found.victims,
         step=case.furthest_step([rank for rank, _ in culprits] or case.ranks),
         evidence=(*found.evidence, *evidence_of(ways)),
@@ -45,6 +48,14 @@ def by_queues(case: Case) -> Finding | None:
         waits=found.waits,
         awaited=tuple(case.ranks),
     )
+
+
+def _of_user(found: Queued | None, where: Frame | None) -> Frame | None:
+    """The place of a call, or where a package's line tells it from others the user's line that led there."""
+    if where is None or origin(where.file) == "user":
+        return where
+    call = found.left_out if found is not None else None
+    return user_frame(call.frames) if call is not None else None
 
 
 def _ways_past(case: Case, found: Queued | None) -> tuple[Bypass, ...]:
