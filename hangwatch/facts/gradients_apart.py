@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hangwatch.facts.call_site import in_backward
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.drawn import all_of_it
 from hangwatch.facts.mismatches import Mismatch, both_ways, mispaired
 from hangwatch.facts.unreduced import optimized
 from hangwatch.model import Collective, Phase
@@ -59,7 +60,13 @@ def _accumulates(case: Case, rank: int, found: Mismatch) -> bool:
 
 
 def _has_only_accumulated(case: Case, rank: int, found: Mismatch) -> bool:
-    """Since its first step `rank` has completed some, and in none of them synchronised or made an optimizer's step."""
+    """Since its first step `rank` has completed some, and in none of them synchronised or made an optimizer's step.
+
+    What comes behind the last batch is no part of that rhythm.
+    """
+    loader = case.ranks[rank].loader
+    if loader is not None and (loader.exhausted or loader.left or all_of_it(loader, loader.drawn)):
+        return False
     steps = {step.step for step in case.ledger.steps(rank) if step.complete}
     made = sites_of(case).synchronised(rank, found.group.name, steps)
     return 0 in steps and not made and not any(optimized(case.ranks[rank], step) for step in steps)

@@ -178,6 +178,16 @@ def test_where_optimizers_have_made_steps_without_a_synchronisation_none_was_due
     assert synchronised_out_of_turn(Case(_at_the_first(1, 2, 1))) is None  # some synchronise from the first step on
 
 
+def test_a_rank_without_data_passes_the_first_synchronisation_for_want_of_it() -> None:
+    snapshot = _at_the_first(4, 2, 2)
+    first = snapshot.ranks[0]
+    assert first.reading is not None
+    loaders = tuple(replace(each, exhausted=True) for each in first.reading.loaders)
+    ended = replace(first, reading=replace(first.reading, loaders=loaders))
+    assert synchronised_out_of_turn(Case(snapshot)) is not None
+    assert synchronised_out_of_turn(Case(replace(snapshot, ranks=(ended, *snapshot.ranks[1:])))) is None
+
+
 def test_ranks_that_have_not_ended_their_backward_may_synchronise_yet() -> None:
     snapshot = _at_a_new_rhythm(4, 3, 4)
     first = snapshot.ranks[0]
