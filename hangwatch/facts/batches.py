@@ -59,7 +59,9 @@ def first_uneven(case: Case) -> Uneven | None:
 
 
 def _went_out_with_an_error(view: RankView) -> bool:
-    """It raised, or ended with a code of its own. A signal ends a process where it stands, and leaves no loop."""
+    """It raised, lost a peer, or ended with a code of its own. A signal ends a process where it stands, and no loop."""
+    if view.gave_up:
+        return True
     if view.raised or not view.dead or view.finished:
         return view.raised
     process = view.evidence.process
@@ -168,7 +170,7 @@ def at_its_loader(view: RankView) -> Frame | None:
 
 def has_left_loop(case: Case, view: RankView) -> bool:
     """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
-    if view.raised:
+    if view.raised or view.gave_up:
         return False  # an error took it out, from wherever it was
     if view.over or view.finished:
         return True

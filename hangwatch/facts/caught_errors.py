@@ -51,12 +51,21 @@ def caught_before_backward(case: Case) -> dict[int, ExceptionFacts]:
     found = {rank: error for rank, error in last.items() if _went_on(case, case.ranks[rank], error)}
     steps = {case.ranks[rank].step.step for rank in found}
     others = [view for view in case if view.rank not in found]
-    in_it = all(view.step.step in steps and Within.BACKWARD in view.now.within for view in others) or (
+    in_it = all(view.step.step in steps and _in_its_backward(view) for view in others) or (
         all(view.step.step in steps and waits_for_a_peer(case, view) for view in others)
         and all(_is_first_of_its_kind(case.ranks[rank], error) for rank, error in found.items())
     )
     out_of_it = all(Within.BACKWARD not in case.ranks[rank].now.within for rank in found)
     return found if len(steps) == 1 and len(found) <= len(others) and in_it and out_of_it else {}
+
+
+def _in_its_backward(view: RankView) -> bool:
+    """It stands in the backward of its step, or lost a peer there, if the program has caught that and gone on."""
+    if Within.BACKWARD in view.now.within:
+        return True
+    errors = view.reading.caught if view.reading is not None else ()
+    lost = (error for error in errors if CONSEQUENCE.search(f"{error.type} {error.message}"))
+    return any(error.step == view.step.step and within_backward(error) for error in lost)
 
 
 def waits_for_a_peer(case: Case, view: RankView) -> bool:

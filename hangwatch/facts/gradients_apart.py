@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from hangwatch.facts.call_site import in_backward
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.drawn import all_of_it
 from hangwatch.facts.mismatches import Mismatch, both_ways, mispaired
+from hangwatch.facts.unreduced import optimized
 from hangwatch.model import Collective, Phase
 from hangwatch.stacks.activity import Within
 
 
 @dataclass(frozen=True)
 class GradientsApart:
-    """`inside` wait for gradients of their present step, which `past` left out of theirs."""
+    """`inside` wait for gradients of their present step, which `past` left out of theirs.
+
+    `first` says that these are the first gradients that any rank synchronises, behind whole steps without an
+    optimizer's.
+    """
 
     inside: tuple[int, ...]
     past: tuple[int, ...]
+    first: bool = False
 
 
 @once
@@ -35,11 +42,13 @@ def gradients_apart(case: Case) -> GradientsApart | None:
         return None
     for inside, past in both_ways(found):
         if in_backward(found.calls[inside[0]]) and not in_backward(found.calls[past[0]]):
-            if not all(_accumulates(case, rank, found) for rank in (*inside, *past)):
+            everyone = (*inside, *past)
+            first = all(_has_only_accumulated(case, rank, found) for rank in everyone)
+            if not first and not all(_accumulates(case, rank, found) for rank in everyone):
                 return None
             went_on = all(_has_ended_backward(case, rank, inside[0], found) for rank in past)
             usual = all(sites_of(case).used(rank, found.calls[rank]) for rank in past)
-            return GradientsApart(inside, past) if went_on and usual else None
+            return GradientsApart(inside, past, first) if went_on and usual else None
     return None
 
 
@@ -48,6 +57,19 @@ def _accumulates(case: Case, rank: int, found: Mismatch) -> bool:
     steps = {step.step for step in case.ledger.steps(rank) if step.complete}
     made = sites_of(case).synchronised(rank, found.group.name, steps)
     return bool(made) and made != {step for step in steps if step >= min(made)}
+
+
+def _has_only_accumulated(case: Case, rank: int, found: Mismatch) -> bool:
+    """Since its first step `rank` has completed some, and in none of them synchronised or made an optimizer's step.
+
+    What comes behind the last batch is no part of that rhythm.
+    """
+    loader = case.ranks[rank].loader
+    if loader is not None and (loader.exhausted or loader.left or all_of_it(loader, loader.drawn)):
+        return False
+    steps = {step.step for step in case.ledger.steps(rank) if step.complete}
+    made = sites_of(case).synchronised(rank, found.group.name, steps)
+    return 0 in steps and not made and not any(optimized(case.ranks[rank], step) for step in steps)
 
 
 def _has_ended_backward(case: Case, rank: int, inside: int, found: Mismatch) -> bool:

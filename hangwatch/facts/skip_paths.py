@@ -9,6 +9,14 @@ from hangwatch.model import Bypass, Collective, Frame
 from hangwatch.ranks.view import RankView
 
 
+def _near(case: Case, lines: Path) -> tuple[Bypass, ...]:
+    """The ways past a call in a turn of the innermost loop around it; of the next one where there are none."""
+    ways = _known(case).get(lines, ())
+    if not any(way.inner for way in ways):
+        return ways
+    return tuple(way for way in ways if way.inner or way.asks == "package")
+
+
 @once
 def _known(case: Case) -> dict[Path, tuple[Bypass, ...]]:
     found: dict[Path, tuple[Bypass, ...]] = {}
@@ -33,12 +41,12 @@ def past_lines(case: Case, lines: Path, times: int = 1) -> tuple[Bypass, ...]:
 
 def ways_to(case: Case, call: Collective) -> tuple[Bypass, ...]:
     """The ways past `call`, which are conditions on the way to it as well."""
-    return tuple(way for way in _known(case).get(path(call.frames), ()) if way.asks != "package")
+    return tuple(way for way in _near(case, path(call.frames)) if way.asks != "package")
 
 
 def rank_check(case: Case, frames: tuple[Frame, ...]) -> Bypass | None:
     """The condition on the rank that leads to a call from these frames."""
-    ways = _known(case).get(path(frames), ())
+    ways = _near(case, path(frames))
     return next((way for way in ways if way.asks == "rank"), None)
 
 
@@ -52,7 +60,7 @@ def turn_cut_short(case: Case, lines: Path, *, of_inner_loop: bool) -> tuple[Byp
 
     `of_inner_loop`: the loop is the innermost one around the call, and not one around that.
     """
-    ways = (way for way in _known(case).get(lines, ()) if way.of_turn or way.inner is of_inner_loop)
+    ways = (way for way in _near(case, lines) if way.of_turn or way.inner is of_inner_loop)
     return tuple(way for way in ways if way.asks not in ("alike", "rank", "package"))
 
 
@@ -60,7 +68,7 @@ def reached_by_all(case: Case, view: RankView) -> bool:
     """No condition leads to where `view` stands, or none but those that come out alike on every rank."""
     if view.now.guard != "other":
         return view.now.guard == "none"
-    ways = _known(case).get(path(view.evidence.main_stack), ())
+    ways = _near(case, path(view.evidence.main_stack))
     return bool(ways) and all(way.asks == "alike" for way in ways)
 
 
@@ -70,7 +78,7 @@ def past_by_an_error(case: Case, lines: Path) -> tuple[Bypass, ...]:
     Then to make the call is the rule, whatever most ranks did. A framework that asks for the rank before it calls the
     user's function leads past it as well.
     """
-    ways = _known(case).get(lines, ())
+    ways = _near(case, lines)
     return ways if all(not way.asks and way.inner for way in ways) else ()
 
 

@@ -33,6 +33,7 @@ class Finding:
     fix: str = ""
     passing: bool = False  # a job that is well shows the same for a moment
     left_out: Call | None = None  # the call that the culprits did not make, where that is the cause
+    times: int = 1  # how many calls they left out there, one after another
     departure: Departure | None = None  # of the culprits from the order of the others, where that is the cause
 
     @property

@@ -21,6 +21,7 @@ from hangwatch.model import (
     StepName,
     ThreadStack,
 )
+from hangwatch.ranks.last_words import Kind, last_words
 from hangwatch.stacks.activity import Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin
@@ -238,7 +239,7 @@ class RankView:
         code = self.exit_code
         if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
-        return code == 0 or (self.over and (code in _AFTER_THE_END or _is_chosen(code)))
+        return code == 0 or (self.over and not self.gave_up and (code in _AFTER_THE_END or _is_chosen(code)))
 
     @property
     def ended_well(self) -> bool:
@@ -246,7 +247,8 @@ class RankView:
 
         The interpreter and torch take a second to be taken down, and peers that lose it fail in that second.
         """
-        return self.finished or (not self.dead and not self.raised and self.phase in _AFTER_MAIN)
+        ends = not self.dead and not self.raised and not self.gave_up
+        return self.finished or (ends and self.phase in _AFTER_MAIN)
 
     @property
     def quit(self) -> bool:
@@ -266,6 +268,15 @@ class RankView:
     def raised(self) -> bool:
         """An uncaught exception is on its way out, or has ended it."""
         return self.exception is not None and self.exception.fatal
+
+    @property
+    def gave_up(self) -> bool:
+        """It caught, in its last step, the error by which it lost a peer: that is why it left whatever it was in."""
+        error = self.exception
+        if error is None or error.fatal or error.step is None or error.step != self.step.step:
+            return False
+        lost = any(word.kind is Kind.CONNECTION for word in last_words(error.message))
+        return lost and bool(error.frames) and origin(error.frames[0].file) == "torch"
 
     @property
     def failed(self) -> bool:

@@ -8,9 +8,10 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.queues import assessed
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.standstill import all_hosts_wait
-from hangwatch.model import Bypass, Certainty, Stage
+from hangwatch.model import Bypass, Certainty, Frame, Stage
 from hangwatch.queues.finding import Finding as Queued
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import origin, user_frame
 
 
 def as_queued(case: Case) -> Finding | None:
@@ -37,7 +38,9 @@ def by_queues(case: Case) -> Finding | None:
         found.certainty if case.proven or not known else Certainty.LIKELY,
         f"{found.summary} That call was left out{passed}." if (passed := skip_path(ways)) else found.summary,
         fix=found.fix,
-        culprits=tuple(case.ranks[rank].culprit(the_only(ways) or where) for rank, where in culprits),
+        culprits=tuple(
+            case.ranks[rank].culprit(the_only(ways) or _of_user(said.found, where)) for rank, where in culprits
+        ),
         victims=found.victims,
         step=case.furthest_step([rank for rank, _ in culprits] or case.ranks),
         evidence=(*found.evidence, *evidence_of(ways)),
@@ -47,12 +50,21 @@ def by_queues(case: Case) -> Finding | None:
     )
 
 
+def _of_user(found: Queued | None, where: Frame | None) -> Frame | None:
+    """The place of a call, or where a package's line tells it from others the user's line that led there."""
+    if where is None or origin(where.file) == "user":
+        return where
+    call = found.left_out if found is not None else None
+    return user_frame(call.frames) if call is not None else None
+
+
 def _ways_past(case: Case, found: Queued | None) -> tuple[Bypass, ...]:
     """The ways past the call that was left out; of a run of calls only where all made as many turns of the loop."""
     if found is None or found.left_out is None:
         return ()
     in_a_run = found.departure is not None and found.departure.run
-    return past_lines(case, path(found.left_out.frames)) if not in_a_run or _drew_alike(case) else ()
+    lines = path(found.left_out.frames)
+    return past_lines(case, lines, found.times) if not in_a_run or _drew_alike(case) else ()
 
 
 def _drew_alike(case: Case) -> bool:

@@ -29,8 +29,8 @@ _LEVELS = 2  # a turn of the loop around the call, and one of the loop around th
 def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = None) -> tuple[Bypass, ...]:
     """The ways past the call at the innermost of the user's `frames` (each with its module), in their order.
 
-    First those within the innermost loop around the call. Where there are none, those within the next one, with `inner`
-    false: they are ways only if the inner loop (over parameters, over parts of a batch) is a part of one step.
+    First those within the innermost loop around the call, then those within the next one, with `inner` false: they are
+    ways only if the inner loop (over parameters, over parts of a batch) is a part of one step.
 
     `hooks` is how many of the frames a package has called, e.g. a trainer whose loop it may be: what lies outside of
     them is in a turn of that loop only where it has a loop of its own, and then what they show themselves comes first.
@@ -51,7 +51,7 @@ def ways_past(frames: Sequence[tuple[Frame, ast.Module]], hooks: int | None = No
             }
             found += [_bypass(frame, each[key], scope, tree, inner=level == 0) for key in sorted(each)]
             level += loop is not None
-            if level == _LEVELS or (loop is not None and found):
+            if level == _LEVELS:
                 return tuple(found)
     return tuple(found)
 

@@ -20,6 +20,7 @@ from hangwatch.facts.batches import (
 )
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
+from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.ways_out import ways_out
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
@@ -113,7 +114,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
     others = [rank for rank, epoch in epochs.items() if epoch == last]
     if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
         return None
-    if not case.blocked and not _are_over(case, left):
+    if not case.blocked and not _are_over(case, left) and not _are_past(case, left):
         return None  # the others have failed, and it may be on its way to the next epoch
     first = case.ranks[left[0]]
     epoch = epochs[left[0]]
@@ -138,6 +139,12 @@ def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Wi
 
 def _are_over(case: Case, ranks: tuple[int, ...]) -> bool:
     return all(case.ranks[rank].over or case.ranks[rank].finished for rank in ranks)
+
+
+def _are_past(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Their last call lies behind the loop in which the others failed."""
+    short = fewer_turns(case)
+    return short is not None and set(ranks) <= set(short.left)
 
 
 def fewer_steps(case: Case) -> Finding | None:

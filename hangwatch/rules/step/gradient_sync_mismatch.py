@@ -113,12 +113,18 @@ def synchronised_alone(case: Case) -> Finding | None:
 def synchronised_out_of_turn(case: Case) -> Finding | None:
     """Few ranks wait in the gradients of a step that most ended without any, where all accumulate gradients.
 
-    Were they more, the others could as well have left out a synchronisation that was due.
+    Were they more, the others could as well have left out a synchronisation that was due; but not where it is the very
+    first one, behind steps that all have ended without.
     """
     found = gradients_apart(case) if case.in_trouble else None
-    if found is None or len(found.inside) + len(found.past) < len(case.ranks) or len(found.inside) >= len(found.past):
+    if found is None or len(found.inside) + len(found.past) < len(case.ranks):
         return None
-    habit = f"{case.name((*found.inside, *found.past))} have made steps with and without a synchronisation before"
+    if len(found.inside) >= len(found.past) and not found.first:
+        return None
+    everyone = case.name((*found.inside, *found.past))
+    habit = f"{everyone} have made steps with and without a synchronisation before"
+    if found.first:
+        habit = f"{everyone} had synchronised no gradients before, and no optimizer step of theirs is recorded"
     return _alone(case, found.inside, found.past, case.ranks[found.inside[0]].step, habit)
 
 

@@ -116,3 +116,30 @@ def test_messages_that_went_well_before_are_not_likely_to_stand_for_their_order(
     found = verdict(JobDumps({rank: _exchange(rank, without=(1, 3)) for rank in range(4)}), tmp_path)
     assert 1 in blamed(found)
     assert found.certainty is Certainty.UNDETERMINED or blamed(found) == [1]
+
+
+GRID: dict[str, tuple[int, ...]] = {"dp0": (0, 2), "dp1": (1, 3), "tp0": (0, 1), "tp1": (2, 3)}
+
+
+def _replicated(rank: int, *, without: tuple[int, ...]) -> list[Step]:
+    """Rounds: a forward in each replica, gradients over them, a report each tenth. `without` leave one round out."""
+    steps: list[Step] = []
+    for turn in range(20):
+        steps += [Call("all_reduce", 20, 64, f"tp{rank // 2}"), Sync()]
+        if rank not in without or turn != 17:
+            steps += [Call("all_reduce", 34, 8 + part, f"dp{rank % 2}") for part in range(4)]
+        steps += [Sync()]
+        steps += [Call("all_reduce", 56, 1), Sync()] if turn % 10 == 9 else []
+    return steps
+
+
+def test_all_ranks_of_a_replica_that_left_out_the_same_call_are_named(tmp_path: Path) -> None:
+    found = verdict(JobDumps({rank: _replicated(rank, without=(2, 3)) for rank in range(4)}, GRID), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [2, 3])
+    assert "Rank 3 left out the same call in another group." in found.summary
+    assert any(said.startswith("over all of its groups rank 3 left out all_reduce 69") for said in found.evidence)
+
+
+def test_a_rank_of_a_replica_that_only_waits_for_its_like_has_left_nothing_out(tmp_path: Path) -> None:
+    found = verdict(JobDumps({rank: _replicated(rank, without=(2,)) for rank in range(4)}, GRID), tmp_path)
+    assert blamed(found) == [2]

@@ -99,3 +99,14 @@ def test_where_a_failed_rank_left_no_record_the_boards_of_all_are_compared(ended
     found = departure_of(Case(changed(snapshot, ended, _without_a_record)))
     assert found is not None
     assert (found.ranks, found.usual.op) == ((1,), "all_gather")
+
+
+def test_below_a_trainer_the_users_line_is_named_and_the_trainers_tell_the_calls_apart() -> None:
+    first, second = Call("all_reduce", line=52, trainer=12), Call("all_gather", line=52, trainer=14)
+    usual: Program = [Draw(), first, second]
+    snapshot = world(*([*usual * 5, *(usual if rank != 1 else [Draw(), second]), *usual] for rank in range(3)))
+    found = left_the_order(Case(snapshot))
+    assert found is not None
+    assert "Rank 1 left out all_reduce 11" in found.summary
+    assert "(strategy.py:12)" in found.summary
+    assert [(who.rank, who.where and (who.where.file, who.where.line)) for who in found.culprits] == [(1, (SCRIPT, 52))]

@@ -295,3 +295,18 @@ def test_a_package_that_asks_for_the_rank_ahead_of_the_users_function() -> None:
     assert rank_check_of((user, plain, calls), {package: RANK_ZERO}.get) is None
     assert rank_check_of((asking, user, calls), {package: RANK_ZERO}.get) is None  # below the user's call, not ahead
     assert rank_check_of((user, asking, calls), lambda file: None) is None
+
+
+def test_ways_past_a_whole_inner_loop_are_told_beside_those_of_its_turns() -> None:
+    source = """
+    def average(model):
+        for p in model.parameters():
+            if p.grad is not None:
+                dist.all_reduce(p.grad)  # here
+
+    for x, mask in samples:
+        if not mask.any():
+            continue
+        average(model)  # here
+    """
+    assert ways(source) == [(3, "if p.grad is not None", True), (8, "if not mask.any(): continue", False)]

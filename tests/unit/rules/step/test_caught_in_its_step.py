@@ -8,7 +8,8 @@ import pytest
 
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, ExceptionFacts, Frame, Judgement, RankEvidence
-from tests.unit.job import blamed
+from tests.unit.job import IN_BACKWARD, blamed, judge, told
+from tests.unit.rules.step.aborts import CLOSED, EXTRA, calls, dead, lost
 from tests.unit.rules.step.worlds import STEP, Program, changed, world
 from tests.unit.simulator import SCRIPT, Call, Draw, Peer, World
 
@@ -120,3 +121,24 @@ def test_an_error_in_the_step_of_a_pipeline_in_which_the_others_wait() -> None:
     usual = changed(snapshot, 2, lambda entry: with_caught(with_caught(entry, error(1)), error(4)))
     elsewhere = changed(snapshot, 2, lambda entry: with_caught(entry, error(3)))
     assert "exception-on-one-rank" not in {diagnose(each).verdict.cause for each in (snapshot, usual, elsewhere)}
+
+
+def lost_in(number: int, *frames: Frame) -> RankEvidence:
+    """It caught the loss of its peer there, and failed of that in a later call."""
+    loss = ExceptionFacts("RuntimeError", CLOSED, frames, "MainThread", fatal=False, step=5)
+    return with_caught(lost(number, calls(5, EXTRA, gap=3)), loss)
+
+
+def test_an_error_in_the_step_in_whose_backward_the_others_lost_the_rank_and_went_on() -> None:
+    """All ranks run their training in a `try`: that of the others ends because the one had left its own."""
+    left = with_caught(dead(2, calls(5, EXTRA)), error(5))
+    judgement = judge(*(lost_in(number, *IN_BACKWARD) for number in range(2)), left)
+    assert told(judgement) == ("exception-on-one-rank", "likely", "failed")
+    assert [(who.rank, who.where) for who in judgement.verdict.culprits] == [(2, Frame(SCRIPT, 33, "watch"))]
+    assert "went on to all_reduce (train.py:27) without the backward of that step" in judgement.verdict.summary
+
+
+def test_an_error_is_no_reason_where_the_others_lost_the_rank_elsewhere() -> None:
+    left = with_caught(dead(2, calls(5, EXTRA)), error(5))
+    judgement = judge(*(lost_in(number, *EXTRA) for number in range(2)), left)
+    assert judgement.verdict.cause != "exception-on-one-rank"

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, ThreadStack
+from hangwatch.model import (
+    ExceptionFacts,
+    Frame,
+    LoaderFacts,
+    LoopFacts,
+    Phase,
+    Progress,
+    RankEvidence,
+    Snapshot,
+    ThreadStack,
+)
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.step.early_exit import early_exit
-from tests.unit.job import IN_CODE, blamed, gone, judge, leaving, rank, told
+from tests.unit.job import IN_BACKWARD, IN_CODE, NOW, blamed, gone, judge, leaving, rank, told
+from tests.unit.rules.step.aborts import CLOSED, EXTRA, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, epoch, everywhere, judged
 from tests.unit.simulator import SCRIPT, TRAINER, Leave, LoopEnd, World, blamed_ranks
@@ -181,3 +194,54 @@ def test_a_rank_that_began_no_further_epoch_is_told_where_the_others_failed_for_
     assert told(judgement) == ("early-exit", "likely", "failed")
     assert judgement.verdict.summary.startswith("Rank 2 stopped training after epoch 2 and exited; ranks 0-1 went on")
     assert [(who.rank, who.where and who.where.line) for who in judgement.verdict.culprits] == [(2, 23)]
+
+
+def test_a_rank_aborted_behind_the_loop_over_epochs_began_no_further_one() -> None:
+    """Its data had run out as that of all others: it does not lack a batch, but an epoch."""
+
+    def fed(entry: RankEvidence, epoch: int, drawn: int, *past: int) -> RankEvidence:
+        assert entry.reading is not None
+        where = Frame(SCRIPT, 23, "main")
+        loader = LoaderFacts(0, 5, epoch, drawn, exhausted=drawn == 5, where=where, drawn_per_epoch=past)
+        heads = tuple(replace(head, members=(0, 1, 2)) for head in entry.reading.heads)
+        progress = replace(entry.reading.progress, step=4 + epoch)
+        return replace(entry, reading=replace(entry.reading, loaders=(loader,), heads=heads, progress=progress))
+
+    loop = LoopFacts(Frame(SCRIPT, 23, "main"))
+    others = [fed(in_loop(lost(number, calls(6)), loop), 1, 1, 5) for number in range(2)]
+    left = fed(in_loop(dead(2, calls(5, EXTRA)), None), 0, 5, 5)
+    judgement = judge(*others, left, world_size=3)
+    assert told(judgement)[::2] == ("early-exit", "failed")
+    assert judgement.verdict.summary.startswith("Rank 2 stopped training after epoch 0")
+    assert judgement.verdict.summary.endswith("ranks 0-1 went on to epoch 1.")
+
+
+def in_loop(entry: RankEvidence, loop: LoopFacts | None) -> RankEvidence:
+    stacks = tuple(replace(stack, in_loop=loop is not None, loop=loop, guard="none") for stack in entry.stacks)
+    return replace(entry, stacks=stacks)
+
+
+def lost_in_backward(number: int, code: int | None, *, step: int = 5) -> RankEvidence:
+    """It caught the loss of its peer, and has come to the end of its program since."""
+    error = ExceptionFacts("RuntimeError", CLOSED, (IN_BACKWARD[0],), at=NOW - 12, fatal=False, step=step)
+    loader = LoaderFacts(0, 24, epoch=0, drawn=6, left=True, drawn_per_epoch=(6,))
+    parts: dict[str, Any] = {"exception": error, "progress": Progress(step=5, epoch=0, batch=5), "loaders": (loader,)}
+    if code is None:
+        return leaving(number, (), Phase.ATEXIT, still_s=1.0, **parts)
+    return gone(number, code, Phase.ATEXIT, **parts)
+
+
+@pytest.mark.parametrize("code", [-15, -6, 3, None])
+def test_a_rank_that_caught_the_loss_of_a_peer_and_ended_left_nothing_too_early(code: int | None) -> None:
+    """Another rank was aborted first. It neither stopped its training nor destroyed a group that was still used."""
+    aborted = drew(dead(0, calls(6)), 6, left=False)
+    judgement = judge(aborted, lost_in_backward(1, code), world_size=2)
+    assert told(judgement)[2] == "failed"
+    assert 1 not in [who.rank for who in judgement.verdict.culprits]
+
+
+def test_a_loss_that_was_handled_in_an_earlier_step_excuses_nothing() -> None:
+    view = RankView(1, lost_in_backward(1, -15, step=3), sampled_twice=True)
+    assert (view.gave_up, view.finished) == (False, True)
+    assert RankView(1, lost_in_backward(1, -15), sampled_twice=True).gave_up
+    assert RankView(1, lost_in_backward(1, 0), sampled_twice=True).finished  # it chose to end so

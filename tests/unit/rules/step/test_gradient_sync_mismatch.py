@@ -160,6 +160,42 @@ def test_ranks_that_are_no_more_than_those_that_wait_may_as_well_have_left_a_syn
     assert synchronised_out_of_turn(Case(_at_a_new_rhythm(*every))) is None
 
 
+def _at_the_first(*every: int, optimized: int = 0) -> Snapshot:
+    """Training has just begun: the boards count that many steps of an optimizer, all in the first step."""
+
+    def counted(rank: RankEvidence) -> RankEvidence:
+        assert rank.reading is not None
+        progress = replace(rank.reading.progress, optimizer_steps=optimized)
+        steps = tuple(replace(each, optimizer_steps=optimized if each.step else 0) for each in rank.reading.steps)
+        return replace(rank, reading=replace(rank.reading, progress=progress, steps=steps))
+
+    snapshot = World([_accumulating(each, 8, 0) for each in every]).run().snapshot()
+    return replace(snapshot, ranks=tuple(counted(_in_backward(rank)) for rank in snapshot.ranks))
+
+
+@pytest.mark.parametrize("culprit", range(3))
+def test_a_rank_that_goes_on_accumulating_where_the_others_synchronise_for_the_first_time(culprit: int) -> None:
+    judgement = diagnose(_at_the_first(*(4 if rank == culprit else 2 for rank in range(3))))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("gradient-sync-mismatch", [culprit])
+    passed = f"of epoch 0, batch 1 (step 1), which rank {culprit} passed without synchronising any."
+    assert judgement.verdict.summary.endswith(passed)
+
+
+def test_where_optimizers_have_made_steps_without_a_synchronisation_none_was_due() -> None:
+    assert synchronised_out_of_turn(Case(_at_the_first(4, 2, 2, optimized=1))) is None
+    assert synchronised_out_of_turn(Case(_at_the_first(1, 2, 1))) is None  # some synchronise from the first step on
+
+
+def test_a_rank_without_data_passes_the_first_synchronisation_for_want_of_it() -> None:
+    snapshot = _at_the_first(4, 2, 2)
+    first = snapshot.ranks[0]
+    assert first.reading is not None
+    loaders = tuple(replace(each, exhausted=True) for each in first.reading.loaders)
+    ended = replace(first, reading=replace(first.reading, loaders=loaders))
+    assert synchronised_out_of_turn(Case(snapshot)) is not None
+    assert synchronised_out_of_turn(Case(replace(snapshot, ranks=(ended, *snapshot.ranks[1:])))) is None
+
+
 def test_ranks_that_have_not_ended_their_backward_may_synchronise_yet() -> None:
     snapshot = _at_a_new_rhythm(4, 3, 4)
     first = snapshot.ranks[0]

@@ -59,3 +59,18 @@ def test_a_call_of_one_row_left_out_rounds_before_is_no_matter_of_order() -> Non
     assert blamed_ranks(judgement) == [2]
     assert judgement.verdict.hang is Certainty.PROVEN
     assert any("left out all_reduce 14" in sentence for sentence in judgement.verdict.evidence)
+
+
+def test_all_ranks_of_a_row_that_left_a_round_out_are_named_and_no_other() -> None:
+    """The circle itself is of one rank of that row and one of the other; its twin waits beside it."""
+    groups: Groups = {"tp": [(0, 1), (2, 3)], "dp": [(0, 2), (1, 3)]}
+    tp, dp, metric = Call(group="tp", line=13), Call(group="dp", line=14), Call(line=16)
+
+    def program(rank: int) -> Program:
+        rounds = ([tp, dp, dp] if rank < 2 or turn != 13 else [tp] for turn in range(20))
+        return [call for turn, calls in enumerate(rounds) for call in (*calls, *([metric] if turn % 10 == 9 else []))]
+
+    judgement = diagnose(world(*map(program, range(4)), groups=groups))
+    assert judgement.verdict.cause == "skipped-collective"
+    assert blamed_ranks(judgement) == [2, 3]
+    assert "Rank 3 left out the same call in another group." in judgement.verdict.summary
