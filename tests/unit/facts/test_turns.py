@@ -321,6 +321,11 @@ def _updates(*inner: int) -> list[Action]:
 
 
 def _brought_down(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -> Snapshot:
+    """As `_aborted`, and the ends of optimizer steps are the ends of the steps."""
+    return ended_by_optimizers(_aborted(snapshot, culprit, leaves))
+
+
+def _aborted(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -> Snapshot:
     """The backend has aborted `culprit`, in the loop over iterations, and the others stood in that over parameters."""
     inner = LoopFacts(PARTS, outer=(INNER, OUTER), outer_leaves=(leaves, ()))
 
@@ -331,7 +336,7 @@ def _brought_down(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -
         process = ProcessFacts(entry.pid or 0, "X", exit_code=-6 if mine else -15)
         return with_ring(replace(entry, process=process, stacks=stacks))
 
-    return ended_by_optimizers(replace(snapshot, ranks=tuple(map(ended, snapshot.ranks))))
+    return replace(snapshot, ranks=tuple(map(ended, snapshot.ranks)))
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
@@ -450,3 +455,28 @@ def test_a_rank_past_the_loop_with_the_last_call_of_those_inside_lacks_no_turn(t
     ahead: Program = [*[row, column] * turns, end]
     snapshot = build([row, column] * 4, ahead, [row, column] * 3, [*[row, column] * 4, end], groups=groups)
     assert _made_as_many(Case(snapshot), 1, (0,)) is as_many
+
+
+def _over_its_loader(entry: RankEvidence) -> RankEvidence:
+    """The loop around is that over its DataLoader, which has batches left."""
+    assert entry.reading is not None
+    loaders = tuple(replace(each, where=OUTER, length=9) for each in entry.reading.loaders)
+    return replace(entry, reading=replace(entry.reading, loaders=loaders))
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_an_inner_loop_within_a_batch_was_cut_short_or_left_out(culprit: int) -> None:
+    """GIVEN ranks whose DataLoader counts the turns of the loop around, with as many batches and data left
+    THEN the rank past the inner loop has not left the loop over the batches."""
+    turn: list[Action] = [Call(via="gradients", line=10)]
+    behind: list[Action] = [Call(via="gradients", line=17, size=2)]
+    before = [[Draw(0, batch), *turn * 4, *behind] for batch in range(4)]
+    last = [[Draw(0, 4), *turn * (0 if rank == culprit else 4), *behind] for rank in range(3)]
+    programs = [[each for part in (*before, last[rank]) for each in part] for rank in range(3)]
+    snapshot = _aborted(World(programs).run().snapshot(), culprit, ())
+    found = made_fewer_calls(Case(replace(snapshot, ranks=tuple(map(_over_its_loader, snapshot.ranks)))))
+    assert found is not None
+    assert [who.rank for who in found.culprits] == [culprit]
+    assert f"Rank {culprit} is past the inner loop (train.py:8)" in found.summary
+    assert "more batches" not in found.summary
+    assert (found.step.epoch, found.step.batch) == (0, 4)
