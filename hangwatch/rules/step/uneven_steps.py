@@ -44,11 +44,12 @@ def uneven_steps(case: Case) -> Finding | None:
         f"; the calls of later batches were mispaired until epoch {max(now)}" if late else f"{after}{words.at(where)}"
     )
     one = len(culprits) == 1
+    total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"
     return Finding(
         "uneven-steps",
         case.weigh(witnesses := _as_facts(case, uneven)),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
-        f" {words.plural(_total(case, uneven), 'batch')} in epoch {uneven.epoch}{tail}.",
+        f" {total} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
@@ -83,6 +84,14 @@ def _total(case: Case, uneven: Uneven) -> int:
         if view.loader is not None and view.rank not in uneven.short and view.loader.epoch == uneven.epoch
     ]
     return max(uneven.most, max(lengths, default=0))
+
+
+def _is_total(case: Case, uneven: Uneven) -> bool:
+    """The end of the epoch is known: some rank has come to it, or its loader has a length."""
+    others = [rank for rank in uneven.drawn if rank not in uneven.short]
+    if any(uneven.drawn[rank].exhausted or uneven.drawn[rank].beside for rank in others):
+        return True
+    return any((loader := case.ranks[rank].loader) is not None and loader.length for rank in others)
 
 
 def _step_of(view: RankView, uneven: Uneven) -> int | None:

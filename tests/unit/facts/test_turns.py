@@ -480,3 +480,31 @@ def test_an_inner_loop_within_a_batch_was_cut_short_or_left_out(culprit: int) ->
     assert f"Rank {culprit} is past the inner loop (train.py:8)" in found.summary
     assert "more batches" not in found.summary
     assert (found.step.epoch, found.step.batch) == (0, 4)
+
+
+EPOCHS = Frame(SCRIPT, 5, "main")
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize(("around", "left"), [((), True), ((EPOCHS,), False)], ids=["once", "in each epoch"])
+def test_a_rank_in_the_loop_behind_that_of_the_others_has_left_theirs(
+    around: tuple[Frame, ...], culprit: int, *, left: bool
+) -> None:
+    """GIVEN a rank that waits in the first turn of a second loop, to which no condition leads
+    THEN it has left the first one, unless both are in one loop: then it may be a turn of that behind."""
+    inner = LoopFacts(Frame(SCRIPT, 10, "main"), leaves=(BREAK,), outer=around, outer_leaves=((),) * len(around))
+    behind = LoopFacts(Frame(SCRIPT, 86, "main"), counted=True, outer=around, outer_leaves=((),) * len(around))
+    snapshot = World([[*turns(8 if rank == culprit else 9), *END] for rank in range(3)]).run().snapshot()
+
+    def in_its_loop(entry: RankEvidence) -> RankEvidence:
+        loop = behind if entry.rank == culprit else inner
+        stacks = tuple(replace(each, in_loop=True, loop=loop, guard="none") for each in entry.stacks)
+        return replace(entry, stacks=stacks)
+
+    snapshot = replace(snapshot, ranks=tuple(map(in_its_loop, snapshot.ranks)))
+    short = fewer_turns(Case(snapshot))
+    assert (short.left if short else None) == ((culprit,) if left else None)
+    if left:
+        verdict = diagnose(snapshot).verdict
+        assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("early-exit", [culprit])
+        assert "may have left it at train.py:62" in verdict.summary
