@@ -29,7 +29,7 @@ from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
 from tests.unit.rules.step.worlds import Groups, Program, with_ring
 from tests.unit.rules.step.worlds import world as build
-from tests.unit.simulator import Action, Call, Draw, LoopEnd, Peer, World
+from tests.unit.simulator import TRAINER, Action, Call, Draw, LoopEnd, Peer, World
 
 END: list[Action] = [Call("barrier", line=88)]
 HERE = Frame(SCRIPT, 60, "train")
@@ -486,19 +486,27 @@ EPOCHS = Frame(SCRIPT, 5, "main")
 
 
 @pytest.mark.parametrize("culprit", [0, 2])
-@pytest.mark.parametrize(("around", "left"), [((), True), ((EPOCHS,), False)], ids=["once", "in each epoch"])
+@pytest.mark.parametrize(
+    ("around", "below", "left"),
+    [
+        pytest.param((), (), True, id="once"),
+        pytest.param((EPOCHS,), (), False, id="in each epoch"),
+        pytest.param((), (Frame(TRAINER, 90, "fit"),), False, id="called by a trainer"),
+    ],
+)
 def test_a_rank_in_the_loop_behind_that_of_the_others_has_left_theirs(
-    around: tuple[Frame, ...], culprit: int, *, left: bool
+    around: tuple[Frame, ...], below: tuple[Frame, ...], culprit: int, *, left: bool
 ) -> None:
     """GIVEN a rank that waits in the first turn of a second loop, to which no condition leads
-    THEN it has left the first one, unless both are in one loop: then it may be a turn of that behind."""
+    THEN it has left the first one, unless a loop may lie around both: then it may be a turn of that behind."""
     inner = LoopFacts(Frame(SCRIPT, 10, "main"), leaves=(BREAK,), outer=around, outer_leaves=((),) * len(around))
     behind = LoopFacts(Frame(SCRIPT, 86, "main"), counted=True, outer=around, outer_leaves=((),) * len(around))
     snapshot = World([[*turns(8 if rank == culprit else 9), *END] for rank in range(3)]).run().snapshot()
 
     def in_its_loop(entry: RankEvidence) -> RankEvidence:
         loop = behind if entry.rank == culprit else inner
-        stacks = tuple(replace(each, in_loop=True, loop=loop, guard="none") for each in entry.stacks)
+        stands = {"in_loop": True, "loop": loop, "guard": "none"}
+        stacks = tuple(replace(each, frames=(*each.frames, *below), **stands) for each in entry.stacks)  # type: ignore[arg-type]
         return replace(entry, stacks=stacks)
 
     snapshot = replace(snapshot, ranks=tuple(map(in_its_loop, snapshot.ranks)))
