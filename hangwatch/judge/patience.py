@@ -145,7 +145,7 @@ def _by_children(view: RankView) -> str:
         wait = words.verb(len(idle), "waits", "wait")
         return f"waits for {words.plural(len(idle), 'child process')}, which {wait} for work"
     children = own_children(view)
-    if any(child.works for child in children):
+    if any(child.works or child.reaped for child in children):
         return ""
     alone = thread_of_parent(view) is None  # else it may feed what the main thread waits for
     facts = {child.pid: _child_held(child, alone) for child in children}
