@@ -158,6 +158,13 @@ def test_a_rank_holds_it_across_a_collective() -> None:
     assert "let go of the lock before the collective" in verdict.fix
 
 
+def test_all_that_wait_for_that_lock_are_told() -> None:
+    both = (waits(number, lock(of_rank(0)), world_size=3) for number in (1, 2))
+    verdict = judge(barred(0, world_size=3), *both).verdict
+    assert verdict.summary.endswith("and ranks 1-2 wait for it (train.py:50): a deadlock.")
+    assert len(verdict.evidence) == len(set(verdict.evidence))
+
+
 def test_a_database_held_across_a_collective_is_likely() -> None:
     database = lock(of_rank(0), path="/runs/notes.db-shm", inferred=True)
     judgement = judge(barred(0), waits(1, database, call="clock_nanosleep"))
