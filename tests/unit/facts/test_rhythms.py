@@ -18,7 +18,14 @@ AVERAGE, FINAL = Call(line=11), Call(line=33, size=1)
 
 def training(*intervals: int) -> list[Action]:
     """So many steps before each call that averages the weights, and a last call at the end."""
-    return [*(each for steps in intervals for each in (*[Draw()] * steps, AVERAGE)), *[Draw()] * 2, FINAL]
+    found: list[Action] = []
+    for steps in intervals:
+        found += [*[Draw()] * steps, AVERAGE]
+    return [*found, *[Draw()] * 2, FINAL]
+
+
+TURN: list[Action] = [Draw(), AVERAGE]
+ALL: list[Action] = [*TURN * 10, FINAL]
 
 
 def watched(*programs: list[Action]) -> Snapshot:
@@ -40,16 +47,16 @@ def test_calls_at_intervals_of_each_rank_are_not_missing_in_a_step(culprit: int)
 
 def test_calls_that_are_shifted_after_one_was_left_out_are_missing_there() -> None:
     """GIVEN a rank that left out the call of step 4: its later ones are paired with those of the step before."""
-    skips = [*[Draw(), AVERAGE] * 4, Draw(), *[Draw(), AVERAGE] * 5, FINAL]
-    snapshot = watched([*[Draw(), AVERAGE] * 10, FINAL], skips, [*[Draw(), AVERAGE] * 10, FINAL])
+    skips: list[Action] = [*TURN * 4, Draw(), *TURN * 5, FINAL]
+    snapshot = watched(ALL, skips, ALL)
     found = parting(Case(snapshot))
     assert found is not None
     assert (found.who, found.step.step) == ((1,), 4)
 
 
 def test_a_call_left_out_at_the_first_time_shifts_all_others_by_as_many_steps() -> None:
-    skips = [Draw(), *[Draw(), AVERAGE] * 9, FINAL]
-    snapshot = watched([*[Draw(), AVERAGE] * 10, FINAL], skips, [*[Draw(), AVERAGE] * 10, FINAL])
+    skips: list[Action] = [Draw(), *TURN * 9, FINAL]
+    snapshot = watched(ALL, skips, ALL)
     found = parting(Case(snapshot))
     assert found is not None
     assert found.step.step == 0
