@@ -109,3 +109,18 @@ def test_short_ranks_that_differ_among_themselves_are_told_with_both_counts() ->
     judgement = diagnose(snapshot)
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [1, 2])
     assert "they drew 5 to 6 of 8 batches in epoch 0" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize("length", [None, 12])
+def test_batches_that_others_may_yet_draw_are_no_total(length: int | None) -> None:
+    """GIVEN loaders without a length WHEN no rank but the short one has come to the end of the epoch."""
+    programs = ([*epoch(0, 5), *END] if number == 1 else [*epoch(0, 9)][:-1] for number in range(3))
+    snapshot = World(list(programs)).run().snapshot()
+
+    def sized(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loaders = tuple(replace(each, length=length) for each in entry.reading.loaders)
+        return replace(entry, reading=replace(entry.reading, loaders=loaders))
+
+    summary = diagnose(replace(snapshot, ranks=tuple(map(sized, snapshot.ranks)))).verdict.summary
+    assert ("of 12 batches" if length else "of at least 6 batches") in summary
