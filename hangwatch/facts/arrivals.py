@@ -83,10 +83,19 @@ class Arrivals:
         """Launchers whose stack was captured."""
         return tuple(each for each in self.case.snapshot.launchers if main_stack(each.stacks) is not None)
 
+    @cached_property
+    def pauses(self) -> tuple[ProcessEvidence, ...]:
+        """Commands such as `sleep 60`, run by the script that has started ranks: it goes on after them."""
+        scripts = {view.evidence.process.parent for view in self.case if view.evidence.process is not None}
+        scripts &= {each.facts.pid for each in self.case.snapshot.launchers}
+        beside = (each for each in self.case.snapshot.others if each.facts.parent in scripts)
+        longest = LATE * self.case.snapshot.start_patience_s
+        return tuple(each for each in beside if not each.stacks and (each.facts.sleeps_s or longest) < longest)
+
     @property
     def still_starting(self) -> bool:
-        """Some launcher is busy with its own code: it may start more ranks."""
-        return any(not _waits_for_children(each) for each in self.launchers)
+        """Some launcher is busy with its own code, or pauses in it: it may start more ranks."""
+        return bool(self.pauses) or any(not _waits_for_children(each) for each in self.launchers)
 
     @property
     def no_other_rank_can_join(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
+from hangwatch.facts.call_site import Path, comes_before, path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
@@ -184,7 +185,7 @@ def has_left_loop(case: Case, view: RankView) -> bool:
 
 
 def has_left_inner_loop(case: Case, view: RankView) -> bool:
-    """`has_left_loop`, or it is in the loop around the others' loop, at a line that every rank reaches.
+    """`has_left_loop`, or it is around or behind the loop of all others, at a line that every rank reaches.
 
     A rank that its backend ended, or that lost a peer, stood in a call until then, as those do that still wait.
     """
@@ -193,14 +194,28 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     mine = view.now.loop
     if mine is None or not reached_by_all(case, view) or not _in_a_call(case, view):
         return False
-    others = _loops_in_calls(case) - Counter((mine,))
-    return bool(others) and all(mine.where in loop.outer for loop in others)
+    others = [(loop, there) for loop, there in _loops_in_calls(case) if loop != mine]
+    here = path(view.evidence.main_stack)
+    if any(origin(frame.file) == "package" for frame in view.evidence.main_stack):
+        here = ()  # a trainer's loop may lie around both
+    return bool(others) and all(
+        mine.where in loop.outer or _is_behind(mine, here, loop, there) for loop, there in others
+    )
+
+
+def _is_behind(mine: LoopFacts, here: Path, loop: LoopFacts, there: Path) -> bool:
+    """Its loop follows that one in the source, and no loop around both brings ranks from the one to the other again."""
+    return {mine.where, *mine.outer}.isdisjoint((loop.where, *loop.outer)) and comes_before(there, here)
 
 
 @once
-def _loops_in_calls(case: Case) -> Counter[LoopFacts]:
-    """The loops in which ranks stand in a call: few, however many ranks there are."""
-    return Counter(loop for view in case if (loop := view.now.loop) is not None and _in_a_call(case, view))
+def _loops_in_calls(case: Case) -> Counter[tuple[LoopFacts, Path]]:
+    """The loops in which ranks stand in a call, and where: few, however many ranks there are."""
+    return Counter(
+        (loop, path(view.evidence.main_stack))
+        for view in case
+        if (loop := view.now.loop) is not None and _in_a_call(case, view)
+    )
 
 
 def _in_a_call(case: Case, view: RankView) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.parting import two_sides
-from hangwatch.facts.rank_end import CONSEQUENCE
+from hangwatch.facts.rank_end import follows
 from hangwatch.model import Divergence, ExceptionFacts
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
@@ -64,7 +64,7 @@ def _in_its_backward(view: RankView) -> bool:
     if Within.BACKWARD in view.now.within:
         return True
     errors = view.reading.caught if view.reading is not None else ()
-    lost = (error for error in errors if CONSEQUENCE.search(f"{error.type} {error.message}"))
+    lost = (error for error in errors if follows(error))
     return any(error.step == view.step.step and within_backward(error) for error in lost)
 
 
@@ -109,4 +109,4 @@ def all_caught(view: RankView | None) -> list[ExceptionFacts]:
     """The last few errors that the main thread caught; none that follows from another rank's end."""
     errors = view.reading.caught if view is not None and view.reading is not None else ()
     of_main = (error for error in errors if error.thread in ("", "MainThread"))
-    return [error for error in of_main if not CONSEQUENCE.search(f"{error.type} {error.message}")]
+    return [error for error in of_main if not follows(error)]

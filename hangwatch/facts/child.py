@@ -95,6 +95,11 @@ class Child:
         return self.state in ("X", "Z")
 
     @property
+    def reaped(self) -> bool:
+        """It ended between two samples and left no zombie: whoever started it has noticed that, and goes on."""
+        return self.state == "X"
+
+    @property
     def works(self) -> bool:
         """It uses the processor, moves bytes, or gets on in its code."""
         if self.dead or self.state in ("T", "t"):

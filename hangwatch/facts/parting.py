@@ -18,6 +18,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined,
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
@@ -71,7 +72,7 @@ def parting(case: Case) -> Parting | None:
     for divergence in case.divergences:
         if rejoined(case, divergence.counts) or _made_up_for(case, divergence):
             continue
-        if ends_a_loop(case, divergence):
+        if ends_a_loop(case, divergence) or keep_own_intervals(case, divergence):
             continue
         if _counted_late(case, divergence):
             late.update(divergence.more)

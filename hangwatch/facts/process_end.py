@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.rank_end import CONSEQUENCE, ENDED_BY_LAUNCHER, Why, ending
+from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, Why, ending, follows
 from hangwatch.model import Frame, ProcessFacts
 from hangwatch.ranks.view import RankView
 
@@ -49,7 +49,7 @@ class EndedFor(IntEnum):
 def ended_for(view: RankView) -> EndedFor:
     """Why a rank has ended, or is about to."""
     exception = view.exception
-    if exception is not None and CONSEQUENCE.search(f"{exception.type} {exception.message}"):
+    if exception is not None and follows(exception):
         return EndedFor.PEER
     if view.dead and ending(view).why is Why.BACKEND:
         return EndedFor.PEER  # of some rank's call, not of its own

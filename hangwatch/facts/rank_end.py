@@ -13,17 +13,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hangwatch import words
-from hangwatch.model import ThreadStack
+from hangwatch.model import ExceptionFacts, ThreadStack
 from hangwatch.ranks.last_words import BACKEND, OWN_FAULT, Kind, LastWord, last_words
 from hangwatch.ranks.late_at_barrier import Late, late_at_barrier
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import origin
+from hangwatch.stacks.frames import origin, user_frame
 
-CONSEQUENCE = re.compile(
+_CONSEQUENCE = re.compile(
     r"connection (closed|reset|refused|was)|closed by peer|broken pipe|timed? ?out|timeout|remote process"
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
+)
+# Clients of servers: what they raise tells of a service, and not of a rank that has ended.
+_CLIENTS = re.compile(
+    r"/lib(64)?/python\d[.\d]*t?/(urllib|http|ftplib|smtplib|xmlrpc)[/.]"
+    r"|/(site|dist)-packages/(requests|urllib3|httpx|httpcore|aiohttp|botocore|boto3|huggingface_hub|google|grpc|redis)/"
 )
 _OF_MODULES = re.compile(r"/torch/distributed/(pipelining|fsdp|_composable|tensor|optim|algorithms|elastic|rpc)/")
 ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})
@@ -47,13 +52,22 @@ class Ending:
     word: LastWord | None = None
 
 
+def follows(error: ExceptionFacts) -> bool:
+    """The error tells that something else has ended or failed, which another rank may be; no server of the user's."""
+    if not _CONSEQUENCE.search(f"{error.type}: {error.message}"):
+        return False
+    where = user_frame(error.frames)
+    inside = error.frames[: error.frames.index(where)] if where is not None else error.frames
+    return not any(_CLIENTS.search(frame.file) for frame in inside)
+
+
 def ending(view: RankView) -> Ending:
     """Why the process of `view`, which has ended or is failing, came to its end."""
     error = view.exception
     if error is not None and error.fatal:
         text = f"{error.type}: {error.message}"
         word = next(iter(last_words(text)), None)
-        if not CONSEQUENCE.search(text):
+        if not follows(error):
             return Ending(Why.ITSELF, word)
         return Ending(Why.BACKEND if word is not None and word.kind in BACKEND else Why.PEER, word)
     if view.exit_code in ENDED_BY_LAUNCHER:

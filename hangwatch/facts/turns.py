@@ -38,6 +38,7 @@ class FewerTurns:
     begun: dict[int, int]
     made: dict[int, int]
     loop: LoopFacts | None
+    within_batch: bool = False  # the loop lies in that over the batches: what counts these says nothing of its turns
 
     @property
     def now(self) -> int:
@@ -64,11 +65,14 @@ def fewer_turns(case: Case) -> FewerTurns | None:
         return None  # ranks that have not been in the loop may yet reach it
     made = {rank: begun[rank] - case.ranks[rank].steps_end for rank in left if rank in begun}
     loop = _loop(case, left, inside)
+    within_batch = loop is not None and all(_is_around_by_loader(case.ranks[rank], loop) for rank in (*left, *inside))
     if loop is not None and any(
         _not_of_every_step(case, sites, rank, loop) or _several_in_a_step(case, sites, rank, loop) for rank in inside
     ):
         begun, made = {}, {}
-    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop))
+    if within_batch:
+        begun, made = {}, {}
+    return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop), within_batch)
 
 
 def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -105,6 +109,12 @@ def _several_in_a_step(case: Case, sites: Sites, rank: int, loop: LoopFacts) -> 
     place = last.site if last is not None else sites.now(rank)
     innermost = view.now.loop is not None and view.now.loop.where == loop.where
     return innermost and sum(each == place for each in made) > 1
+
+
+def _is_around_by_loader(view: RankView, loop: LoopFacts) -> bool:
+    """The loop over its DataLoader, whose batches are its steps, lies around that loop."""
+    where = view.loader.where if view.loader is not None else None
+    return where is not None and any((each.file, each.line) == (where.file, where.line) for each in loop.outer)
 
 
 def _in_function_of(loop: LoopFacts, frame: Frame) -> bool:

@@ -36,6 +36,8 @@ def likely_way(case: Case, short: FewerTurns) -> LikelyWay:
         return LikelyWay("early-exit", f": {ranks} may have ended at {_either(loop.exits)}", loop.exits)
     if loop is not None and loop.leaves:
         return LikelyWay("early-exit", f": {ranks} may have left it at {_either(loop.leaves)}", loop.leaves)
+    if loop is not None and short.within_batch:
+        return LikelyWay("skipped-collective", f": {ranks} made fewer turns of it, or none", (loop.where,))
     if any(_has_data_left(case.ranks[rank]) for rank in short.left):
         return LikelyWay("early-exit", f": the loader of {ranks} had more batches")
     if loop is not None and loop.skips and (error := _caught_instead(case, short)) is not None:

@@ -1,7 +1,8 @@
 """mp.spawn starts fewer processes than world_size says, because the two numbers come from different places.
 
 The last rank never exists and the others wait for it in init_process_group. With --healthy the numbers are
-the same.
+the same, and rank 0 unpacks its data before it joins, for longer than ranks are given to come; until then no
+process listens where the others try to connect.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def worker(rank: int, world_size: int, port: int) -> None:
+def unpack(parts: int) -> None:
+    for _ in range(parts):
+        time.sleep(5.0)
+
+
+def worker(rank: int, world_size: int, port: int, parts: int) -> None:
     os.environ["MASTER_ADDR"] = "localhost"
     os.environ["MASTER_PORT"] = str(port)
     torch.set_num_threads(1)
+    if rank == 0:
+        unpack(parts)
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     model = DistributedDataParallel(nn.Linear(64, 1024))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -40,7 +48,8 @@ def main() -> None:
     args = parser.parse_args()
 
     visible_devices = args.ranks if args.healthy else args.ranks - 1
-    mp.spawn(worker, args=(args.ranks, args.port), nprocs=visible_devices)
+    parts = 8 if args.healthy else 0
+    mp.spawn(worker, args=(args.ranks, args.port, parts), nprocs=visible_devices)
     print("done", flush=True)
 
 

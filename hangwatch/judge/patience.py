@@ -8,7 +8,7 @@ evidence shows, and `shortened` what patience follows. Both are pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hangwatch import words
 from hangwatch.facts.case import Case
@@ -64,8 +64,17 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     living = [view for view in views if not view.dead]
     together = (snapshot.job.world_size or len(living)) > 1
     found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
-    facts = {rank: fact for rank, fact in found.items() if fact}
+    facts = {view.rank: found[view.rank] for view in living if found[view.rank] and not _by_a_rank(view, living, found)}
     return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living)
+
+
+def _by_a_rank(view: RankView, living: Sequence[RankView], found: Mapping[int, str]) -> bool:
+    """It waits for a lock that a rank of the job has, which is on its way in its own code: that rank's time counts."""
+    lock = held_lock(view)
+    if lock is None or lock.owner is None or lock.owner.role != "rank":
+        return False
+    holder = next((other for other in living if other.rank == lock.owner.rank), None)
+    return holder is not None and not found[holder.rank] and holder.now.doing not in _NOT_ITS_OWN
 
 
 def _in_a_meeting(snapshot: Snapshot, living: Sequence[RankView]) -> dict[int, str]:
@@ -145,7 +154,7 @@ def _by_children(view: RankView) -> str:
         wait = words.verb(len(idle), "waits", "wait")
         return f"waits for {words.plural(len(idle), 'child process')}, which {wait} for work"
     children = own_children(view)
-    if any(child.works for child in children):
+    if any(child.works or child.reaped for child in children):
         return ""
     alone = thread_of_parent(view) is None  # else it may feed what the main thread waits for
     facts = {child.pid: _child_held(child, alone) for child in children}

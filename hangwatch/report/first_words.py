@@ -120,9 +120,12 @@ def _not_come(case: Case, arrivals: Arrivals, elsewhere: bool) -> Iterable[str]:
     if arrivals.absent and arrivals.waiting:
         here = " on this node" if elsewhere else ""
         came = len(case.ranks)
+        said = verb(came, "was", "were") + " started"
+        if arrivals.newcomers:  # processes whose number is not known before they come
+            said = verb(came, "has said its number", "have said their numbers")
         yield (
             f"{words.ranks(arrivals.absent)} {verb(len(arrivals.absent), 'has', 'have')} not come{here}:"
-            f" {came} of {case.size} ranks {verb(came, 'was', 'were')} started"
+            f" {came} of {case.size} ranks {said}"
         )
 
 

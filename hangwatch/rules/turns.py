@@ -22,7 +22,9 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         return None
     count = short.made.get(first.rank)
     after = f" after {words.plural(count, 'step')}" if count is not None else ""
-    made = f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
+    made = (
+        _past_it(short) if short.within_batch else f"{words.verb(len(short.left), 'has', 'have')} left the loop{after}"
+    )
     failed = not case.blocked
     are = words.verb(len(short.inside), *(("was", "were") if failed else ("is", "are")))
     others = f"{case.name(short.inside)} {are} {'still in it' if count is None else f'in step {short.now}'}"
@@ -34,7 +36,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         f"{case.name(short.left, capital=True)} {made}{now_at(case, short.left, first.where)};"
         f" {others}{without if failed else already}{way.why}.",
         culprits=case.culprits(short.left, way.the_only),
-        step=StepName() if cause == "skipped-collective" else StepName(None, None, count),
+        step=_step(case, short, cause),
         evidence=(
             *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),
             *standing(case, short),
@@ -44,6 +46,19 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         awaited=short.left,
         not_causes=way.not_causes,
     )
+
+
+def _past_it(short: FewerTurns) -> str:
+    """Ranks that never entered an inner loop are past it as well."""
+    at = words.at(short.loop.where) if short.loop is not None else ""
+    return f"{words.verb(len(short.left), 'is', 'are')} past the inner loop{at}"
+
+
+def _step(case: Case, short: FewerTurns, cause: str) -> StepName:
+    if short.within_batch:
+        return case.step_of(short.left)
+    first = short.left[0]
+    return StepName() if cause == "skipped-collective" else StepName(None, None, short.made.get(first))
 
 
 def _counted(case: Case, short: FewerTurns, rank: int) -> str:

@@ -17,6 +17,7 @@ _TORCH = re.compile(
 )
 # Code that inductor has written: in its cache, whose folder the user may have moved, files have such names.
 _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$")
+_FORKS = re.compile(r"/multiprocessing/popen_fork\.py$")
 _OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/)[\w/]+\.py$")
 
 
@@ -48,11 +49,16 @@ def name_of(function: str) -> str:
 
 
 def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
-    """The user's innermost frame; a third-party package's where there is none outside packages."""
+    """The user's innermost frame; a third-party package's where there is none outside packages.
+
+    A child that multiprocessing has forked keeps the frames in which its parent made it: they are not where it is.
+    """
     fallback = None
     for frame in frames:
         if frame.native:
             continue
+        if _FORKS.search(frame.file):
+            break
         kind = origin(frame.file)
         if kind == "user":
             return frame

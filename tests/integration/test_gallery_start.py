@@ -27,6 +27,7 @@ EVIDENCE = {
     "tasks-and-world-size": "has WORLD_SIZE=8, SLURM_NTASKS=2 and SLURM_PROCID=",
     "every-task-is-rank-zero": "the tasks with SLURM_PROCID 0 and 1 have RANK=0",
     "died-before-init": "JSONDecodeError",
+    "died-while-others-look": "OSError",
     "new-group-members": "has not returned",
     "new-group-order": "has not returned",
     "stale-lock": "no living process has it open",

@@ -102,6 +102,12 @@ START: tuple[Case, ...] = (
         launcher="plain",
     ),
     Case(
+        name="died-while-others-look",
+        cause="rank-died-before-init",
+        script="rank_died_before_init_polled.py",
+        launcher="plain",
+    ),
+    Case(
         name="new-group-members",
         cause="new-group-mismatch",
         script="new_group_mismatch.py",

@@ -9,7 +9,7 @@ from hangwatch import words
 from hangwatch.facts.arrivals import Arrivals, ends_the_others, host_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import end_of
-from hangwatch.facts.rank_end import CONSEQUENCE, ENDED_BY_LAUNCHER
+from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, follows
 from hangwatch.model import Certainty, Culprit, Launched, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -87,7 +87,7 @@ def _ended_ranks(dead: Iterable[RankView]) -> Iterable[_Ended]:
         if exception is not None:
             ended.error = words.error(exception)
             ended.where = user_frame(exception.frames)  # type: ignore[assignment]
-            ended.follows = bool(CONSEQUENCE.search(ended.error))
+            ended.follows = follows(exception)
         elif view.evidence.crash_trace or view.evidence.last_output:
             ended.error = _last_words(view)
         yield ended

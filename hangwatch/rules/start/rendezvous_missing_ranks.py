@@ -38,9 +38,11 @@ def missing_ranks(case: Case) -> Finding | None:
 def _how_many(case: Case, arrivals: Arrivals) -> str:
     came = len(case.ranks)
     of = f"{came} of {case.size} ranks"
+    have = words.verb(len(arrivals.absent), "has", "have")
     if arrivals.newcomers:
-        have = words.verb(len(arrivals.absent), "has", "have")
         return f"{have} not come yet: {of} {words.verb(came, 'has said its number', 'have said their numbers')}"
+    if arrivals.pauses:
+        return f"{have} not come yet: {of} {words.verb(came, 'was', 'were')} started, and their launcher pauses"
     return f"never came: {of} {words.verb(came, 'was', 'were')} started{_by_whom(case)}"
 
 
@@ -64,6 +66,8 @@ def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterabl
     for each in arrivals.newcomers[: words.SHOWN]:
         above = f", started by rank {each.rank}," if each.rank is not None else ""
         yield f"pid {each.facts.pid}{above} is no rank yet and may become one"
+    for each in arrivals.pauses[: words.SHOWN]:
+        yield f"pid {each.facts.pid} (`{each.facts.command}`) of their launcher sleeps for a time"
     if arrivals.no_other_rank_can_join:
         addr, port = address(arrivals.waiting[0])
         yield f"all ranks must be of this machine ({addr}:{port}), and their launcher only waits for their end"

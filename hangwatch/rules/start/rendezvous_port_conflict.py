@@ -20,7 +20,7 @@ def port_conflict(case: Case) -> Finding | None:
     stranger = _stranger(case)
     if not refused and (stranger is None or not _host_is_missing(arrivals)):
         return None
-    waiting = [view.rank for view in arrivals.waiting]
+    waiting = [view.rank for view in arrivals.waiting if view not in refused]
     port = _port(case)
     owner = _words_of(stranger) if stranger is not None else "another process"
     hit = f"; {case.name([view.rank for view in refused])} was refused it" if refused else ""

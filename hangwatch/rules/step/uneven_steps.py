@@ -44,11 +44,12 @@ def uneven_steps(case: Case) -> Finding | None:
         f"; the calls of later batches were mispaired until epoch {max(now)}" if late else f"{after}{words.at(where)}"
     )
     one = len(culprits) == 1
+    total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"
     return Finding(
         "uneven-steps",
         case.weigh(witnesses := _as_facts(case, uneven)),
-        f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew"
-        f" {_of_all(case, uneven)}{tail}.",
+        f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
+        f" {total} in epoch {uneven.epoch}{tail}.",
         fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
@@ -63,16 +64,6 @@ def _as_many(uneven: Uneven) -> str:
     return str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
 
 
-def _of_all(case: Case, uneven: Uneven) -> str:
-    """`33 of 40 batches in epoch 0`, or what the others drew until now, where nothing says how many they will draw."""
-    total, epoch = _total(case, uneven), f"in epoch {uneven.epoch}"
-    if total is not None:
-        return f"{_as_many(uneven)} of {words.plural(total, 'batch')} {epoch}"
-    most = min(rank for rank, drawn in uneven.drawn.items() if drawn.count == uneven.most)
-    batches = "batch" if uneven.fewest == 1 else "batches"
-    return f"{_as_many(uneven)} {batches} {epoch} (rank {most}: {uneven.most} so far)"
-
-
 def _in_join(view: RankView) -> bool:
     """It has left the loop, and `Join` makes DDP's calls for it."""
     return any(frame.file.endswith(JOIN) for stack in view.evidence.stacks if stack.main for frame in stack.frames)
@@ -83,18 +74,24 @@ def _matters(case: Case, uneven: Uneven) -> bool:
     return bool(case.blocked) or any(rank in case.gone or case.ranks[rank].ended_well for rank in uneven.short)
 
 
-def _total(case: Case, uneven: Uneven) -> int | None:
+def _total(case: Case, uneven: Uneven) -> int:
     """The batches that the ranks should have drawn; a loader that is left with data says nothing of that."""
     if any(each.beside for each in uneven.drawn.values()):
         return uneven.most
     lengths = [
-        view.loader.length
+        view.loader.length or 0
         for view in case
         if view.loader is not None and view.rank not in uneven.short and view.loader.epoch == uneven.epoch
     ]
-    known = [length for length in lengths if length is not None]
-    ended = any(drawn.ended for rank, drawn in uneven.drawn.items() if rank not in uneven.short)
-    return max(uneven.most, *known) if known else uneven.most if ended or not lengths else None
+    return max(uneven.most, max(lengths, default=0))
+
+
+def _is_total(case: Case, uneven: Uneven) -> bool:
+    """The end of the epoch is known: some rank has come to it, or its loader has a length."""
+    others = [rank for rank in uneven.drawn if rank not in uneven.short]
+    if any(uneven.drawn[rank].exhausted or uneven.drawn[rank].beside for rank in others):
+        return True
+    return any((loader := case.ranks[rank].loader) is not None and loader.length for rank in others)
 
 
 def _step_of(view: RankView, uneven: Uneven) -> int | None:

@@ -42,6 +42,24 @@ def test_why_a_rank_ended(evidence: RankEvidence, why: Why, kind: Kind | None) -
     assert (end.why, end.word.kind if end.word is not None else None) == (why, kind)
 
 
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [
+        ("/usr/lib/python3.12/urllib/request.py", Why.ITSELF),
+        ("/venv/lib/python3.12/site-packages/requests/adapters.py", Why.ITSELF),
+        (f"{TORCH}/distributed/distributed_c10d.py", Why.PEER),
+        ("/usr/lib/python3.12/multiprocessing/connection.py", Why.PEER),
+    ],
+)
+def test_a_server_that_refuses_a_connection_is_no_rank_that_ended(library: str, why: Why) -> None:
+    frames = (Frame(library, 1351, "do_open"), Frame(SCRIPT, 32, "download"))
+    error = ExceptionFacts("URLError", "<urlopen error [Errno 111] Connection refused>", frames, fatal=True)
+    found = lost(0, calls(4))
+    assert found.reading is not None
+    found = replace(found, reading=replace(found.reading, exception=error))
+    assert ending(view(found)).why is why
+
+
 def test_the_words_for_an_end() -> None:
     one = view(dead(0, calls(4), last_output=SIZES))
     assert told(one, ending(one)) == "was aborted by gloo: a message of 676 bytes came where 4 were expected"

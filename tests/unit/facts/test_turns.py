@@ -29,7 +29,7 @@ from hangwatch.source.loops import loop_around
 from tests.unit.facts.turning import SCRIPT, SOURCE, TREE
 from tests.unit.rules.step.worlds import Groups, Program, with_ring
 from tests.unit.rules.step.worlds import world as build
-from tests.unit.simulator import Action, Call, Draw, LoopEnd, Peer, World
+from tests.unit.simulator import TRAINER, Action, Call, Draw, LoopEnd, Peer, World
 
 END: list[Action] = [Call("barrier", line=88)]
 HERE = Frame(SCRIPT, 60, "train")
@@ -321,6 +321,11 @@ def _updates(*inner: int) -> list[Action]:
 
 
 def _brought_down(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -> Snapshot:
+    """As `_aborted`, and the ends of optimizer steps are the ends of the steps."""
+    return ended_by_optimizers(_aborted(snapshot, culprit, leaves))
+
+
+def _aborted(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -> Snapshot:
     """The backend has aborted `culprit`, in the loop over iterations, and the others stood in that over parameters."""
     inner = LoopFacts(PARTS, outer=(INNER, OUTER), outer_leaves=(leaves, ()))
 
@@ -331,7 +336,7 @@ def _brought_down(snapshot: Snapshot, culprit: int, leaves: tuple[Frame, ...]) -
         process = ProcessFacts(entry.pid or 0, "X", exit_code=-6 if mine else -15)
         return with_ring(replace(entry, process=process, stacks=stacks))
 
-    return ended_by_optimizers(replace(snapshot, ranks=tuple(map(ended, snapshot.ranks))))
+    return replace(snapshot, ranks=tuple(map(ended, snapshot.ranks)))
 
 
 @pytest.mark.parametrize("culprit", [0, 1])
@@ -450,3 +455,64 @@ def test_a_rank_past_the_loop_with_the_last_call_of_those_inside_lacks_no_turn(t
     ahead: Program = [*[row, column] * turns, end]
     snapshot = build([row, column] * 4, ahead, [row, column] * 3, [*[row, column] * 4, end], groups=groups)
     assert _made_as_many(Case(snapshot), 1, (0,)) is as_many
+
+
+def _over_its_loader(entry: RankEvidence) -> RankEvidence:
+    """The loop around is that over its DataLoader, which has batches left."""
+    assert entry.reading is not None
+    loaders = tuple(replace(each, where=OUTER, length=9) for each in entry.reading.loaders)
+    return replace(entry, reading=replace(entry.reading, loaders=loaders))
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_an_inner_loop_within_a_batch_was_cut_short_or_left_out(culprit: int) -> None:
+    """GIVEN ranks whose DataLoader counts the turns of the loop around, with as many batches and data left
+    THEN the rank past the inner loop has not left the loop over the batches."""
+    turn: list[Action] = [Call(via="gradients", line=10)]
+    behind: list[Action] = [Call(via="gradients", line=17, size=2)]
+    before = [[Draw(0, batch), *turn * 4, *behind] for batch in range(4)]
+    last = [[Draw(0, 4), *turn * (0 if rank == culprit else 4), *behind] for rank in range(3)]
+    programs = [[each for part in (*before, last[rank]) for each in part] for rank in range(3)]
+    snapshot = _aborted(World(programs).run().snapshot(), culprit, ())
+    found = made_fewer_calls(Case(replace(snapshot, ranks=tuple(map(_over_its_loader, snapshot.ranks)))))
+    assert found is not None
+    assert [who.rank for who in found.culprits] == [culprit]
+    assert f"Rank {culprit} is past the inner loop (train.py:8)" in found.summary
+    assert "more batches" not in found.summary
+    assert (found.step.epoch, found.step.batch) == (0, 4)
+
+
+EPOCHS = Frame(SCRIPT, 5, "main")
+
+
+@pytest.mark.parametrize("culprit", [0, 2])
+@pytest.mark.parametrize(
+    ("around", "below", "left"),
+    [
+        pytest.param((), (), True, id="once"),
+        pytest.param((EPOCHS,), (), False, id="in each epoch"),
+        pytest.param((), (Frame(TRAINER, 90, "fit"),), False, id="called by a trainer"),
+    ],
+)
+def test_a_rank_in_the_loop_behind_that_of_the_others_has_left_theirs(
+    around: tuple[Frame, ...], below: tuple[Frame, ...], culprit: int, *, left: bool
+) -> None:
+    """GIVEN a rank that waits in the first turn of a second loop, to which no condition leads
+    THEN it has left the first one, unless a loop may lie around both: then it may be a turn of that behind."""
+    inner = LoopFacts(Frame(SCRIPT, 10, "main"), leaves=(BREAK,), outer=around, outer_leaves=((),) * len(around))
+    behind = LoopFacts(Frame(SCRIPT, 86, "main"), counted=True, outer=around, outer_leaves=((),) * len(around))
+    snapshot = World([[*turns(8 if rank == culprit else 9), *END] for rank in range(3)]).run().snapshot()
+
+    def in_its_loop(entry: RankEvidence) -> RankEvidence:
+        loop = behind if entry.rank == culprit else inner
+        stands = {"in_loop": True, "loop": loop, "guard": "none"}
+        stacks = tuple(replace(each, frames=(*each.frames, *below), **stands) for each in entry.stacks)  # type: ignore[arg-type]
+        return replace(entry, stacks=stacks)
+
+    snapshot = replace(snapshot, ranks=tuple(map(in_its_loop, snapshot.ranks)))
+    short = fewer_turns(Case(snapshot))
+    assert (short.left if short else None) == ((culprit,) if left else None)
+    if left:
+        verdict = diagnose(snapshot).verdict
+        assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("early-exit", [culprit])
+        assert "may have left it at train.py:62" in verdict.summary

@@ -118,7 +118,7 @@ def test_a_rank_that_ended_its_process_in_the_loop_is_told_with_the_line() -> No
 
 
 FIRST = (Frame(SCRIPT, 3, "average"), Frame(SCRIPT, 14, "main"), MODULE)  # a call behind the loop, where none had been
-TAKES = LoopFacts(INNER, counted=True, swallows=Frame(SCRIPT, 11, "solve"), last=10)
+TAKES = LoopFacts(INNER, counted=True, swallows=Frame(SCRIPT, 11, "solve"), outer=(OUTER,), last=10)
 
 
 def in_step(entry: RankEvidence, step: int = 5) -> RankEvidence:
@@ -128,7 +128,7 @@ def in_step(entry: RankEvidence, step: int = 5) -> RankEvidence:
 
 def came_to_the_end(number: int, guard: str = "none") -> RankEvidence:
     entry = dead(number, made(5, FIRST, gap=1, site=TURN))
-    return in_step(standing(entry, LoopFacts(Frame(SCRIPT, 2, "average"), counted=False), guard))
+    return in_step(standing(entry, LoopFacts(Frame(SCRIPT, 2, "average"), counted=False, outer=(OUTER,)), guard))
 
 
 def in_its_turn(number: int) -> RankEvidence:

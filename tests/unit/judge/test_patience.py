@@ -217,6 +217,7 @@ def test_a_child_that_sleeps_for_hours_holds_the_rank_that_waits_for_it() -> Non
         (child(system_call="wait4"),),  # for a process that is not seen
         (child(system_call="read", blocked_on=PIPE), child(71, system_call="poll")),  # one of them may go on
         (child(system_call="read", blocked_on=PIPE, cpu_delta_s=0.4),),
+        (child(system_call="wait4"), child(71, state="X")),  # a script that runs one command after another
     ],
 )
 def test_a_child_that_may_go_on_holds_no_rank(children: tuple[ProcessEvidence, ...]) -> None:

@@ -27,6 +27,7 @@ from tests.unit.job import (
     gone,
     launcher,
     leaving,
+    other,
     rank,
     snapshot,
     started,
@@ -96,6 +97,13 @@ def test_ranks_that_have_not_come_are_counted() -> None:
     said = line(still(starting(0, world_size=4), starting(1, world_size=4)))
     assert "ranks 0-1 wait in init_process_group (train.py:50)" in said
     assert "ranks 2-3 have not come: 2 of 4 ranks were started" in said
+
+
+def test_a_process_that_may_become_the_rank_that_is_missing_has_been_started() -> None:
+    """GIVEN a child of mp.spawn that prepares its data: what its rank is, is not known before it joins."""
+    said = line(still(starting(0, world_size=2), others=(other(222, "job", cpu_delta_s=0.8),)))
+    assert "rank 1 has not come: 1 of 2 ranks has said its number" in said
+    assert "started" not in said
 
 
 def test_a_rank_that_lives_and_has_not_come_is_awaited() -> None:

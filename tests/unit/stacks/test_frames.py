@@ -31,6 +31,18 @@ def test_where_a_file_comes_from(file: str, kind: str) -> None:
     assert origin(file) == kind
 
 
+def test_a_forked_child_is_not_where_its_parent_made_it() -> None:
+    """GIVEN a child in multiprocessing's exit, below it the frames of the parent, which the fork has copied
+    THEN it is in no code of the user's; where it runs some, in that."""
+    made = (Frame(f"{LIB}/multiprocessing/process.py", 314, "BaseProcess._bootstrap"),)
+    by_fork = (
+        Frame(f"{LIB}/multiprocessing/popen_fork.py", 71, "Popen._launch"),
+        Frame("/home/ann/sweep.py", 39, "sweep"),
+    )
+    assert user_frame((Frame(f"{LIB}/multiprocessing/queues.py", 203, "Queue._finalize_join"), *made, *by_fork)) is None
+    assert user_frame((USER, *made, *by_fork)) == USER
+
+
 def test_the_users_frame_may_live_in_a_package_when_there_is_no_other() -> None:
     package = Frame(f"{SITE}/mytrainer/loop.py", 5, "step")
     assert user_frame((Frame(f"{TORCH}/_tensor.py", 1, "backward"), package)) == package

@@ -13,7 +13,7 @@ from hangwatch.facts.loader_errors import loader_error
 from hangwatch.facts.locks import held_lock
 from hangwatch.facts.own_code import tries_again
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
-from hangwatch.facts.rank_end import CONSEQUENCE
+from hangwatch.facts.rank_end import follows
 from hangwatch.facts.shifted_calls import Shifted, shifted
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Phase, Status
 from hangwatch.ranks.view import RankView
@@ -65,7 +65,7 @@ def _of_all(case: Case, ranks: list[int], error: ExceptionFacts) -> Finding:
 def own_error(view: RankView) -> ExceptionFacts | None:
     """The exception that keeps this rank from taking part; None for one that follows from another rank's end."""
     error = view.exception
-    if error is None or error.type in STOPPED_BY_A_PERSON or CONSEQUENCE.search(f"{error.type} {error.message}"):
+    if error is None or error.type in STOPPED_BY_A_PERSON or follows(error):
         return None
     return error if error.fatal or _is_pending(view, error) else None
 

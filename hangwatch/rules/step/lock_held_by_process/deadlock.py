@@ -20,14 +20,16 @@ def deadlock(case: Case, waits: list[LockWait], closed: list[LockWait]) -> Findi
     return Finding(
         "lock-held-by-process",
         Certainty.PROVEN if proven else Certainty.LIKELY,
-        f"{_told(case, closed)}: a deadlock.",
+        f"{_told(case, waits, closed)}: a deadlock.",
         fix="let go of the lock before the collective: what is inside of a lock must not wait for those outside of it"
         if any(view.rank in case.blocked for view in holders)
         else "take the locks in one order, and let go of a lock before waiting for a process that needs it",
         culprits=tuple(view.culprit() for view in {view.rank: view for view in holders}.values()),
         victims=tuple(rank for rank in case.ranks if rank not in {view.rank for view in holders}),
         step=holders[0].step if holders else first.view.step,
-        evidence=tuple(sentence for each in waits if each.view.rank in waiting for sentence in _in_circle(each)),
+        evidence=tuple(
+            dict.fromkeys(sentence for each in waits if each.view.rank in waiting for sentence in _in_circle(each))
+        ),
         status=Status.HUNG if proven or case.stalled({each.view.rank for each in closed}) else None,
         awaited=tuple(view.rank for view in holders),
         dead="each lock's holder waits for a process that waits for the lock" if proven else "",
@@ -53,16 +55,27 @@ def _waits_for_lock(holder: RankView, wait: LockWait) -> bool:
     return child or process.system_call in KERNEL_CALLS
 
 
-def _told(case: Case, closed: list[LockWait]) -> str:
+def _told(case: Case, waits: list[LockWait], closed: list[LockWait]) -> str:
     parts = []
     for each in closed:
         entry = case.blocked.get(each.holder) if each.holder is not None else None
         does = f" and waits in {what(entry)}{words.at(entry.where)}" if entry is not None else ""
-        wait = "tries to get it" if each.lock.inferred else "waits for it"
-        parts.append(
-            f"rank {each.holder} holds {lock_name(each.lock)}{does}, and {each.name} {wait}{words.at(each.where)}"
+        alike = {other.view.rank for other in waits if _is_alike(other, each)}
+        name = case.name(sorted(alike)) if each.child is None else each.name
+        wait = words.verb(
+            len(alike), *(("tries to get", "try to get") if each.lock.inferred else ("waits for", "wait for"))
         )
-    return words.capital("; ".join(parts))
+        parts.append(
+            f"rank {each.holder} holds {lock_name(each.lock)}{does}, and {name} {wait} it{words.at(each.where)}"
+        )
+    return words.capital("; ".join(dict.fromkeys(parts)))
+
+
+def _is_alike(one: LockWait, other: LockWait) -> bool:
+    """They wait for one lock at one line."""
+    if one is other:
+        return True
+    return one.child is other.child is None and (one.lock.path, one.where) == (other.lock.path, other.where)
 
 
 def _in_circle(wait: LockWait) -> list[str]:

@@ -94,6 +94,8 @@ def _how_all(stuck: list[RankView]) -> str:
 
 def _evidence(case: Case, view: RankView) -> list[str]:
     found = [f"rank {view.rank} stands at {words.place(view.where)} and is in no collective"]
+    ended = _children_ended(view)
+    found += [sentence for sentence, failed in ended if failed]  # what it waits for may have been lost with them
     if view.cpu is not None:
         found.append(f"its process used {view.cpu:.2f} s of processor time between two samples")
     if view.steady and view.cpu is not None and not view.busy:
@@ -103,10 +105,7 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         found.append(
             f"its child process {child.facts.pid} stands at {words.place(now.where)}{f' (`{line}`)' if line else ''}"
         )
-    zombies = [child.facts for child in view.evidence.children if child.role == "child" and child.facts.state == "Z"]
-    found += [
-        f"its child process {each.pid} has ended ({words.ended(each.exit_code)})" for each in zombies[: words.SHOWN]
-    ]
+    found += [sentence for sentence, failed in ended if not failed]
     found += _own_threads(view)
     if view.in_kernel is not None and view.in_kernel.system_call:
         found.append(f"its main thread is in the system call {view.in_kernel.system_call}")
@@ -114,6 +113,13 @@ def _evidence(case: Case, view: RankView) -> list[str]:
     if error is not None and tries_again(view, error) and not view.progressed_since(error):
         found.append(f"it tries again after {words.error(error)}{words.at(user_frame(error.frames))}")
     return found
+
+
+def _children_ended(view: RankView) -> list[tuple[str, bool]]:
+    """Which of its children have ended, and whether by a signal or an error."""
+    zombies = [child.facts for child in view.evidence.children if child.role == "child" and child.facts.state == "Z"]
+    told = [(f"its child process {each.pid} has ended ({words.ended(each.exit_code)})", each) for each in zombies]
+    return [(sentence, bool(each.exit_code)) for sentence, each in told[: words.SHOWN]]
 
 
 def _own_threads(view: RankView) -> list[str]:

@@ -49,6 +49,24 @@ def test_a_launcher_that_still_does_something_may_start_more() -> None:
     assert told(judgement) == ("rendezvous-missing-ranks", "likely", "waiting")
 
 
+@pytest.mark.parametrize(
+    ("facts", "pauses"),
+    [
+        ({"parent": 50, "sleeps_s": 50.0}, True),
+        ({"parent": 50, "sleeps_s": 100_000.0}, False),  # it only keeps the script alive
+        ({"parent": 50}, False),
+        ({"parent": 51, "sleeps_s": 50.0}, False),
+    ],
+)
+def test_a_script_that_pauses_between_two_ranks_may_start_more(facts: dict[str, Any], *, pauses: bool) -> None:
+    """GIVEN a shell that has started rank 0 WHEN it runs `sleep 50` before it starts the other one."""
+    shell = launcher((), 50, command="bash launch.sh", system_call="wait4")
+    one = starting(0, facts={"parent": 50})
+    judgement = judge(one, world_size=2, launchers=(shell,), others=(other(60, "job", **facts),))
+    assert told(judgement) == (("rendezvous-missing-ranks", "likely", "waiting") if pauses else NEVER_CAME)
+    assert ("has not come yet" in judgement.verdict.summary) is pauses
+
+
 def test_a_master_elsewhere_leaves_room_for_other_machines() -> None:
     far = starting(0, environment={"MASTER_ADDR": "10.0.0.1"})
     assert told(judge(far, world_size=2, launchers=(launcher(IN_WAIT, waits_for=100),))) == NEVER_CAME

@@ -16,6 +16,13 @@ def test_a_port_that_another_job_has() -> None:
     assert "pid 9 (python other_train.py)" in judgement.verdict.summary
 
 
+def test_a_rank_that_was_refused_the_port_does_not_wait_there() -> None:
+    """GIVEN rank 0, of which a look took a last stack in the rendezvous WHEN it has failed there already."""
+    failing = starting(0, exception=TAKEN)
+    summary = judge(failing, starting(1)).verdict.summary
+    assert summary.endswith("rank 0 was refused it, and rank 1 waits there for a job that is not theirs.")
+
+
 def test_a_port_that_another_process_had() -> None:
     judgement = judge(dead_before(0, exception=TAKEN, launcher="torchrun"), starting(1, launcher="torchrun"))
     assert told(judgement) == ("rendezvous-port-conflict", "likely", "failed")

@@ -158,6 +158,24 @@ def test_a_rank_holds_it_across_a_collective() -> None:
     assert "let go of the lock before the collective" in verdict.fix
 
 
+def test_all_that_wait_for_that_lock_are_told() -> None:
+    both = (waits(number, lock(of_rank(0)), world_size=3) for number in (1, 2))
+    verdict = judge(barred(0, world_size=3), *both).verdict
+    assert verdict.summary.endswith("and ranks 1-2 wait for it (train.py:50): a deadlock.")
+    assert len(verdict.evidence) == len(set(verdict.evidence))
+
+
+def test_the_time_of_a_rank_that_holds_it_in_its_own_code_counts() -> None:
+    """GIVEN a rank that prepares the data under a lock WHEN the others wait for that lock
+    THEN it is no fact against them, unless their holder waits too."""
+    waiting = waits(1, lock(of_rank(0)))
+    pipe = {"system_call": "read", "blocked_on": OpenFile(5, "pipe:[7]")}
+    assert held(snapshot(rank(0, IN_CODE, issued=3, completed=3), waiting)) == {}
+    assert 1 in held(snapshot(rank(0, IN_CODE, issued=3, completed=3, facts=pipe), waiting))
+    assert 1 in held(snapshot(barred(0), waiting))
+    assert 1 in held(snapshot(barred(0), waits(1, lock())))
+
+
 def test_a_database_held_across_a_collective_is_likely() -> None:
     database = lock(of_rank(0), path="/runs/notes.db-shm", inferred=True)
     judgement = judge(barred(0), waits(1, database, call="clock_nanosleep"))

@@ -112,16 +112,15 @@ def test_short_ranks_that_differ_among_themselves_are_told_with_both_counts() ->
 
 
 @pytest.mark.parametrize("length", [None, 12])
-def test_how_many_batches_there_should_have_been_is_told_only_where_it_is_known(length: int | None) -> None:
-    usual = [*epoch(0, 8), *END]
-    snapshot = World([[*epoch(0, 5), *END] if rank == 1 else usual for rank in range(3)]).run().snapshot()
+def test_batches_that_others_may_yet_draw_are_no_total(length: int | None) -> None:
+    """GIVEN loaders without a length WHEN no rank but the short one has come to the end of the epoch."""
+    programs = ([*epoch(0, 5), *END] if number == 1 else [*epoch(0, 9)][:-1] for number in range(3))
+    snapshot = World(list(programs)).run().snapshot()
 
-    def counted(entry: RankEvidence) -> RankEvidence:
+    def sized(entry: RankEvidence) -> RankEvidence:
         assert entry.reading is not None
         loaders = tuple(replace(each, length=length) for each in entry.reading.loaders)
         return replace(entry, reading=replace(entry.reading, loaders=loaders))
 
-    verdict = diagnose(replace(snapshot, ranks=tuple(map(counted, snapshot.ranks)))).verdict
-    assert verdict.cause == "uneven-steps"
-    drew = "it drew 5 of 12 batches in epoch 0" if length else "it drew 5 batches in epoch 0 (rank 0: 6 so far)"
-    assert drew in verdict.summary
+    summary = diagnose(replace(snapshot, ranks=tuple(map(sized, snapshot.ranks)))).verdict.summary
+    assert ("of 12 batches" if length else "of at least 6 batches") in summary

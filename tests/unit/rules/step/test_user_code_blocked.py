@@ -171,6 +171,9 @@ def test_a_child_process_that_has_ended_is_told_of_a_rank_that_waits_on_a_pipe()
     )
     verdict = diagnose(changed(stuck("socket"), 1, lambda e: replace(e, children=(ended, other)))).verdict
     assert "its child process 91 has ended (exit code 137)" in verdict.evidence
+    assert verdict.evidence.index("its child process 91 has ended (exit code 137)") == 1, (
+        "what it may wait for comes first"
+    )
     assert not any("92" in sentence for sentence in verdict.evidence)
 
 

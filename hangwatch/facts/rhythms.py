@@ -1,0 +1,55 @@
+"""Ranks that come to the same calls at intervals of their own, each by its clock or by a count that it alone keeps.
+
+Calls are paired by their numbers, not by steps: such calls fit together, however far apart the steps are in which the
+ranks make them. A step in which one rank made them and another did not says nothing then. Where a rank left out a call
+that all had made in equal steps before, its later ones are shifted, all by as many steps.
+"""
+
+from __future__ import annotations
+
+from hangwatch.facts.call_site import site
+from hangwatch.facts.case import Case, once
+from hangwatch.model import Collective, Divergence
+from hangwatch.ranks.sides import by_value, spread
+
+OCCASIONS = 3  # steps in which a rank made these calls, at the least, for them to show intervals
+
+
+def keep_own_intervals(case: Case, divergence: Divergence) -> bool:
+    """The rank with more calls in that step makes them in other steps than the others, from the first one on."""
+    if len(divergence.more) != 1 or not divergence.exact:
+        return False
+    asked = [rank for ranks in by_value(divergence.counts).values() for rank in spread(ranks)]
+    first = divergence.more[0]
+    since = [_unlike_since(case, divergence.group, first, other) for other in asked if other != first]
+    return bool(since) and all(step is not None and step <= divergence.step for step in since)
+
+
+def _unlike_since(case: Case, group: str, rank: int, other: int) -> int | None:
+    known, asked = _known(case), (group, rank, other)
+    if asked not in known:
+        known[asked] = _first_of_unlike(case, group, rank, other)
+    return known[asked]
+
+
+@once
+def _known(case: Case) -> dict[tuple[str, int, int], int | None]:
+    """What has been asked of this case: it is asked for each step in which the ranks differ."""
+    return {}
+
+
+def _first_of_unlike(case: Case, group: str, rank: int, other: int) -> int | None:
+    """The step of the first recorded call of `rank`, if `other` made each under its number, in steps always unlike."""
+    steps = list[tuple[int | None, int | None]]()
+    for call in sorted(case.ledger.calls_in(rank, group), key=lambda each: each.seq):
+        theirs = case.ledger.call(other, group, call.seq)
+        if theirs is None or not _is_alike(call, theirs):
+            break
+        steps.append((case.ledger.step_of(rank, call), case.ledger.step_of(other, theirs)))
+    known = [(mine, its) for mine, its in dict.fromkeys(steps) if mine is not None and its is not None]
+    apart = {its - mine for mine, its in known}
+    return known[0][0] if len(known) >= OCCASIONS and 0 not in apart and len(apart) > 1 else None
+
+
+def _is_alike(one: Collective, other: Collective) -> bool:
+    return site(one) is not None and site(one) == site(other) and one.sizes == other.sizes
