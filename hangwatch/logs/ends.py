@@ -27,6 +27,7 @@ _BROUGHT_DOWN = re.compile(
 _OF_A_GPU = re.compile(r"Xid \d|CUDA error: (?:uncorrectable|hardware|.*ECC error)|fallen off the bus", re.IGNORECASE)
 _OF_A_WORKER = re.compile(r"DataLoader worker .*(?:exited unexpectedly|killed by signal)")
 _OF_SHARED_MEMORY = re.compile(r"DataLoader worker .*out of shared memory")
+_OF_CUDA = re.compile(r"(?:[\w.]+: )?CUDA error")  # the watchdog tells the error alone, a traceback its class too
 _ABORT, _TERMINATE = -6, -15
 
 
@@ -75,7 +76,7 @@ def _as_likely(first: Failure, other: Failure) -> bool:
 
 
 def _brought_down(failure: Failure) -> bool:
-    if failure.exit_code == _ABORT and failure.text.startswith("CUDA error"):
+    if failure.exit_code == _ABORT and _OF_CUDA.match(failure.text):
         return False
     return failure.exit_code in (_ABORT, _TERMINATE) or bool(_BROUGHT_DOWN.search(failure.text))
 

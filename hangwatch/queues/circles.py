@@ -63,6 +63,8 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     stray, why = _stray(one)
     if one.messages:
         return _of_messages(one, stray, why)
+    if not stray and (skipped := _due_collective(one)) is not None:
+        return skipped
     without, _ = _without(one.edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
@@ -87,6 +89,8 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 
 def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     """Of a circle in which ranks wait for messages of each other."""
+    if (skipped := _due_collective(one)) is not None:
+        return skipped
     broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray and one.counted else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)
@@ -99,6 +103,36 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     alone = alone and (bool(stray) or not _went_well(one))
     certainty = found.certainty if named or alone else Certainty.UNDETERMINED
     return replace(found, certainty=certainty, fix=fix)
+
+
+def _due_collective(one: _Circle) -> Finding | None:
+    """One rank went on without a collective that each of its earlier rounds had there."""
+    orders = one.histories.all_groups
+    asked = [
+        (rank, edge.one, edge.one.call) for edge in one.edges for rank in one.inside if rank in edge.one.group.members
+    ]
+    found = [
+        (rank, stuck, call, *left)
+        for rank, stuck, call in asked
+        if call is not None and not stuck.peers
+        if (left := rhythm.left_out(orders, rank, one.histories.token_of(call))) is not None
+        and not orders.first(rank, left[0].order)  # else it may have left its loop, or be alone in that call
+    ]
+    if len(found) != 1:
+        return None
+    ((rank, stuck, call, step, times),) = found
+    own = orders.recorded(rank, step)
+    return Finding(
+        "skipped-collective",
+        Certainty.LIKELY,
+        f"Rank {rank} left out {collective(stuck)}{at(call)}, and called {own.op}{at(own)} in its place: so the ranks"
+        " wait for each other, over several groups or peers.",
+        culprits=((rank, call.where),),
+        victims=victims(one.chain.path, (rank,)),
+        evidence=(f"in {times} earlier rounds rank {rank} made that call there", *map(str, one.edges[:2])),
+        waits=tuple(each for root in one.chain.roots for each in wait_edges(root)),
+        left_out=call,
+    )
 
 
 def _went_well(one: _Circle) -> bool:
@@ -248,11 +282,18 @@ def _behind_most(edges: list[_Edge], histories: Histories) -> tuple[list[int], s
             continue
         if any(rank in then.order and not before(one, then, rank) for rank in one.waiting):
             continue
-        made = [rank for rank in one.waiting if _made_before(rank, then, one, histories)]
-        if len(edge.awaited) + len(made) < len(one.waiting) - len(made):
-            said = f"{ranks(edge.waiting)} came to {collective(one)} first, and are more than {ranks(edge.awaited)}"
+        due = [rank for rank in one.waiting if _calls_it(rank, then, histories)]
+        made = [rank for rank in due if _made_before(rank, then, one, histories)]
+        first = [rank for rank in due if rank not in made]
+        if len(edge.awaited) + len(made) < len(first):
+            said = f"{ranks(first)} came to {collective(one)} first, and are more than {ranks(edge.awaited)}"
             return sorted(edge.awaited), said
     return [], ""
+
+
+def _calls_it(rank: int, then: Stuck, histories: Histories) -> bool:
+    """Whether a rank makes such calls, in that group or one like it: only then its order tells which comes first."""
+    return rank in then.group.members or histories.counted.is_like(rank, then.group)
 
 
 def _made_before(rank: int, then: Stuck, one: Stuck, histories: Histories) -> bool:

@@ -72,6 +72,11 @@ class Counted:
                 return True
         return False
 
+    def is_like(self, rank: int, group: Communicator) -> bool:
+        """Whether `rank` has a group of that size and description, as ranks in other rows of a mesh have."""
+        known = (other for other, _ in self._lanes.get(rank, ()))
+        return any((len(each.members), each.description) == (len(group.members), group.description) for each in known)
+
     def _odd(self, group: Communicator, rank: int, settled: bool) -> Odd | None:
         """What other groups of `rank` tell of it, each at its last call: one may lie before the call in question."""
         for other, lane in sorted(self._lanes.get(rank, ()), key=lambda each: -len(each[0].members)):

@@ -40,6 +40,8 @@ class Departure:
     again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
     early: bool = False  # it lies before what is recorded, so that `number` and `usual` only show it
     counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made
+    went_on: bool = True  # behind a call that was left out, these ranks made such a call again: they had a next round
+    bundled: bool = False  # among coalesced calls, which share a number: those behind them are paired as before
     run: bool = False  # one side left a run of calls, which the other one continued: by how many is not known
 
     @property

@@ -51,7 +51,7 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 
     So is a call among coalesced ones: they share a number, and those behind them are paired as before.
     """
-    if departure.number == root.number and len(departure.group.lanes[departure.ranks[0]].places(root.number)) > 1:
+    if departure.number == root.number and departure.bundled:
         return False
     if departure.stayed and departure.majority:
         return True
@@ -63,7 +63,7 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
     certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
-    if departure.lone:
+    if departure.lone or _is_thin(departure):
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
@@ -114,10 +114,17 @@ def _is_sure(departure: Departure) -> bool:
         or departure.stayed
         or departure.counted is not None
         or not departure.sited
+        or not departure.went_on
         or (departure.kind is Kind.EXTRA and departure.repeated)
     ):
         return False
     return bool(departure.majority and departure.habit >= OFTEN and departure.agreeing >= AGREED)
+
+
+def _is_thin(departure: Departure) -> bool:
+    """Ranks of other groups tell who left the order; what it left is not told by a few calls without their lines."""
+    by_others = bool(departure.beside) and departure.counted is None
+    return by_others and not departure.sited and departure.agreeing < AGREED
 
 
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:

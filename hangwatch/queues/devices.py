@@ -24,7 +24,7 @@ _IF_ALL_CAME = Alternative(
 def held(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All have enqueued it, and some devices have not come to it: nothing of other groups is before it there."""
     root = chain.roots[0]
-    cut = [rank for rank in root.awaited if _begins_open(queues, rank)]
+    cut = [rank for rank in root.awaited if _begins_open(queues, rank) or not (root.peers or rank in root.order)]
     few = 2 * len(root.awaited) <= len(root.group.members) and not cut
     untold = queues.untimed & set(root.waiting)
     begun = set(root.waiting) - set(root.awaited) - untold

@@ -16,9 +16,10 @@ from dataclasses import replace
 from hangwatch.stacks.frames import origin
 
 from .all_groups import AllGroups
+from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, ended, ends, left_as_before, turn_again
+from .loops import RARE, as_ever, ended, ends, left_as_before
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
@@ -78,7 +79,7 @@ class Histories:
         others = sorted(self.queues.ranks - set(found.group.members))
         if found.majority or found.by_most or not others:
             return found
-        voted = self._voted(found, others, rows, usual) if self.sited and not found.early else found
+        voted = self._voted(found, others, rows, usual) if not found.early else found
         if voted.majority:
             return voted
         odd = self.counted.odd(found.group)
@@ -139,7 +140,7 @@ class Histories:
         lane = found.group.lanes[rank]
         order = lane.order[lane.places(found.number).start]
         steps = [step.token for step in self.all_groups.until(rank, order)]
-        if steps and left_as_before(steps[:-1], steps[-1], self._token_of(call)):
+        if steps and left_as_before(steps[:-1], steps[-1], self.token_of(call)):
             return found
         if found.left:
             kind = found.kind if found.agreeing else Kind.OTHER  # calls that were left out, all the same
@@ -168,11 +169,21 @@ class Histories:
         """That of two ranks which left what it had called there before; `first` without a habit where both did."""
         (rank,) = first.ranks
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
+        if other is not None and not (first.run or other.run):
+            for early, late in ((first, other), (other, first)):
+                if early.ended and self._as_ever(early, rows):
+                    return replace(late, habit=1)
         mine = (_sited_habit(first) or self._habit(first)) if not first.left else 0
         theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
         if other is not None and theirs and not mine:
             return replace(other, habit=theirs)
         return replace(first, habit=0 if theirs else mine)
+
+    def _as_ever(self, one: Departure, rows: dict[int, array[int]]) -> bool:
+        """Whether the rank came to the end of its loop after as many rounds as each time before."""
+        (rank,) = one.ranks
+        row, at = rows[rank], self._place(one, rank, rows[rank])
+        return as_ever(row[:at], row[at], self.token_of(one.usual))
 
     def _against_the_rule(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure | None:
         """That of the side which did otherwise than always followed on the same calls; of more ranks than half, none.
@@ -185,7 +196,7 @@ class Histories:
         lane = first.group.lanes[first.ranks[0]]
         call, times = due(self.tokens(lane)[: lane.places(first.number).start]) or (-1, 0)
         other = replace(other, ranks=first.against, against=first.ranks)
-        left = {self._token_of(first.usual): first, self._token_of(first.own): other}.get(call)
+        left = {self.token_of(first.usual): first, self.token_of(first.own): other}.get(call)
         if left is None or len(left.ranks) > len(left.against) or not (left.repeated or left.at_one_line):
             return None
         return replace(left, habit=times, majority=False)
@@ -201,10 +212,11 @@ class Histories:
         most = self._compared(first.group, usual, rows[usual], rows[rank], rank)
         if most is None or most.kind is not Kind.SKIPPED or most.ended or most.left or most.stayed or most.run:
             return None
-        usual_call = rows[rank].count(self._token_of(most.own)) >= ENOUGH
+        usual_call = rows[rank].count(self.token_of(most.own)) >= ENOUGH
         return most if usual_call and most.habit >= ENOUGH and most.agreeing else None
 
-    def _token_of(self, call: Call) -> int:
+    def token_of(self, call: Call) -> int:
+        """The number of a call, as the orders of calls have it."""
         return self._tokens[self._identity(call)]
 
     def _habit(self, one: Departure) -> int:
@@ -213,7 +225,7 @@ class Histories:
             return 0
         (rank,) = one.ranks
         lane = one.group.lanes[rank]
-        usual = self._token_of(one.usual)
+        usual = self.token_of(one.usual)
         return self.all_groups.habit(rank, lane.order[lane.places(one.number).start], usual)
 
     def _most_left(self, first: Departure, rows: dict[int, array[int]], usual: int) -> bool:
@@ -242,31 +254,39 @@ class Histories:
         if place is None:
             return None
         reading = self._reading(row, usual, place)
-        left, stayed = ends(reading, row, usual, place)
+        may_end, left_stayed = self._may_end(row[place]), ends(reading, row, usual, place)
+        left, stayed = left_stayed[0] * may_end, left_stayed[1] * self._may_end(usual[place])
         lane, theirs = group.lanes[rank], group.lanes[other]
         known = place >= FARTHEST or not (lane.lost or theirs.lost)  # else what seems new may have come before
         tells = not reading.run and (known or row[place] in row[:place])
-        at = len(lane) - len(row) + place
+        at, there = len(lane) - len(row) + place, len(theirs) - len(usual) + place
         return Departure(
             Kind.SKIPPED if left else reading.kind,
             group,
             (rank,),
             lane.numbers[at],
-            self.queues.call(theirs, len(theirs) - len(usual) + place),
+            self.queues.call(theirs, there),
             self.queues.call(lane, at),
             reading.count,
             reading.agreeing,
             habit=left or (habit(row[:place], row[place], usual[place]) if tells else 0),
             repeated=row[place] in usual[:place],
-            ended=0 < left <= RARE or (known and ended(reading, row, usual, place)),
+            ended=0 < left <= RARE or (known and may_end and ended(reading, row, usual, place)),
             sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,
             stayed=stayed,
             run=reading.run,
-            again=reading.kind is Kind.EXTRA and not reading.run and turn_again(row, place, reading.count),
+            again=is_turn(reading, row, place, lane.numbers[at : at + reading.count]),
             early=not place and lane.lost and theirs.lost,
+            went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],
+            bundled=is_bundled(reading, lane, at, theirs, there),
         )
+
+    def _may_end(self, own: int) -> bool:
+        """Whether that call may come behind a loop: what no line of the user's makes is of a step, as in backward."""
+        place = self._places[own]
+        return not self.sited or (place is not None and origin(place.file) == "user")
 
     def _is_lone(self, row: array[int], usual: array[int], place: int) -> bool:
         """Whether all calls from a place on are new ones, and not the others' from other lines: a path of its own."""

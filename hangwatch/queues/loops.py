@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -37,6 +38,16 @@ def visits(before: Sequence[int], own: int, round_: int) -> int:
     return came
 
 
+def as_ever(before: Sequence[int], own: int, round_: int) -> bool:
+    """Whether the order of calls comes to `own` after as many rounds as each time before."""
+    counts = [0]
+    for token in before:
+        if token == own and counts[-1]:
+            counts.append(0)
+        counts[-1] += token == round_
+    return len(counts) > 1 and len(set(counts)) == 1
+
+
 def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
     """Whether the calls left out make up a round at least, and what came instead has come rarely, between rounds."""
     return _left_rounds(reading, usual, place) and visits(usual[:place], row[place], usual[place]) <= RARE
@@ -44,10 +55,15 @@ def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> b
 
 def _left_rounds(reading: Reading, usual: array[int], place: int) -> bool:
     """Whether the calls left out make up a round at least."""
-    before = usual[:place]
-    if reading.kind is not Kind.SKIPPED or usual[place] not in before:
+    before, round_ = usual[:place], usual[place]
+    if reading.kind is not Kind.SKIPPED or round_ not in before:
         return False
-    return before[::-1].index(usual[place]) < reading.count
+    latest = place - 1 - before[::-1].index(round_)
+    left_out, last = usual[place : place + reading.count], before[latest:]
+    if last[: len(left_out)] != left_out:
+        return len(last) <= reading.count
+    often, beside = Counter(before), last[len(left_out) :]  # calls that not each round has, a few
+    return len(beside) < len(left_out) and all(often[token] < often[round_] for token in beside)
 
 
 def ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tuple[int, int]:

@@ -63,9 +63,8 @@ def shape(call: Call) -> Shape:
 
 
 def elements(sizes: tuple[tuple[int, ...], ...]) -> int | None:
-    """The elements of all tensors; None where none are recorded."""
-    known = [size for size in sizes if size]
-    return sum(map(math.prod, known)) if known else None
+    """The elements of all tensors, of which one without dimensions has one; None where none are recorded."""
+    return sum(map(math.prod, sizes)) if sizes else None
 
 
 def _dtype(name: str) -> str:

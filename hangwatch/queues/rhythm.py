@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .all_groups import AllGroups, Step
+from .readings import due
 
 _CONTEXTS = (4, 16, 64)  # calls from which the next one is known: more microbatches need more of them
 _ALWAYS = 2  # earlier rounds that went on alike, without an exception
@@ -27,6 +28,21 @@ def the_one(orders: AllGroups, ranks: Iterable[int], until: dict[int, int]) -> B
     """The only one of these ranks that broke its own order lately; None where that is none, or several."""
     found = [each for rank in ranks if (each := _last_break(rank, orders.until(rank, until.get(rank)))) is not None]
     return found[0] if len(found) == 1 else None
+
+
+def left_out(orders: AllGroups, rank: int, token: int) -> tuple[Step, int] | None:
+    """What a rank called in place of that call, which was due by each earlier round, and how often; None if it was not.
+
+    Only behind the last such call that is complete.
+    """
+    steps = orders.steps(rank)
+    tokens = [step.token for step in steps]
+    since = max((place for place, step in enumerate(steps) if step.token == token and step.done), default=len(steps))
+    for place in range(since + 1, min(len(tokens), since + _LATELY)):
+        always, times = due(tokens[:place]) or (-1, 0)
+        if always == token != tokens[place]:
+            return steps[place], times
+    return None
 
 
 def _last_break(rank: int, steps: Sequence[Step]) -> Break | None:

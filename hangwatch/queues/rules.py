@@ -16,6 +16,7 @@ from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
+from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .lone import alone, new_call
 from .matching import kind_of, odd_ones, shape
@@ -68,11 +69,11 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
     if before is not None and not root.peers:
         return before
     odd = _minority(root, histories)
-    habit = _unlike_before(root, histories)
-    behind = _rounds_more(root, histories) if not (odd or habit) else []
+    habit = unlike_before(root, histories)
+    behind = rounds_more(root, histories) if not (odd or habit) else []
     blamed = odd or habit or behind or sorted(root.calls if root.sides or root.peers else {})
     agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
-    told = odd or (habit and _all_recorded(root))
+    told = odd or (habit and (root.peers or all_recorded(root)))
     others_path = _or_another_path(root, odd or habit, agree, fresh=bool(habit)) or _or_a_round_more(behind)
     told = told and not (others_path and (_of_another_function(root, odd or habit) or not histories.sited))
     certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
@@ -98,15 +99,11 @@ def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
 def _minority(root: Stuck, histories: Histories) -> list[int]:
     """The ranks that differ from most; none where the histories show that most may have left the common order."""
     odd = odd_ones(root.sides) if root.sides else []
-    if not odd or root.peers or not _all_recorded(root):
+    if not odd or root.peers or not all_recorded(root):
         return odd
     found = histories.departure(root.group, root.number)
     same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
     return [] if same and found is not None and not (found.majority or found.habit) else odd
-
-
-def _all_recorded(root: Stuck) -> bool:
-    return set(root.group.members) <= root.group.lanes.keys()
 
 
 def _one_line(root: Stuck) -> bool:
@@ -136,7 +133,7 @@ def _same_behind(root: Stuck, histories: Histories) -> bool:
 
 def _or_another_path(root: Stuck, who: list[int], agree: bool, *, fresh: bool) -> tuple[Alternative, ...]:
     """What a call from another line may be, where nothing behind it is recorded that would tell."""
-    if not who or agree or _one_line(root) or not (fresh or _of_another_function(root, who)):
+    if not who or agree or root.peers or _one_line(root) or not (fresh or _of_another_function(root, who)):
         return ()
     said = f"{ranks(who)} never made that call before" if fresh else f"{ranks(who)} came there by another path"
     return (
@@ -165,35 +162,6 @@ def _side_words(root: Stuck) -> list[str]:
 def _called(call: Call, most: Call) -> str:
     """The call with its line, by which it is told apart from that of most ranks."""
     return f"{shape(call)}{words.at(apart(call, most)[0])}"
-
-
-def _unlike_before(root: Stuck, histories: Histories) -> list[int]:
-    """The ranks that never made such a call before in this group, where the others have made theirs.
-
-    None where they are the many: those may have ended their loop as they should, and the few be a round behind.
-    """
-    first = {rank: _is_new(root, rank, histories) for rank in root.calls}
-    new = sorted(rank for rank, fresh in first.items() if fresh)
-    return new if 2 * len(new) <= len(first) else []
-
-
-def _rounds_more(root: Stuck, histories: Histories) -> list[int]:
-    """The few ranks that make a call of their rounds where all of the many have come to one that is new to them."""
-    if root.peers or not _all_recorded(root):
-        return []
-    new = {rank: _is_new(root, rank, histories) for rank in root.calls}
-    few = sorted(rank for rank, fresh in new.items() if not fresh)
-    regular = all(histories.times(root.group, rank, root.calls[rank]) > 1 for rank in few)
-    return few if 2 * len(few) < len(new) and regular else []
-
-
-def _is_new(root: Stuck, rank: int, histories: Histories) -> bool:
-    lane = root.group.lanes.get(rank)
-    if lane is None:
-        return False
-    before = range(lane.places(root.number).start)
-    call = root.calls[rank]
-    return bool(before) and not any(histories.queues.call(lane, place) == call for place in before)
 
 
 # ------------------------------------------------------------------------------------------ awaited ranks

@@ -20,6 +20,7 @@ from .follow import Chain
 from .matching import shape
 from .model import Communicator, Lane, Queues
 from .names import ranks
+from .readings import OFTEN
 
 _EARLIER = 4  # spans with messages that are looked at
 _FARTHEST = 64  # collectives before the last common one: hosts may have enqueued some behind the messages that wait
@@ -37,7 +38,8 @@ class _Uneven:
     received: int
     around: Communicator  # whose collectives they are
     between: tuple[int, int]  # numbers; 0 for the beginning
-    usual: int | None  # of most other counts
+    usual: int  # of most other counts, or of this way between all earlier collectives
+    habit: bool = False  # the latter
 
 
 def miscounted(queues: Queues, chain: Chain) -> Finding | None:
@@ -90,8 +92,13 @@ def _odd(before: Sequence[Counts], now: Counts, span: tuple[int, int], around: C
     usual = _usual(now)
     for way, (sent, received) in now.items():
         used = [pairs[way] for pairs in before if way in pairs]
-        if sent != received and usual in (sent, received) and used and all(one == other for one, other in used):
+        if sent == received or not used or any(one != other for one, other in used):
+            continue
+        ever = used[0][0] if len(used) >= OFTEN and len(set(used)) == 1 else None
+        if usual is not None and usual in (sent, received):
             yield _Uneven(way, sent, received, around, span, usual)
+        elif ever is not None and ever in (sent, received):
+            yield _Uneven(way, sent, received, around, span, ever, habit=True)
 
 
 def _usual(counted: Counts) -> int | None:
@@ -139,7 +146,9 @@ def _finding(queues: Queues, group: Communicator, chain: Chain, uneven: _Uneven)
         culprits=((odd, _line(queues, group, odd, peer, kind)),),
         victims=victims(chain.path, (odd,)),
         evidence=(
-            f"most pairs of {group.title} count {uneven.usual} there",
+            f"{ranks(uneven.way)} counted {uneven.usual} there each time before"
+            if uneven.habit
+            else f"most pairs of {group.title} count {uneven.usual} there",
             f"between the collectives before, {ranks(uneven.way)} counted alike",
         ),
         waits=tuple(edge for each in chain.path for edge in wait_edges(each)),

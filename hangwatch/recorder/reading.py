@@ -11,6 +11,7 @@ from typing import Any
 from hangwatch.model import Frame
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane, Queues
 
+from . import batches
 from .document import DumpError
 from .runs import of_earlier_runs
 
@@ -86,8 +87,13 @@ class QueueReader:
         found.lost = bool(entries) and int(entries[0].get("record_id") or 0) > 0
         self._entries(rank, entries, found)
         for lane in found.lanes.values():
-            _bundle(self.queues_so_far.calls, lane)
             lane.lost = found.lost
+        for (name, description, p2p), lane in found.lanes.items():
+            if p2p:
+                batches.count(entries, lane, found.lanes.get((name, description, False)))
+        for lane in found.lanes.values():
+            _bundle(self.queues_so_far.calls, lane)
+            _without_half_a_bundle(self.queues_so_far.calls, lane)
             _count(lane)
         states = document.get("nccl_comm_state")
         if isinstance(states, Mapping):
@@ -116,7 +122,7 @@ class QueueReader:
                 call = known[key] = self._call(entry)
             state, started, completed = _state(entry)
             created = int(entry.get("time_created_ns") or 0)
-            timed = timed or state & 3 == STARTED or started > 0
+            timed = timed or state & 3 == STARTED or 0 < started != completed
             last = max(last, created, started, completed)
             completion = max(completion, completed)
             lane.completed_at = max(lane.completed_at, completed)
@@ -297,13 +303,26 @@ def _bundle(calls: list[Call], lane: Lane) -> None:
                 lane.states[first] = lane.states[place]
 
 
+def _without_half_a_bundle(calls: list[Call], lane: Lane) -> None:
+    """Of coalesced calls the first ones may have left the ring: the rest does not compare with all of them.
+
+    An open bundle stays, since its number is what the rank waits in.
+    """
+    if not lane.lost:
+        return
+    oldest = lane.places(lane.numbers[0])
+    if calls[lane.calls[oldest[-1]]].op == "coalesced" and lane.done(oldest[-1]) and len(oldest) < len(lane):
+        lane.forget(len(oldest))
+
+
 def _count(lane: Lane) -> None:
     """How far the lane is, from its calls: complete up to the first one that is not; unknown where that may be lost."""
     if not len(lane):
         return
     lane.enqueued = lane.numbers[-1]
     place = lane.first_open()
-    lane.completed = lane.numbers[-1] if place is None else -1 if lane.lost and not place else lane.numbers[place] - 1
+    before = -1 if lane.lost else lane.numbers[0] - 1
+    lane.completed = lane.numbers[-1] if place is None else lane.numbers[place - 1] if place else before
     begun = [number for number, state in zip(lane.numbers, lane.states, strict=True) if state & 3 != SCHEDULED]
     lane.started = max(begun, default=lane.completed)
 

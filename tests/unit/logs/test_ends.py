@@ -263,3 +263,12 @@ def test_two_ranks_that_wrote_into_one_line(tmp_path: Path) -> None:
     lines = [gave_up(rank, 90) for rank in (0, 1, 2)]
     found = told(tmp_path, "".join(lines), "Epoch 3:  40%|####  | 12/30\r" + asked_to_dump(3, 89, 89))
     assert (named(found), found.victims) == ([3], (0, 1, 2))
+
+
+def test_an_error_of_a_device_in_a_traceback_is_no_victims_either(tmp_path: Path) -> None:
+    """The abort behind it comes from the watchdog, which finds the same error a moment later."""
+    error = trace(1, "torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
+    aborted = table(failure(1, -6, "Signal 6 (SIGABRT) received by PID 4001", root=True))
+    waiting = [gave_up(rank, 90) for rank in (0, 2)]
+    found = told(tmp_path, error, *waiting, aborted)
+    assert (found.cause, named(found)) == ("exception-on-one-rank", [1])

@@ -143,3 +143,51 @@ def test_all_ranks_of_a_replica_that_left_out_the_same_call_are_named(tmp_path: 
 def test_a_rank_of_a_replica_that_only_waits_for_its_like_has_left_nothing_out(tmp_path: Path) -> None:
     found = verdict(JobDumps({rank: _replicated(rank, without=(2,)) for rank in range(4)}, GRID), tmp_path)
     assert blamed(found) == [2]
+
+
+def test_ranks_that_have_no_such_group_do_not_tell_which_call_comes_first(tmp_path: Path) -> None:
+    """Four learn and four generate: that the latter stand in the call of all says nothing of the learners' own."""
+    groups: dict[str, tuple[int, ...]] = {"learn": (0, 1, 2, 3), "push": (0, 4, 5, 6, 7)}
+    programs: dict[int, list[Step]] = {}
+    for rank in range(8):
+        steps: list[Step] = []
+        for turn in range(6):
+            steps += [Call("broadcast", 26, 1), Sync()]
+            steps += [Call("broadcast", 48, 100, "push"), Sync()] if rank in groups["push"] else []
+            steps += [Call("all_reduce", 70, 900, "learn")] if rank < 4 else []
+            steps += [Call("all_reduce", 81, 1, "learn"), Sync()] if rank < 4 and (rank, turn) != (1, 4) else []
+        programs[rank] = steps
+    found = verdict(JobDumps(programs, groups, timed=False), tmp_path)
+    assert blamed(found) == [1]
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_a_collective_that_came_behind_each_round_of_messages_was_left_out(culprit: int, tmp_path: Path) -> None:
+    """The messages of the next round wait then: none of them was added."""
+    programs: dict[int, list[Step]] = {}
+    for rank in range(STAGES):
+        steps: list[Step] = []
+        for turn in range(8):
+            for _ in range(PARTS):
+                steps += [Call("recv", 31, 256, peer=rank - 1)] if rank else []
+                steps += [Call("send", 36, 256, peer=rank + 1)] if rank < STAGES - 1 else []
+            steps += [] if (rank, turn) == (culprit, 5) else [Call("broadcast", 55, 1), Sync()]
+        programs[rank] = steps
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("skipped-collective", "likely", [culprit])
+    assert [each.where.line for each in found.culprits if each.where] == [55]
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_went_on_without_a_call_of_each_of_its_rounds_left_it_out(
+    culprit: int, tmp_path: Path
+) -> None:
+    programs: dict[int, list[Step]] = {}
+    for rank in range(2):
+        steps: list[Step] = []
+        for turn in range(8):
+            steps += [Call("all_to_all", 55, 8, "ep"), Sync(), Call("all_reduce", 71, 64)]
+            steps += [Call("all_reduce", 60, 16), Sync()] if turn % 2 and (rank, turn) != (culprit, 5) else []
+        programs[rank] = steps
+    found = verdict(JobDumps(programs, {"ep": (0, 1)}, timed=False), tmp_path)
+    assert (found.cause, found.certainty, blamed(found)) == ("skipped-collective", "likely", [culprit])

@@ -127,3 +127,16 @@ def test_start_events_tell_of_a_held_device_where_another_rank_left_no_record(ti
     assert [each.rank for each in found.culprits] == [2 if timed else 0]
     assert found.cause == ("device-stall" if timed else "undetermined")
     assert "All ranks whose dump tells of it have enqueued" in found.summary
+
+
+def test_a_device_whose_call_is_not_recorded_is_not_said_to_be_held_by_a_kernel_of_its_own(tmp_path: Path) -> None:
+    """What is before the call on that rank is not known where its place is not."""
+    programs = every(4, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]})
+    job = JobDumps(programs)
+    documents = job.documents()
+    del documents[2]["entries"][12]  # the one that the others have started
+    job.documents = lambda: documents  # type: ignore[method-assign]
+    job.write(tmp_path)
+    found = verdict(tmp_path)
+    assert (found.cause, found.certainty) == ("undetermined", "undetermined")
+    assert "no longer holds what is before it there" in found.summary

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangwatch.queues.loops import left_as_before, visits
+from hangwatch.queues.loops import as_ever, left_as_before, visits
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Step, Sync, every
 
@@ -127,3 +127,85 @@ def test_what_is_new_in_a_short_record_may_have_come_before(tmp_path: Path) -> N
     turn: list[Step] = [*layers, Call("all_reduce", 50, 1), Sync()]
     job = JobDumps(every(4, turn * 9, {3: [*turn * 8, *turn[1:]]}), timed=False, window=7, frames=False)
     assert verdict(job, tmp_path).cause != "uneven-steps"
+
+
+def test_a_round_is_whole_without_the_calls_that_only_some_rounds_have(tmp_path: Path) -> None:
+    """Every other round logs; the last one, which two ranks do not have, does not."""
+    turn: list[Step] = [Call("_all_gather_base", 10, size, out=4 * size) for size in (64, 32, 16)]
+    turn += [Call("_reduce_scatter_base", 12, 256, out=64)]
+    log: list[Step] = [Call("all_reduce", 25, 2), Sync()]
+    end: list[Step] = [Call("all_reduce", 40, 4, dtype="Double"), Sync()]
+    rounds: list[Step] = [*turn, *turn, *log] * 6
+    job = JobDumps(every(4, [*rounds, *turn, *end], {3: [*rounds, *end]}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [3], "likely")
+
+
+def _coalesced(line: int, *sizes: int) -> Call:
+    return Call("batch", line, 0, parts=tuple(Call("_all_gather_base", line, size, out=4 * size) for size in sizes))
+
+
+def test_coalesced_calls_that_one_rank_makes_twice_are_no_round_more(tmp_path: Path) -> None:
+    first, second = _coalesced(20, 64, 32), _coalesced(21, 48)
+    behind: list[Step] = [Call("_reduce_scatter_base", 12, 4 * size, out=size) for size in (10, 20, 30, 40, 50, 60)]
+    turn: list[Step] = [first, second, *behind]
+    again: list[Step] = [first, first, second, *behind]
+    found = verdict(JobDumps(every(4, turn * 8, {2: [*turn * 5, *again, *turn * 2]}), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("rank-zero-only-collective", [2])
+
+
+def test_coalesced_calls_that_are_left_out_as_a_whole_shift_all_later_ones(tmp_path: Path) -> None:
+    parts = [_coalesced(20 + place, 64 + place, 32 + place) for place in range(4)]
+    turn: list[Step] = [*parts, Call("_reduce_scatter_base", 12, 256, out=64)]
+    short: list[Step] = [*parts[:2], parts[3], Call("_reduce_scatter_base", 12, 256, out=64)]
+    found = verdict(JobDumps(every(4, turn * 8, {1: [*turn * 5, *short, *turn * 2]}), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [1])
+    assert [each.where.line for each in found.culprits if each.where] == [22]
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_came_to_the_end_as_the_last_time_has_not_left_early(
+    culprit: int, tmp_path: Path
+) -> None:
+    """The other one left out a round, or has one more: it has not come to the end after as many rounds as before."""
+    turn: list[Step] = [*ROUND, Sync()]
+    epoch: list[Step] = [*turn * 4, *EPOCH]
+    job = JobDumps(every(2, epoch * 3, {culprit: [*epoch, *turn * 5, *EPOCH, *epoch]}), timed=False)
+    assert blamed(verdict(job, tmp_path)) == [culprit]
+
+
+def test_a_call_of_backward_is_no_end_of_a_loop_over_layers(tmp_path: Path) -> None:
+    """Layers of one size gather from one line; behind them comes a call that no line of the user's makes."""
+    turn: list[Step] = [
+        *[Call("_all_gather_base", 10, 64, out=256)] * 6,
+        *[Call("_all_gather_base", 0, 64, out=256)] * 6,
+    ]
+    turn += [Call("all_reduce", 33, 1), Sync()]
+    job = JobDumps(every(4, turn * 4, {1: [*turn * 2, *turn[1:], *turn]}), timed=False)
+    documents = job.documents()
+    for document in documents.values():
+        for entry in document["entries"]:
+            if any(frame["line"] == 0 for frame in entry["frames"]):
+                entry["frames"] = entry["frames"][:1]
+    job.documents = lambda: documents  # type: ignore[method-assign]
+    found = verdict(job, tmp_path)
+    assert (found.cause, blamed(found)) == ("skipped-collective", [1])
+
+
+def test_a_fetch_for_the_next_round_that_the_last_one_lacks_is_no_proof_of_a_skip(tmp_path: Path) -> None:
+    """A rank without a next batch does not ask for it, and makes the rest of its last round as the others do."""
+    fetch: list[Step] = [Call("all_to_all", 60, 2048, asynchronous=True)]
+    turn: list[Step] = [Call("all_to_all", 92, 512), Call("all_to_all", 99, 512), Call("all_reduce", 40, 900), Sync()]
+    evaluation: list[Step] = [Call("gather", 120, 16), Sync()]
+    job = JobDumps(every(4, [*fetch, *[*fetch, *turn] * 9], {2: [*fetch, *[*fetch, *turn] * 6, *turn, *evaluation]}))
+    found = verdict(job, tmp_path)
+    assert blamed(found) == [2]
+    assert found.certainty != "proven"
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [([1, 1, 9, 1, 1], True), ([1, 1, 9, 1], False), ([1, 1, 9, 1, 1, 1], False), ([1, 1], False)],
+)
+def test_an_end_after_as_many_rounds_as_ever(before: list[int], told: bool) -> None:
+    assert as_ever(before, 9, 1) is told

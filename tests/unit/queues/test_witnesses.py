@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.dump_programs import BUCKETS, hybrid, hybrid_groups
 from tests.dump_verdicts import blamed, verdict
 from tests.dump_world import Call, JobDumps, Join, Step, StuckKernel, Sync, every, mesh
@@ -154,3 +156,19 @@ def test_a_call_that_is_new_in_a_short_record_breaks_no_habit(tmp_path: Path) ->
     found = verdict(job, tmp_path)
     assert found.certainty == "undetermined"
     assert blamed(found) != [0]
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_without_lines_the_other_groups_tell_who_is_odd_and_not_always_why(culprit: int, tmp_path: Path) -> None:
+    """One call behind the place may agree by chance."""
+    pairs: dict[str, tuple[int, ...]] = {f"ep{pair}": (2 * pair, 2 * pair + 1) for pair in range(3)}
+    programs: dict[int, list[Step]] = {}
+    for rank in range(6):
+        group = f"ep{rank // 2}"
+        counts: list[Step] = [Call("all_to_all", 55, 8, group, "Long"), Sync()]
+        tokens: list[Step] = [Call("all_to_all", 63, 300, group), Call("all_to_all", 70, 300, group)]
+        turn: list[Step] = [*counts, *tokens, *counts, *tokens, Call("all_reduce", 90, 16), Sync()]
+        odd: list[Step] = [*counts, *tokens, *counts, *counts]
+        programs[rank] = [*turn * 3, *odd] if rank == culprit else turn * 4
+    found = verdict(JobDumps(programs, pairs, timed=False, frames=False), tmp_path)
+    assert (found.certainty, blamed(found)) == ("undetermined", [culprit])

@@ -251,3 +251,32 @@ def test_a_hostile_list_of_ranks_is_refused() -> None:
 )
 def test_all_is_completed_up_to_the_first_that_is_not(calls: tuple[tuple[int, bool], ...], through: int) -> None:
     assert flight_recorder.completed_through(calls) == through
+
+
+def _coalesced(record: int, number: int, *sizes: int) -> list[dict[str, Any]]:
+    made = {"collective_seq_id": number, "state": "completed", "retired": True, "process_group": ("", "default_pg")}
+    parts = [
+        _entry(**made, profiling_name="nccl:all_reduce", input_sizes=[[size]], output_sizes=[[size]]) for size in sizes
+    ]
+    parts.append(_entry(**made, profiling_name="nccl:coalesced", input_sizes=[], output_sizes=[]))
+    return [{**part, "record_id": record + place} for place, part in enumerate(parts)]
+
+
+def test_what_the_ring_has_left_of_coalesced_calls_does_not_count_as_all_of_them() -> None:
+    whole = [*_coalesced(0, 1, 8, 16), *_coalesced(3, 2, 8, 16), *_coalesced(6, 3, 8, 16)]
+    for lost in range(1, 6):
+        dumps = {0: _dump(*whole), 1: _dump(*whole[lost:]), 2: _dump(*whole)}
+        queues = _read(dumps)
+        assert assess(queues).judgement is None, lost
+        (group,) = queues.communicators
+        assert group.lanes[1].numbers[0] == (2 if lost < 3 else 3)  # of the oldest it is not known
+
+
+def test_a_start_that_is_told_with_the_end_is_no_start_event() -> None:
+    """What retires a call without events fills in both times with one."""
+    both = {"time_discovered_started_ns": 5_000, "time_discovered_completed_ns": 5_000}
+    done = _entry(profiling_name="nccl:all_reduce", state="completed", **both)
+    waits = _entry(profiling_name="nccl:all_reduce", state="scheduled", retired=False, collective_seq_id=2, record_id=1)
+    assert not _read({0: _dump(done, waits)}).timed
+    apart = {**done, "time_discovered_completed_ns": 5_001}
+    assert _read({0: _dump(apart, waits)}).timed
