@@ -105,7 +105,7 @@ class Child:
         if self.dead or self.state in ("T", "t"):
             return False
         facts = self.facts
-        if self.computes or (facts.io_delta_bytes or 0) > CHILD_QUIET_IO:
+        if self.computes or (facts.io_delta_bytes or 0) > CHILD_QUIET_IO or facts.received_delta_bytes:
             return True
         return bool(self.evidence.earlier_stacks) and not self.steady
 

@@ -69,6 +69,8 @@ def how_stuck(view: RankView) -> str:
     if child := _only_child(view):
         return f"it waits for its child process {child.pid} (`{child.command[:COMMAND_SHOWN]}`){_blocked_in(child)}"
     process = view.in_kernel
+    if process is not None and process.received_delta_bytes and view.receives:
+        return f"it receives data ({words.size(process.received_delta_bytes)} in the last second)"
     if process is not None and process.blocked_on is not None:
         path = process.blocked_on.path
         return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"

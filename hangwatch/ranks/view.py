@@ -22,7 +22,7 @@ from hangwatch.model import (
     ThreadStack,
 )
 from hangwatch.ranks.last_words import Kind, last_words
-from hangwatch.stacks.activity import Activity, Doing, Within
+from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, origin
 
@@ -35,6 +35,7 @@ _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 _AFTER_MAIN = OVER - {Phase.DESTROYED}
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
+_START = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
 
@@ -153,6 +154,7 @@ class RankView:
             system_call=None,
             wait_channel=None,
             blocked_on=None,
+            received_delta_bytes=None,
             waits_for=None,
             sleeps_s=None,
             private_wait=False,
@@ -307,7 +309,15 @@ class RankView:
         process = self.evidence.process
         if process is None:
             return False
-        return (process.io_delta_bytes or 0) > QUIET_IO or (process.written_delta_bytes or 0) > QUIET_WRITES
+        moved = (process.io_delta_bytes or 0) > QUIET_IO or (process.written_delta_bytes or 0) > QUIET_WRITES
+        return moved or self.receives
+
+    @property
+    def receives(self) -> bool:
+        """Data came over the connection that it waits on: no other rank's, and not the answers of the job's store."""
+        process = self.in_kernel
+        waits_for_ranks = self.now.doing in COLLECTIVE_WAITS | _START
+        return process is not None and bool(process.received_delta_bytes) and not waits_for_ranks
 
     @property
     def works(self) -> bool:

@@ -672,6 +672,8 @@ export interface ProcessFacts {
   waits_for: number | null;
   sleeps_s: number | null;
   private_wait: boolean;
+  received_bytes: number | null;
+  received_delta_bytes: number | null;
   deadlocked: boolean;
 }
 

@@ -51,6 +51,14 @@ STEP: tuple[Case, ...] = (
         where="push_metrics",
     ),
     Case(
+        name="slow-download",
+        cause="user-code-blocked",
+        script="slow_download.py",
+        status="waiting",
+        step=(0, 50),
+        where="download",
+    ),
+    Case(
         name="blocked-on-lock",
         cause="user-code-blocked",
         script="user_code_lock.py",

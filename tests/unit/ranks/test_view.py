@@ -9,7 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, Phase, RankEvidence, ThreadStack
 from hangwatch.ranks.view import RankView
-from tests.unit.job import rank
+from tests.unit.job import IN_STORE, rank
 from tests.unit.rules.step.worlds import changed, world
 from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Call, Draw, LoopEnd
 
@@ -73,3 +73,17 @@ def test_a_rank_without_data_is_named_where_an_actor_hosts_the_training(culprit:
     verdict = diagnose(snapshot).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [culprit])
     assert "worker.py" not in verdict.summary
+
+
+@pytest.mark.parametrize(("received", "works"), [(4096, True), (0, False), (None, False)])
+def test_a_rank_works_while_data_comes_over_the_connection_that_it_waits_on(received: int | None, works: bool) -> None:
+    """A slow download takes no processor time, and `recv` is not among the bytes of /proc/PID/io."""
+    facts = {"system_call": "recvfrom", "received_delta_bytes": received}
+    view = RankView(0, rank(0, (Frame(SCRIPT, 8, "weights"),), facts=facts), sampled_twice=True)
+    assert view.works is works
+
+
+def test_what_comes_while_it_waits_for_other_ranks_is_no_work() -> None:
+    """The answers of the job's store."""
+    view = RankView(0, rank(0, IN_STORE, facts={"received_delta_bytes": 64}), sampled_twice=True)
+    assert not view.works

@@ -16,12 +16,18 @@ from hangwatch_agent.shared.procfs import PROC, read_text
 def open_file(pid: int, fd: int, proc: Path = PROC) -> OpenFile:
     """A descriptor in words. Raises OSError where it is not open or may not be read."""
     link = proc / str(pid) / "fd" / str(fd)
+    if (inode := socket_inode(pid, fd, proc)) is not None:
+        return OpenFile(fd, sockets.describe(pid, inode, proc))
     target = str(link.readlink())
-    if target.startswith("socket:["):
-        return OpenFile(fd, sockets.describe(pid, target[8:-1], proc))
     if not target.startswith("/"):
         return OpenFile(fd, target)
     return OpenFile(fd, target, "fifo" if link.is_fifo() else filesystem_of(pid, target, proc))
+
+
+def socket_inode(pid: int, fd: int, proc: Path = PROC) -> str | None:
+    """The inode of the socket behind a descriptor; None for anything else. Raises OSError where it is not open."""
+    target = str((proc / str(pid) / "fd" / str(fd)).readlink())
+    return target[8:-1] if target.startswith("socket:[") else None
 
 
 def named(pid: int, path: str, proc: Path = PROC) -> OpenFile:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from hangwatch.model import OpenFile, ProcessFacts, Socket, ThreadFacts
 from hangwatch_agent.capture.proc import descriptors, sockets, system_calls
 from hangwatch_agent.capture.proc.system_calls import SystemCall
+from hangwatch_agent.capture.proc.tcp_counters import tcp_counters
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC, Stat, Table
 from hangwatch_agent.shared.redact import redact_command, redact_environment
@@ -63,6 +64,9 @@ def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
         cpu_delta_s=_difference(first.cpu_s, second.cpu_s),
         io_delta_bytes=_difference(first.io_bytes, second.io_bytes),
         written_delta_bytes=_difference(first.written_bytes, second.written_bytes),
+        received_delta_bytes=_difference(first.received_bytes, second.received_bytes)
+        if first.blocked_on == second.blocked_on
+        else None,
     )
 
 
@@ -118,6 +122,7 @@ class _Look:
                 wait_channel=self._try("wait channel", self._wait_channel),
                 system_call=call.name if call else None,
                 blocked_on=self._blocked_on(call) if call else None,
+                received_bytes=self._try("received bytes", lambda: self._received(call)) if call else None,
                 waits_for=system_calls.awaited_child(call) if call else None,
                 sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
                 private_wait=waits,
@@ -162,6 +167,13 @@ class _Look:
             return self._try("blocking descriptor", lambda: descriptors.open_file(self.pid, fd, self.proc))
         path = system_calls.path(call, self.pid, self.proc)
         return None if path is None else descriptors.named(self.pid, path, self.proc)
+
+    def _received(self, call: SystemCall) -> int | None:
+        """Over the TCP connection that the call is about. What `recv` reads is not among the bytes of /proc/PID/io."""
+        fd = system_calls.descriptor(call, self.pid, self.proc)
+        inode = descriptors.socket_inode(self.pid, fd, self.proc) if fd is not None else None
+        counters = tcp_counters().get(inode) if inode is not None else None
+        return counters.received if counters is not None else None
 
     def _unusual_threads(self) -> tuple[ThreadFacts, ...]:
         found = (self._thread(thread) for thread in self._try("threads", self._thread_ids) or ())

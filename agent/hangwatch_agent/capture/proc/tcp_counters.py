@@ -1,4 +1,4 @@
-"""What the kernel counts for each TCP connection: bytes that have arrived, time spent sending, segments sent again.
+"""What the kernel counts for each TCP connection: bytes that have arrived at both ends, time spent sending, repeats.
 
 Source: NETLINK_SOCK_DIAG (sock_diag(7)) with INET_DIAG_INFO, whose `struct tcp_info` stands in linux/tcp.h. The kernel
 only ever appends to it. Any user may ask, of the network namespace of this process. Linux 4.10 or newer.
@@ -39,6 +39,7 @@ class Counters:
     no_room_s: float  # of these, because the other end had no room for more
     segments: int  # with data
     sent_again: int
+    received: int = 0  # bytes from the other end
 
 
 def tcp_counters() -> dict[str, Counters]:
@@ -85,13 +86,11 @@ def _counters(body: bytes) -> tuple[str, Counters] | None:
     info = next((value for kind, value in _attributes(body[_MESSAGE.size :]) if kind == _INFO), b"")
     if len(info) < _LEAST_INFO or not inode:
         return None
-    (acknowledged,), (segments,), (again,) = (
-        struct.unpack_from(form, info, at)
-        for form, at in (("=Q", _BYTES_ACKED), ("=I", _DATA_SEGMENTS), ("=I", _SENT_AGAIN))
-    )
+    acknowledged, received = struct.unpack_from("=QQ", info, _BYTES_ACKED)
+    (segments,), (again,) = (struct.unpack_from("=I", info, at) for at in (_DATA_SEGMENTS, _SENT_AGAIN))
     busy, no_room = struct.unpack_from("=QQ", info, _BUSY)
     ends = _address(family, local), _address(family, remote)
-    return str(inode), Counters(*ends, acknowledged, busy / 1e6, no_room / 1e6, segments, again)
+    return str(inode), Counters(*ends, acknowledged, busy / 1e6, no_room / 1e6, segments, again, received)
 
 
 def _attributes(rest: bytes) -> Iterator[tuple[int, bytes]]:

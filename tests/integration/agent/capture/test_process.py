@@ -129,6 +129,29 @@ def test_blocked_on_a_lock_file(script: Script, tmp_path: Path) -> None:
     assert facts.blocked_on.filesystem
 
 
+@pytest.mark.parametrize("wait", ["connection.recv(4096)", "connection.settimeout(90); connection.recv(4096)"])
+def test_what_comes_over_the_socket_that_it_waits_on(script: Script, wait: str) -> None:
+    """A slow download: hardly any processor time, and no bytes in /proc/PID/io."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = script(
+            f"""
+            import socket
+            connection = socket.create_connection(("127.0.0.1", {server.getsockname()[1]}))
+            print("ready", flush=True)
+            while True:
+                {wait}
+            """
+        )
+        accepted, _ = server.accept()
+        first = until(process.pid, lambda facts: facts.received_bytes is not None)
+        accepted.sendall(bytes(300))
+        second = until(process.pid, lambda facts: facts.received_bytes == 300)
+        accepted.close()
+    assert first.received_bytes == 0
+    assert second_sample(first, second).received_delta_bytes == 300
+    assert second_sample(second, second).received_delta_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("wait", "call"),
     [

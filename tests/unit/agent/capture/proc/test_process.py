@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,13 @@ def test_differences_are_never_negative_and_unknown_stays_unknown() -> None:
     first = ProcessFacts(5, "S", started_at=1.0, cpu_s=3.0, io_bytes=None)
     second = second_sample(first, ProcessFacts(5, "S", started_at=1.0, cpu_s=2.5, io_bytes=7))
     assert (second.cpu_delta_s, second.io_delta_bytes) == (0.0, None)
+
+
+@pytest.mark.parametrize(("then", "received"), [("socket a -> b", 40), ("socket a -> c", None)])
+def test_what_came_is_known_of_one_connection_only(then: str, received: int | None) -> None:
+    first = ProcessFacts(5, "S", started_at=1.0, blocked_on=OpenFile(7, "socket a -> b"), received_bytes=60)
+    second = replace(first, blocked_on=OpenFile(7, then), received_bytes=100)
+    assert second_sample(first, second).received_delta_bytes == received
 
 
 def test_which_settings_are_kept() -> None:
