@@ -102,6 +102,12 @@ def in_call(view: RankView) -> bool:
     return any(thread.in_collective for thread in view.threads) or bool(reading is not None and reading.open_calls)
 
 
+def was_refused(view: RankView) -> bool:
+    """It failed because nothing listened at the address where it looked for another rank."""
+    error = view.exception
+    return error is not None and error.fatal and "connection refused" in error.message.lower()
+
+
 def gave_up_on(view: RankView) -> Late | None:
     """The ranks for which its monitored_barrier waited in vain, if that is the error that ended it."""
     error = view.exception
@@ -125,6 +131,8 @@ def failed_in_torch(view: RankView) -> bool:
 def told(view: RankView, end: Ending) -> str:
     """`was aborted by gloo: a message of 676 bytes came where 4 were expected`, for a sentence about the rank."""
     word = end.word
+    if end.why is Why.PEER and was_refused(view):
+        return f"could not connect to {word.peer}" if word is not None and word.peer else "could not connect"
     if end.why is Why.PEER:
         return f"lost its connection to {word.peer}" if word is not None and word.peer else "lost a connection"
     if end.why is Why.LAUNCHER:

@@ -18,7 +18,7 @@ from hangwatch.facts.process_end import (
     ended_for,
     how_it_ended,
 )
-from hangwatch.facts.rank_end import Why, told, words_of
+from hangwatch.facts.rank_end import Why, told, was_refused, words_of
 from hangwatch.facts.skip_paths import passed_at, ways_past
 from hangwatch.model import Certainty, ExceptionFacts, Frame, Status, StepName
 from hangwatch.ranks.last_words import Kind, LastWord
@@ -91,11 +91,11 @@ def reason_not_known(case: Case) -> Finding | None:
     when = words.step(view.step)
     differed = _differed(case)
     ended = f"{told(view, ends[first])}{inside}{f', {when}' if when else ''}"
-    reason = (
-        f"before that, {differed}: which side is wrong is not known"
-        if differed
-        else "the reason is not known: a call of any member of the group can be the cause"
-    )
+    reason = "the reason is not known: a call of any member of the group can be the cause"
+    if differed:
+        reason = f"before that, {differed}: which side is wrong is not known"
+    elif was_refused(view):
+        reason = "nothing listens there: it is the address of a rank that has ended, perhaps in an earlier attempt"
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,

@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Collectives, GroupHead, Phase, ProcessFacts, Progress, RankEvidence, Status, StepEntry
-from tests.unit.job import NOW, blamed, gone, judge
+from hangwatch.model import (
+    Collectives,
+    ExceptionFacts,
+    GroupHead,
+    Phase,
+    ProcessFacts,
+    Progress,
+    RankEvidence,
+    Status,
+    StepEntry,
+)
+from tests.unit.job import IN_STORE, NOW, blamed, gone, judge
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import WATCHDOG, calls, dead
 from tests.unit.rules.step.worlds import changed, error, with_error, world
@@ -80,3 +90,14 @@ def test_how_the_ranks_had_differed_before_is_told_where_no_side_is_known_to_be_
     differed += " all_reduce (train.py:24)"
     assert f"before that, {differed}: which side is wrong is not known" in judgement.verdict.summary
     assert differed in judgement.verdict.evidence
+
+
+def test_a_rank_that_found_the_address_of_one_that_has_ended_is_told_so() -> None:
+    """As after a restart, where the store still has what the earlier attempt wrote."""
+    refused = "Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection refused,"
+    error = ExceptionFacts("RuntimeError", f"{refused} remote=[127.0.0.1]:35756", IN_STORE, at=NOW - 12)
+    first = gone(0, 1, Phase.INIT, exception=error)
+    judgement = judge(first, gone(1, -15, Phase.INIT))
+    assert said(judgement) == ("undetermined", "undetermined", "failed")
+    assert "Rank 0 could not connect to [127.0.0.1]:35756" in judgement.verdict.summary
+    assert "it is the address of a rank that has ended" in judgement.verdict.summary
