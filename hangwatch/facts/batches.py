@@ -187,7 +187,8 @@ def has_left_loop(case: Case, view: RankView) -> bool:
 def has_left_inner_loop(case: Case, view: RankView) -> bool:
     """`has_left_loop`, or it is around or behind the loop of all others, at a line that every rank reaches.
 
-    A rank that its backend ended, or that lost a peer, stood in a call until then, as those do that still wait.
+    Of several ranks around that loop the others may as well be in the next turn of what lies around both. A rank that
+    its backend ended, or that lost a peer, stood in a call until then, as those do that still wait.
     """
     if has_left_loop(case, view):
         return True
@@ -198,8 +199,9 @@ def has_left_inner_loop(case: Case, view: RankView) -> bool:
     here = path(view.evidence.main_stack)
     if any(origin(frame.file) == "package" for frame in view.evidence.main_stack):
         here = ()  # a trainer's loop may lie around both
+    alone = sum(times for (loop, _), times in _loops_in_calls(case).items() if loop == mine) < 2
     return bool(others) and all(
-        mine.where in loop.outer or _is_behind(mine, here, loop, there) for loop, there in others
+        (alone and mine.where in loop.outer) or _is_behind(mine, here, loop, there) for loop, there in others
     )
 
 

@@ -25,8 +25,8 @@ _CUDA = "/torch/cuda/__init__.py"
 def before_a_timeout(case: Case) -> Snapshot | None:
     """The evidence of `case` without what the timeout did; None where more than a timeout ended the job.
 
-    A rank that was in no call that is known keeps its counters alone. No rank moved any more: that they waited for as
-    long as the timeout is known.
+    A rank that was in no call that is known keeps its counters alone. That those which the timeout ended did not move
+    any more is known; what the others did is as it was seen.
     """
     if not _by_a_timeout(case):
         return None
@@ -55,15 +55,17 @@ def _gave_up(case: Case, rank: int, end: Ending) -> bool:
 
 
 def _still(evidence: RankEvidence) -> RankEvidence:
-    """It kept the others waiting for as long as their timeout is, and patience for it has run out with theirs."""
-    return replace(evidence, still_s=max(evidence.still_s, evidence.patience_s + 1.0), moved=False)
+    """Unless it moves: it kept the others waiting for as long as their timeout is, and patience for it has run out."""
+    if evidence.moved:
+        return evidence
+    return replace(evidence, still_s=max(evidence.still_s, evidence.patience_s + 1.0))
 
 
 def _waiting(case: Case, view: RankView) -> RankEvidence:
     """It stood in one place until its end; what it used of the processor is not known."""
     evidence, stacks, process = view.evidence, _stacks(case, view), view.evidence.process
     return replace(
-        _still(evidence),
+        _still(replace(evidence, moved=False)),
         stacks=stacks,
         earlier_stacks=stacks,
         process=replace(process, state="S", exit_code=None, cpu_delta_s=None) if process is not None else None,

@@ -96,3 +96,10 @@ def test_what_was_sampled_once_is_not_said_to_agree() -> None:
     once = replace(_in_its_code("gloo"), earlier_stacks=())
     evidence = judge(_gave_up(0), _gave_up(1), once, sampled_twice=False).verdict.evidence
     assert not [sentence for sentence in evidence if "two samples" in sentence and "agree" in sentence]
+
+
+def test_a_rank_that_still_moves_is_slow_and_not_stuck() -> None:
+    moves = replace(_in_its_code("gloo"), moved=True)
+    summary = judge(_gave_up(0), _gave_up(1), moves).verdict.summary
+    assert "is still in" in summary
+    assert "stuck" not in summary

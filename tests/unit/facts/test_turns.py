@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.batches import has_left_inner_loop
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.facts.turns import _made_as_many, fewer_turns
@@ -516,3 +517,21 @@ def test_a_rank_in_the_loop_behind_that_of_the_others_has_left_theirs(
         verdict = diagnose(snapshot).verdict
         assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("early-exit", [culprit])
         assert "may have left it at train.py:62" in verdict.summary
+
+
+@pytest.mark.parametrize(("around", "left"), [((1,), [1]), ((0, 1), [])])
+def test_several_ranks_around_the_loop_of_the_others_may_be_a_turn_behind(
+    around: tuple[int, ...], left: list[int]
+) -> None:
+    """GIVEN ranks in the loop around the inner one, say in an evaluation behind it
+    THEN one alone has left the inner loop; of several, the other one may be in its next turn of both."""
+    outer = LoopFacts(OUTER, counted=True)
+    inner = LoopFacts(INNER, counted=True, outer=(OUTER,), outer_leaves=((),))
+    snapshot = World([[*turns(8 if rank in around else 9), *END] for rank in range(3)]).run().snapshot()
+
+    def in_its_loop(entry: RankEvidence) -> RankEvidence:
+        stands = {"in_loop": True, "loop": outer if entry.rank in around else inner, "guard": "none"}
+        return replace(entry, stacks=tuple(replace(each, **stands) for each in entry.stacks))  # type: ignore[arg-type]
+
+    case = Case(replace(snapshot, ranks=tuple(map(in_its_loop, snapshot.ranks))))
+    assert [view.rank for view in case if has_left_inner_loop(case, view)] == left
