@@ -61,7 +61,7 @@ def first_uneven(case: Case) -> Uneven | None:
 
 def _went_out_with_an_error(view: RankView) -> bool:
     """It raised, lost a peer, or ended with a code of its own. A signal ends a process where it stands, and no loop."""
-    if view.gave_up:
+    if view.lost_a_peer:
         return True
     if view.raised or not view.dead or view.finished:
         return view.raised
@@ -171,7 +171,7 @@ def at_its_loader(view: RankView) -> Frame | None:
 
 def has_left_loop(case: Case, view: RankView) -> bool:
     """It is at its end, its loader has ended, or it stands outside of every loop where it has never been before."""
-    if view.raised or view.gave_up:
+    if view.raised or view.lost_a_peer:
         return False  # an error took it out, from wherever it was
     if view.over or view.finished:
         return True

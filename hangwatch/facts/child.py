@@ -96,7 +96,7 @@ class Child:
 
     @property
     def reaped(self) -> bool:
-        """It ended between two samples and left no zombie: whoever started it has noticed that, and goes on."""
+        """It ended between two samples and left no zombie: its parent has noticed that, and goes on."""
         return self.state == "X"
 
     @property

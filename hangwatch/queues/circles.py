@@ -8,22 +8,20 @@ from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
 from . import orders, rhythm
-from .all_groups import AllGroups
 from .counts import Odd
 from .departures import by_count, departed, odd_one
 from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
+from .left_out import LeftOut, left_out
 from .lone import alone_in_circle
-from .model import Call, Communicator, Queues
+from .model import Call, Queues
 from .names import at, named, ranks
-from .readings import Kind as How
 from .rhythm import Break
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
 _MOST_TWINS = 64  # ranks that wait in the call which the stray one went on to, whose orders are compared as well
-_BEHIND = 2  # calls behind one that was left out that are as the others': where it came later, it would be among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +66,21 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     without, _ = _without(one.edges, stray)
     if not without and (odd := miscounted(queues, chain)) is not None:
         return odd
-    left_out, times, said = _left_out(one, stray) if without else (None, 1, "")
-    ended = _ended(one.edges, histories) if left_out is None else []
+    skip = _left_out(one, stray) if without else None
+    ended = _ended(one.edges, histories) if skip is None else []
     if ended and not without and one.blamed(stray) != stray:
         stray = one.fewer(ended)
-    told = left_out is not None or (not without and _alike(chain) and not ended)  # else the call may come later
-    found = _finding(
-        one, "group-order-cycle" if left_out is None else "skipped-collective", stray, said or why, without
-    )
-    if left_out is not None:
-        found = _with_twins(found, _twins(one, stray[0], left_out))
-    return replace(
+    told = skip is not None or (not without and _alike(chain) and not ended)  # else the call may come later
+    cause, said = ("group-order-cycle", why) if skip is None else ("skipped-collective", skip.said)
+    found = _finding(one, cause, stray, said, without)
+    found = replace(
         found,
         certainty=found.certainty if told else Certainty.UNDETERMINED,
-        alternatives=(*(_or_else(stray, left_out is not None) if without else ()), *_or_end_of_loop(ended)),
-        left_out=left_out,
-        times=times,
+        alternatives=(*(_or_else(stray, skip is not None) if without else ()), *_or_end_of_loop(ended)),
     )
+    if skip is None:
+        return found
+    return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times)
 
 
 def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
@@ -328,60 +324,36 @@ def _without(edges: list[_Edge], stray: list[int]) -> tuple[str, str]:
     return "", ""
 
 
-def _left_out(one: _Circle, stray: list[int]) -> tuple[Call | None, int, str]:
-    """The call of that group which the rank left out, where it made those behind it as the others did, and that said.
-
-    With it the number of calls that it left out there.
-
-    Then it does not come later. All later calls of that group are mispaired, and in the end its last one is missing.
-    """
+def _left_out(one: _Circle, stray: list[int]) -> LeftOut | None:
+    """The call of that circle which the one stray rank left out."""
     edge = next(each for each in one.edges if list(each.awaited) == stray)
-    return _left_out_in(one.histories.all_groups, edge.one.group, stray[0], edge.waiting, edge.one.number)
+    return left_out(one.histories.all_groups, edge.one.group, stray[0], edge.waiting, edge.one.number)
 
 
-def _left_out_in(
-    orders: AllGroups, group: Communicator, rank: int, others: tuple[int, ...], until: int | None = None
-) -> tuple[Call | None, int, str]:
-    """The call of `group`, up to that number, that `rank` left out of the order which it shares with `others`."""
-    found = orders.parting(rank, others) if others else None
-    if found is None or found.reading.kind is not How.SKIPPED or found.reading.agreeing < _BEHIND:
-        return None, 1, ""
-    steps = (step for step in found.changed() if step.group is group and (until is None or step.number <= until))
-    missing = next(steps, None)
-    call = orders.call(missing, others) if missing is not None else None
-    if missing is None or call is None:
-        return None, 1, ""
-    said = (
-        f"over all of its groups {ranks([rank])} left out {named(call, missing.number, group)}{at(call)}: behind it,"
-        f" {words.plural(found.reading.agreeing, 'call')} agree again with those of {ranks(others)}"
-    )
-    return call, found.reading.count, said
-
-
-def _twins(one: _Circle, stray: int, left_out: Call) -> dict[int, str]:
-    """Ranks that wait where the stray one does and left the same call out in another row of the mesh, and that said."""
-    following = next(each.one for each in one.edges if stray in each.waiting)
+def _twins(one: _Circle, stray: LeftOut) -> list[LeftOut]:
+    """Ranks that wait where the stray one does and left the same call out in another row of the mesh."""
+    following = next(each.one for each in one.edges if stray.rank in each.waiting)
     found = {}
     for rank in following.waiting[:_MOST_TWINS]:
-        rows = (group for group in one.queues.communicators if rank in group.members and stray not in group.members)
+        rows = (each for each in one.queues.communicators if rank in each.members and stray.rank not in each.members)
         for group in rows:
             others = tuple(other for other in group.members if other != rank and other not in following.waiting)
-            call, _, said = _left_out_in(one.histories.all_groups, group, rank, others)
-            if call is not None and call.frames == left_out.frames:
-                found[rank] = said
-    return found
+            its = left_out(one.histories.all_groups, group, rank, others)
+            if its is not None and its.call.frames == stray.call.frames:
+                found[rank] = its
+    return list(found.values())
 
 
-def _with_twins(found: Finding, twins: dict[int, str]) -> Finding:
+def _with_twins(found: Finding, twins: list[LeftOut]) -> Finding:
     if not twins:
         return found
-    where = found.culprits[0][1]
+    where, named_too = found.culprits[0][1], [each.rank for each in twins]
     return replace(
         found,
-        summary=f"{found.summary[:-1]}. {ranks(twins, capital=True)} left out the same call in another group.",
-        culprits=tuple(sorted((*found.culprits, *((rank, where) for rank in twins)))),
-        victims=tuple(rank for rank in found.victims if rank not in twins),
-        evidence=(*found.evidence, *list(twins.values())[:3]),
+        summary=f"{found.summary[:-1]}. {ranks(named_too, capital=True)} left out the same call in another group.",
+        culprits=tuple(sorted((*found.culprits, *((rank, where) for rank in named_too)))),
+        victims=tuple(rank for rank in found.victims if rank not in named_too),
+        evidence=(*found.evidence, *(each.said for each in twins[:3])),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from hangwatch.model import (
 from hangwatch.ranks.last_words import Kind, last_words
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
 from hangwatch.stacks.classify import activity
-from hangwatch.stacks.frames import name_of, origin
+from hangwatch.stacks.frames import may_communicate, name_of, origin
 
 IDLE_CPU_S = 0.2  # seconds of CPU time between two samples (about 1 s apart) below which a process counts as asleep
 QUIET_IO = 1 << 20  # bytes read and written between two samples: a rank that answers us may import some modules first
@@ -34,7 +33,6 @@ OLD_WORDS_S = 5.0  # seconds; a board whose ticker has been silent for longer ha
 _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 _AFTER_MAIN = OVER - {Phase.DESTROYED}
-_DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
 _START = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
@@ -241,7 +239,7 @@ class RankView:
         code = self.exit_code
         if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
-        return code == 0 or (self.over and not self.gave_up and (code in _AFTER_THE_END or _is_chosen(code)))
+        return code == 0 or (self.over and not self.lost_a_peer and (code in _AFTER_THE_END or _is_chosen(code)))
 
     @property
     def ended_well(self) -> bool:
@@ -249,7 +247,7 @@ class RankView:
 
         The interpreter and torch take a second to be taken down, and peers that lose it fail in that second.
         """
-        ends = not self.dead and not self.raised and not self.gave_up
+        ends = not self.dead and not self.raised and not self.lost_a_peer
         return self.finished or (ends and self.phase in _AFTER_MAIN)
 
     @property
@@ -271,8 +269,8 @@ class RankView:
         """An uncaught exception is on its way out, or has ended it."""
         return self.exception is not None and self.exception.fatal
 
-    @property
-    def gave_up(self) -> bool:
+    @cached_property
+    def lost_a_peer(self) -> bool:
         """It caught, in its last step, the error by which it lost a peer: that is why it left whatever it was in."""
         error = self.exception
         if error is None or error.fatal or error.step is None or error.step != self.step.step:
@@ -383,14 +381,6 @@ def _is_chosen(code: int | None) -> bool:
 def computes(facts: ProcessFacts) -> bool:
     """A child process uses the processor, or would if one were free."""
     return computed(facts) or facts.state == "R"
-
-
-def may_communicate(frames: Iterable[Frame]) -> bool:
-    """A thread with these frames could come to a collective: the user's code runs in it, or torch.distributed's."""
-    return any(
-        not frame.native and (origin(frame.file) == "user" or _DISTRIBUTED.search(frame.file) is not None)
-        for frame in frames
-    )
 
 
 def _stack(stacks: Iterable[ThreadStack], thread: Activity) -> ThreadStack | None:

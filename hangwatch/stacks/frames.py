@@ -17,7 +17,8 @@ _TORCH = re.compile(
 )
 # Code that inductor has written: in its cache, whose folder the user may have moved, files have such names.
 _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$")
-_FORKS = re.compile(r"/multiprocessing/popen_fork\.py$")
+_DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
+_FORKS = "/multiprocessing/popen_fork.py"
 _OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/)[\w/]+\.py$")
 
 
@@ -57,7 +58,7 @@ def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     for frame in frames:
         if frame.native:
             continue
-        if _FORKS.search(frame.file):
+        if frame.file.endswith(_FORKS):
             break
         kind = origin(frame.file)
         if kind == "user":
@@ -65,6 +66,14 @@ def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
         if kind == "package" and fallback is None:
             fallback = frame
     return fallback
+
+
+def may_communicate(frames: Iterable[Frame]) -> bool:
+    """A thread with these frames could come to a collective: the user's code runs in it, or torch.distributed's."""
+    return any(
+        not frame.native and (origin(frame.file) == "user" or _DISTRIBUTED.search(frame.file) is not None)
+        for frame in frames
+    )
 
 
 def stacks_of_trace(text: str) -> tuple[ThreadStack, ...]:

@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from hangwatch.model import ProcessFacts, Socket
 from hangwatch_agent.capture.options import CaptureOptions, Target
 from hangwatch_agent.capture.proc import sockets
 from hangwatch_agent.capture.proc.process import process_facts
+from hangwatch_agent.capture.proc.tcp_counters import tcp_counters
 from hangwatch_agent.capture.stacks import py_spy
 from hangwatch_agent.capture.stacks.by_faulthandler import Asked, ask_faulthandler
 from hangwatch_agent.capture.stacks.py_spy import Dump
@@ -50,8 +52,10 @@ def take(
 
 def _facts(pids: Iterable[int], table: Table, proc: Path) -> dict[int, ProcessFacts]:
     namespaces: dict[str, Mapping[str, Socket] | None] = {}
+    counters = cache(tcp_counters)  # of this sample: the kernel tells of all connections at once
     return {
-        pid: process_facts(pid, proc=proc, table=table, tcp=_tcp(pid, proc, namespaces)) for pid in dict.fromkeys(pids)
+        pid: process_facts(pid, proc=proc, table=table, tcp=_tcp(pid, proc, namespaces), counters=counters)
+        for pid in dict.fromkeys(pids)
     }
 
 

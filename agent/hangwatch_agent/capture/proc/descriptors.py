@@ -16,9 +16,9 @@ from hangwatch_agent.shared.procfs import PROC, read_text
 def open_file(pid: int, fd: int, proc: Path = PROC) -> OpenFile:
     """A descriptor in words. Raises OSError where it is not open or may not be read."""
     link = proc / str(pid) / "fd" / str(fd)
-    if (inode := socket_inode(pid, fd, proc)) is not None:
-        return OpenFile(fd, sockets.describe(pid, inode, proc))
     target = str(link.readlink())
+    if (inode := _inode(target)) is not None:
+        return OpenFile(fd, sockets.describe(pid, inode, proc))
     if not target.startswith("/"):
         return OpenFile(fd, target)
     return OpenFile(fd, target, "fifo" if link.is_fifo() else filesystem_of(pid, target, proc))
@@ -26,7 +26,10 @@ def open_file(pid: int, fd: int, proc: Path = PROC) -> OpenFile:
 
 def socket_inode(pid: int, fd: int, proc: Path = PROC) -> str | None:
     """The inode of the socket behind a descriptor; None for anything else. Raises OSError where it is not open."""
-    target = str((proc / str(pid) / "fd" / str(fd)).readlink())
+    return _inode(str((proc / str(pid) / "fd" / str(fd)).readlink()))
+
+
+def _inode(target: str) -> str | None:
     return target[8:-1] if target.startswith("socket:[") else None
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from hangwatch.model import OpenFile, ProcessFacts, Socket, ThreadFacts
 from hangwatch_agent.capture.proc import descriptors, sockets, system_calls
 from hangwatch_agent.capture.proc.system_calls import SystemCall
-from hangwatch_agent.capture.proc.tcp_counters import tcp_counters
+from hangwatch_agent.capture.proc.tcp_counters import Counters, tcp_counters
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC, Stat, Table
 from hangwatch_agent.shared.redact import redact_command, redact_environment
@@ -37,7 +37,12 @@ MOST_THREADS = 128  # that are asked whether all of them wait
 
 
 def process_facts(
-    pid: int, *, proc: Path = PROC, table: Table | None = None, tcp: Mapping[str, Socket] | None = None
+    pid: int,
+    *,
+    proc: Path = PROC,
+    table: Table | None = None,
+    tcp: Mapping[str, Socket] | None = None,
+    counters: Callable[[], Mapping[str, Counters]] = tcp_counters,
 ) -> ProcessFacts:
     """Everything about a process that /proc tells. Never raises; a process that is gone has state "X".
 
@@ -46,11 +51,12 @@ def process_facts(
         proc: root of the proc file system.
         table: all processes, if they have been read already; children are taken from it.
         tcp: `sockets.table` of the process's network namespace, if it has been read already.
+        counters: asks the kernel for the counters of all TCP connections, or remembers its answer for many processes.
     """
     stat = procfs.stat_of(pid, proc)
     if stat is None:
         return ProcessFacts(pid, "X")
-    return _Look(pid, proc, stat).facts(table or Table.read(proc), tcp)
+    return _Look(pid, proc, stat).facts(table or Table.read(proc), tcp, counters)
 
 
 def second_sample(first: ProcessFacts, second: ProcessFacts) -> ProcessFacts:
@@ -96,10 +102,13 @@ class _Look:
         self.folder = proc / str(pid)
         self.refused: list[str] = []
 
-    def facts(self, table: Table, tcp: Mapping[str, Socket] | None) -> ProcessFacts:
+    def facts(
+        self, table: Table, tcp: Mapping[str, Socket] | None, counters: Callable[[], Mapping[str, Counters]]
+    ) -> ProcessFacts:
         pid, proc, stat = self.pid, self.proc, self.stat
         zombie = stat.state in "ZX"
         call = None if zombie else self._try("system call", self._call)
+        fd = system_calls.descriptor(call, pid, proc) if call else None
         waits = call is not None and system_calls.waits_privately(call)
         io = self._try("io", self._io)
         values = ProcessFacts(
@@ -121,8 +130,8 @@ class _Look:
                 values,
                 wait_channel=self._try("wait channel", self._wait_channel),
                 system_call=call.name if call else None,
-                blocked_on=self._blocked_on(call) if call else None,
-                received_bytes=self._try("received bytes", lambda: self._received(call)) if call else None,
+                blocked_on=self._blocked_on(call, fd) if call else None,
+                received_bytes=self._try("received bytes", lambda: self._received(fd, counters)),
                 waits_for=system_calls.awaited_child(call) if call else None,
                 sleeps_s=self._try("sleep", lambda: system_calls.sleeps_for(call, pid, proc)) if call else None,
                 private_wait=waits,
@@ -161,19 +170,17 @@ class _Look:
     def _environment(self) -> dict[str, str]:
         return distributed_settings(procfs.environment(self.pid, self.proc))
 
-    def _blocked_on(self, call: SystemCall) -> OpenFile | None:
-        fd = system_calls.descriptor(call, self.pid, self.proc)
+    def _blocked_on(self, call: SystemCall, fd: int | None) -> OpenFile | None:
         if fd is not None:
             return self._try("blocking descriptor", lambda: descriptors.open_file(self.pid, fd, self.proc))
         path = system_calls.path(call, self.pid, self.proc)
         return None if path is None else descriptors.named(self.pid, path, self.proc)
 
-    def _received(self, call: SystemCall) -> int | None:
-        """Over the TCP connection that the call is about. What `recv` reads is not among the bytes of /proc/PID/io."""
-        fd = system_calls.descriptor(call, self.pid, self.proc)
+    def _received(self, fd: int | None, counters: Callable[[], Mapping[str, Counters]]) -> int | None:
+        """Over the TCP connection of that descriptor. What `recv` reads is not among the bytes of /proc/PID/io."""
         inode = descriptors.socket_inode(self.pid, fd, self.proc) if fd is not None else None
-        counters = tcp_counters().get(inode) if inode is not None else None
-        return counters.received if counters is not None else None
+        found = counters().get(inode) if inode is not None else None
+        return found.received if found is not None else None
 
     def _unusual_threads(self) -> tuple[ThreadFacts, ...]:
         found = (self._thread(thread) for thread in self._try("threads", self._thread_ids) or ())

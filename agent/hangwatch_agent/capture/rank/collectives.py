@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hangwatch.model import CaptureNote, Collectives, Phase, Reading
+from hangwatch.ranks.view import OVER
 from hangwatch.wire import codec
 from hangwatch_agent.board.collectives import from_board, with_later_calls
 
@@ -21,7 +22,7 @@ MOST_S = 5.0  # and where it is busy, or the rank is known to be at it
 POLL_S = 0.02
 LATE_NAP = 2.0  # times as long as wanted: a nap on an idle machine may be
 LARGEST_ANSWER = 32 << 20
-_LEAVING = frozenset({Phase.FAILED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
+_LEAVING = (OVER - {Phase.DESTROYED}) | {Phase.FAILED}
 
 Mark = tuple[int, int, int]
 

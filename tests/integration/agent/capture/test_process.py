@@ -9,12 +9,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from hangwatch.model import ProcessFacts
 from hangwatch.wire import codec
+from hangwatch_agent.capture import sample
+from hangwatch_agent.capture.options import CaptureOptions
 from hangwatch_agent.capture.proc.process import process_facts, second_sample
+from hangwatch_agent.capture.proc.tcp_counters import tcp_counters
 from hangwatch_agent.shared import procfs
 from tests import needs
 from tests.integration.agent.capture.conftest import Script, comes_to, stop
@@ -300,3 +304,23 @@ def test_the_child_that_a_launcher_waits_for(script: Script) -> None:
     )
     facts = until(process.pid, lambda facts: facts.waits_for is not None)
     assert facts.waits_for == min(facts.children)
+
+
+def test_the_kernel_is_asked_once_for_all_processes_that_wait_on_connections(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Mock(side_effect=tcp_counters)
+    monkeypatch.setattr(sample, "tcp_counters", kernel)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"""
+            import socket
+            connection = socket.create_connection(("127.0.0.1", {server.getsockname()[1]}))
+            print("ready", flush=True)
+            connection.recv(1)
+            """
+        pids = [script(code).pid for _ in range(2)]
+        for pid in pids:
+            until(pid, lambda facts: facts.received_bytes is not None)
+        found = sample.take(pids, (), {}, CaptureOptions()).facts
+    assert [found[pid].received_bytes for pid in pids] == [0, 0]
+    assert kernel.call_count == 1

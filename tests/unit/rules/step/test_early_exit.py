@@ -242,6 +242,6 @@ def test_a_rank_that_caught_the_loss_of_a_peer_and_ended_left_nothing_too_early(
 
 def test_a_loss_that_was_handled_in_an_earlier_step_excuses_nothing() -> None:
     view = RankView(1, lost_in_backward(1, -15, step=3), sampled_twice=True)
-    assert (view.gave_up, view.finished) == (False, True)
-    assert RankView(1, lost_in_backward(1, -15), sampled_twice=True).gave_up
+    assert (view.lost_a_peer, view.finished) == (False, True)
+    assert RankView(1, lost_in_backward(1, -15), sampled_twice=True).lost_a_peer
     assert RankView(1, lost_in_backward(1, 0), sampled_twice=True).finished  # it chose to end so
