@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
-from hangwatch.model import Incident, Status
+from hangwatch.model import Certainty, Incident, Status
 
 STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
 PATIENT = 60.0  # the same for jobs that do not hang: half of a user's default, for a busy machine stalls them too
@@ -70,6 +70,7 @@ def play_command(
             incident = trial.incident(seconds)
             if incident is not None and attaches:
                 _until_told(log)
+                incident = _second_look(trial, incident)
             exit_code = trial.exit_code
     pids = {rank.rank: rank.pid for rank in incident.ranks if rank.pid} if incident else {}
     return Played(incident, exit_code, log.read_text(errors="replace"), pids)
@@ -80,6 +81,18 @@ def _until_told(log: Path, seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not re.search(r"^hangwatch: [A-Z]{4}", log.read_text(errors="replace"), re.M):
         time.sleep(0.1)
+
+
+def _second_look(trial: Trial, first: Incident, seconds: float = 8.0) -> Incident:
+    """The incident once it is proven. A rank that was awake in the first look is looked at again after 1, 2 and 4 s."""
+    deadline = time.monotonic() + seconds
+    incident = first
+    while incident.verdict.certainty is Certainty.LIKELY and time.monotonic() < deadline:
+        time.sleep(0.2)
+        incident = trial.incident(seconds) or incident
+    if incident is not first:
+        time.sleep(1.0)  # it is told after it is written
+    return incident
 
 
 def blamed(incident: Incident) -> list[int]:
