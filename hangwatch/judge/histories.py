@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.left_the_order import left_the_order
+from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
@@ -51,6 +52,7 @@ HISTORIES: tuple[Rule, ...] = (
     synchronised_out_of_turn,
     data_dependent_graph,
     caught_past_a_call,
+    called_in_another_group,
     rank_local_decision,
     rank_zero_only,
     skipped_collective,
