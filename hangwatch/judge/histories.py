@@ -26,6 +26,7 @@ from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
 from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
+from hangwatch.rules.step.skipped_collective.by_a_meeting import went_by_a_meeting
 from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
@@ -73,4 +74,5 @@ HISTORIES: tuple[Rule, ...] = (
     decided_by_a_trainer,
     left_out_before_a_message,
     went_by_for_its_rank,
+    went_by_a_meeting,
 )

@@ -20,14 +20,14 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
     """The call sites of all recorded collectives that a turn of the loop can pass by. Ranks share them.
 
     DDP's own collectives are recorded without their place, and those of a rank that ended may not be recorded at all:
-    where its main thread stood says it.
+    where it stood says it. Below an actor that is not the main thread.
     """
     places: dict[tuple[Frame, ...], tuple[Path | None, tuple[Frame, ...]]] = {}
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
         root = proc / str(rank.pid) / "root" if lives else None
         calls = rank.collectives.recent or (rank.reading.calls if rank.reading is not None else ())
-        stood = (stack.frames for stack in rank.stacks if stack.main)
+        stood = (stack.frames for stack in rank.stacks)
         for frames in {call.frames: None for call in calls} | dict.fromkeys(stood):
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
