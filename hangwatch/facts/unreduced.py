@@ -158,7 +158,8 @@ def _was_backward(views: Iterable[RankView], step: int, *, seen: bool) -> bool:
 def has_called_backward(view: RankView, step: int) -> bool | None:
     """Whether `view` called backward in that step; None where that is not recorded, or it called it in a later one."""
     newest = view.reading.progress.backward_step if view.reading is not None else None
-    return None if newest is None or newest > step else newest == step
+    late = newest is not None and newest < step and view.dead  # the ticker had not put the last one on the board
+    return None if newest is None or newest > step or late else newest == step
 
 
 # ------------------------------------------------------------------------------------------ in this very step

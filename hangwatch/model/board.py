@@ -38,7 +38,7 @@ class Progress:
     `step` is the index of the step in progress, counted from 0 at the start; -1 before the first. A batch drawn by the
     training loader begins one; where there is no loader, a training forward or tick(). Where there is none of these,
     an optimizer step ends one and begins the next: then -1 up to the end of step 0. `backward_step` is that in which
-    the newest `backward()` was called; None where none was, or the record does not say.
+    the newest gradients began to be computed; None where none were, or the record does not say.
     """
 
     epoch: int | None = None

@@ -1,10 +1,10 @@
 """Backwards that begin, and errors that leave one, or a step of a pipeline.
 
-Of a backward whose gradients were not reduced the step tells that it was not left out, and the board keeps it.
+Of a backward whose gradients were not reduced the step tells that it was not left out. The ticker puts it on the board.
 The program may catch the errors and go on with its gradients unreduced, or without what the next stage waits for.
-torch.autograd calls its engine through one function of Python, which is wrapped. A step pays for two calls more, and
-the traceback of an error has no frame of ours. torch.compile does not inline it: it breaks its graph at `backward`, and
-has an operation of its own for `torch.autograd.grad`.
+torch.autograd calls its engine through one function of Python, which is wrapped. A step pays for one call more, and the
+traceback of an error has no frame of ours. torch.compile does not inline it: it breaks its graph at `backward`, and has
+an operation of its own for `torch.autograd.grad`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.untraced import replacing
 from hangwatch_agent.rank.patch import Patches
@@ -52,11 +51,11 @@ class BackwardHook:
         self._installed.clear()
 
     def _running(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-        left_by, begins = self._left_by, self._begins
+        left_by, steps = self._left_by, self._context.steps
 
         @replacing(original, name)
         def running(*args: Any, **kwargs: Any) -> Any:
-            begins(kwargs)
+            steps.backward = steps.count
             try:
                 return original(*args, **kwargs)
             except Exception as error:
@@ -64,14 +63,6 @@ class BackwardHook:
                 raise
 
         return running
-
-    def _begins(self, named: dict[str, Any]) -> None:
-        """Record the step of a backward: that of `torch.autograd.grad` accumulates no gradients, nor do pipelines."""
-        try:
-            if named.get("accumulate_grad"):
-                self._context.board.words[b.W_BACKWARD_STEP] = self._context.steps.count
-        except Exception as failure:
-            self._context.guard.swallow(failure)
 
     def _left_by(self, error: Exception) -> None:
         """Record the error with the user's lines, and take our frame, its first one, out of its traceback."""
