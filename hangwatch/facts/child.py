@@ -125,8 +125,10 @@ class Child:
     @property
     def waits_for_lock(self) -> bool:
         """It stands in a lock of its own process, and no other thread of it runs the user's code."""
-        if self.stack is None or self.works:
+        if self.works:
             return False
+        if self.stack is None:
+            return self.facts.deadlocked  # the kernel says it where its frames could not be read
         others = (stack for stack in self.evidence.stacks if not stack.main)
         if any(origin(frame.file) == "user" for stack in others for frame in stack.frames):
             return False

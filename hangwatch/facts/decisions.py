@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import Site, comes_before, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.last_calls import brought_down, last_call
+from hangwatch.facts.last_calls import brought_down, last_call, library_call
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, first_mismatch, mispaired, times_followed
 from hangwatch.facts.parted import parted, ways_by
 from hangwatch.facts.parting import Parting, parting, two_sides
@@ -203,7 +204,9 @@ def _at_end(case: Case, view: RankView) -> _Standing | None:
     if last is None:
         return None
     call = last.call or Collective("", 0, last.name, frames=last.frames)
-    return _Standing(view, last.site, call, sites_of(case).named(view.rank, last.site))
+    library = library_call(last.frames)
+    name = f"{library}{words.at(last.where)}" if library else sites_of(case).named(view.rank, last.site)
+    return _Standing(view, last.site, call, name)
 
 
 def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement | None:
@@ -221,9 +224,16 @@ def _of_the_present(case: Case, standing: dict[int, _Standing]) -> Disagreement 
 
 
 def _at_one_place(one: _Standing, other: _Standing) -> bool:
-    """By one line of the user both came to one kind of call in one step: a package makes it at several of its own."""
-    places = [(each.place.kind, each.place.lines, each.view.step) for each in (one, other)]
-    return one.place == other.place or places[0] == places[1]
+    """By one line of the user both came to one kind of call in one step: a package makes it at several of its own.
+
+    A function of torch that makes several collectives, such as a checkpoint's, is one call of the user's.
+    """
+    places = [(each.place.lines, each.view.step) for each in (one, other)]
+    kinds = {one.place.kind, other.place.kind}
+    inside = {library_call(each.call.frames) for each in (one, other)}
+    return one.place == other.place or (
+        places[0] == places[1] and (len(kinds) == 1 or (len(inside) == 1 and "" not in inside))
+    )
 
 
 def _made_in(case: Case, rank: int, at: _Standing) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hangwatch import words
@@ -17,7 +17,7 @@ from hangwatch.stacks.frames import name_of, user_frame
 
 LIBRARY = re.compile(r"/torch/distributed/checkpoint/(state_dict|state_dict_saver|state_dict_loader)\.py$")
 _REDISTRIBUTES = re.compile(r"/torch/distributed/tensor/_redistribute\.py$")
-_LOGGER = "torch/distributed/c10d_logger.py"  # wraps functions of torch
+_WRAPPERS = re.compile(r"/torch/distributed/(c10d_logger|checkpoint/(logger|utils))\.py$")  # of functions of torch
 
 
 @once
@@ -88,18 +88,20 @@ def is_early_at(case: Case, view: RankView, here: Path, others: Mapping[int, Pat
 
 def library_call(frames: tuple[Frame, ...]) -> str:
     """The function of torch that the user called and that communicates by itself, such as get_model_state_dict."""
-    where = user_frame(frames)
-    depth = frames.index(where) if where is not None else 0
-    called = frames[depth - 1] if depth else None
+    called = next(_called(frames), None)
     return name_of(called.function) if called is not None and LIBRARY.search(called.file) else ""
 
 
 def entered(frames: tuple[Frame, ...]) -> str:
     """The function that the user's code called, for calls that no operation's name stands for."""
+    return next((name_of(frame.function) for frame in _called(frames)), "")
+
+
+def _called(frames: tuple[Frame, ...]) -> Iterator[Frame]:
+    """What the user's line called, and what that called, outermost first."""
     where = user_frame(frames)
     depth = frames.index(where) if where is not None else 0
-    called = (frame for frame in frames[:depth][::-1] if not frame.file.endswith(_LOGGER))
-    return next((name_of(frame.function) for frame in called), "")
+    return (frame for frame in frames[:depth][::-1] if not _WRAPPERS.search(frame.file))
 
 
 def frames_at_end(view: RankView) -> tuple[tuple[Frame, ...], str, str]:

@@ -337,7 +337,7 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
         own = Counter({place: n for place, n in surplus.items() if not sites.in_backward(long, place)}) or surplus
         ways = _common_ways(case, long, own)
         call = words.listed([sites.named(long, *each) for each in own.items()]) if len(own) <= CALLS_NAMED else ""
-    if not theirs[1]:
+    if not theirs[1] or _forgotten(case, divergence, long):
         return Left.UNKNOWN, call, ways  # no earlier call on record says whether this one is new
     if mine is not None and any(mine[0][place] and place not in known for place in surplus):
         return Left.UNKNOWN, call, ways  # both sides are there for the first time: how often is usual is not known
@@ -347,6 +347,15 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     if added and not any(added):
         return Left.SKIPPED, call, ways
     return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
+
+
+def _forgotten(case: Case, divergence: Divergence, rank: int) -> bool:
+    """`rank` called in that group in earlier steps, and none of these calls is on record any more."""
+    before = [step for step in case.ledger.steps(rank) if step.complete and step.step < divergence.step]
+    made = sum(step.counts.get(divergence.group, 0) for step in before)
+    span = case.ledger.span(rank, divergence.group, divergence.step)
+    numbers = range(span[0] - made + 1, span[0] + 1) if span is not None else ()
+    return made > 0 and not any(call.seq in numbers for call in case.ledger.calls_in(rank, divergence.group))
 
 
 def _is_guarded(case: Case, divergence: Divergence, rank: int, ways: tuple[Bypass, ...]) -> bool:

@@ -121,7 +121,9 @@ def _by_ledger(case: Case) -> Unreduced | None:
     call = next(call for call in case.ledger.calls(other).values() if site(call) == found.places[0])
     where = _of_user(call.frames)
     passes = any(not way.of_turn for place in found.places for way in ways_past(case, place))
-    if where is None or passes or not all(_went_on(case, rank, found) for rank in found.who):
+    if passes or not all(_went_on(case, rank, found) for rank in found.who):
+        return None
+    if not _was_backward(case.views(found.who), found.divergence.step, seen=where is not None):
         return None
     return Unreduced(found.who, found.step, where, found=found)
 
@@ -147,12 +149,25 @@ def optimized(view: RankView, step: int) -> bool:
     return before is not None and after is not None and after > before
 
 
+def _was_backward(views: Iterable[RankView], step: int, *, seen: bool) -> bool:
+    """`views` called backward in that step. `seen`: no framework's loop, of unknown source, may have left it out."""
+    known = [has_called_backward(view, step) for view in views]
+    return all(known) or (seen and False not in known)
+
+
+def has_called_backward(view: RankView, step: int) -> bool | None:
+    """Whether `view` called backward in that step; None where that is not recorded, or it called it in a later one."""
+    newest = view.reading.progress.backward_step if view.reading is not None else None
+    late = newest is not None and newest < step and view.dead  # the ticker had not put the last one on the board
+    return None if newest is None or newest > step or late else newest == step
+
+
 # ------------------------------------------------------------------------------------------ in this very step
 
 
 def _in_this_step(case: Case) -> Unreduced | None:
     """A rank is past its optimizer's step with no gradients reduced, and others stand in that step's backward."""
-    standing = {view.rank: where for view in case if (where := _in_backward(case, view)) is not None}
+    standing = {view.rank: _of_user(_wait(view)) for view in case if _in_backward(case, view)}
     waiting = {**standing, **dict.fromkeys(_ended_in_backward(case, standing))}
     if not waiting or len({case.ranks[rank].step for rank in waiting}) != 1:
         return None
@@ -168,17 +183,22 @@ def _in_this_step(case: Case) -> Unreduced | None:
     )
     if not past or len(past) < len(others) or passes:
         return None
+    if not _was_backward(past, step.step or 0, seen=where is not None or not standing):
+        return None
     return Unreduced(tuple(view.rank for view in past), step, where, waiting=tuple(waiting))
 
 
-def _in_backward(case: Case, view: RankView) -> Frame | None:
-    """The user's line of the backward in which `view` stands, or stood at its end, before the optimizer's step."""
-    ended = view.failed
-    frames = _at_the_end(view) if ended else view.evidence.main_stack
-    if not any(frame.function == _BACKWARD for frame in frames) or (not ended and view.rank not in case.blocked):
-        return None
+def _wait(view: RankView) -> tuple[Frame, ...]:
+    return _at_the_end(view) if view.failed else view.evidence.main_stack
+
+
+def _in_backward(case: Case, view: RankView) -> bool:
+    """`view` stands in a backward, or stood in one at its end, before the optimizer's step."""
+    inside = any(frame.function == _BACKWARD for frame in _wait(view))
+    if not inside or not (view.failed or view.rank in case.blocked):
+        return False
     step = view.step.step
-    return _of_user(frames) if step is not None and not optimized(view, step) else None
+    return step is not None and not optimized(view, step)
 
 
 def _ended_in_backward(case: Case, standing: Iterable[int]) -> tuple[int, ...]:
@@ -208,12 +228,16 @@ def _at_the_end(view: RankView) -> tuple[Frame, ...]:
 
 
 def _without(case: Case, view: RankView, step: int) -> bool:
-    """It is past the optimizer of `step`, and issued nothing in it but what Python code called, unlike before."""
+    """It is past the optimizer of `step`, and issued nothing in it but what Python code called, unlike before.
+
+    That it called backward in that step says as much as what it did before: others reduce theirs there.
+    """
     if not optimized(view, step):
         return False
     past = [each for each in case.ledger.steps(view.rank) if each.complete]
     groups = [group.name for group in case.ledger.groups_of(view.rank)]
-    return any(_lacks(case, view, name, step) for name in groups) and len(past) >= 2
+    told = len(past) >= 2 or has_called_backward(view, step)
+    return bool(told) and any(_lacks(case, view, name, step) for name in groups)
 
 
 def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
@@ -227,4 +251,4 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
     usual = sites_of(case).synchronised(view.rank, group, steps)
     habit = bool(usual) or (case.ledger.usual(view.rank, group) or 0) > len(made)
-    return recorded and habit and not any(in_backward(call) for call in made)
+    return recorded and (habit or bool(has_called_backward(view, step))) and not any(in_backward(call) for call in made)

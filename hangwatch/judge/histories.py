@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.left_the_order import left_the_order
+from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
@@ -25,6 +26,7 @@ from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
 from hangwatch.rules.step.skipped_collective.before_a_message import left_out_before_a_message
+from hangwatch.rules.step.skipped_collective.by_a_meeting import went_by_a_meeting
 from hangwatch.rules.step.skipped_collective.by_a_rank_check import went_by_for_its_rank
 from hangwatch.rules.step.skipped_collective.by_habit import against_all_habit
 from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, passed_a_call
@@ -51,6 +53,7 @@ HISTORIES: tuple[Rule, ...] = (
     synchronised_out_of_turn,
     data_dependent_graph,
     caught_past_a_call,
+    called_in_another_group,
     rank_local_decision,
     rank_zero_only,
     skipped_collective,
@@ -71,4 +74,5 @@ HISTORIES: tuple[Rule, ...] = (
     decided_by_a_trainer,
     left_out_before_a_message,
     went_by_for_its_rank,
+    went_by_a_meeting,
 )

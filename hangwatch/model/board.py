@@ -37,7 +37,8 @@ class Progress:
     `epoch` and `batch` are the training loader's: `batch` is the index of the last batch drawn, in this `epoch`.
     `step` is the index of the step in progress, counted from 0 at the start; -1 before the first. A batch drawn by the
     training loader begins one; where there is no loader, a training forward or tick(). Where there is none of these,
-    an optimizer step ends one and begins the next: then -1 up to the end of step 0.
+    an optimizer step ends one and begins the next: then -1 up to the end of step 0. `backward_step` is that in which
+    the newest gradients began to be computed; None where none were, or the record does not say.
     """
 
     epoch: int | None = None
@@ -50,6 +51,7 @@ class Progress:
     calls: int = 0  # collectives and point-to-point calls issued, all groups
     completed: int = 0  # collectives completed, all groups
     at: float = 0.0  # when one of these last changed
+    backward_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -295,7 +295,7 @@ class RankView:
     @property
     def idle(self) -> bool:
         """Known to use no processor time, and not waiting for a processor either."""
-        return self.cpu is not None and self.cpu <= IDLE_CPU_S and self.state != "R"
+        return self.cpu is not None and self.cpu <= IDLE_CPU_S and not self._runs
 
     @property
     def busy(self) -> bool:
@@ -336,7 +336,15 @@ class RankView:
     @property
     def _starved(self) -> bool:
         """Ready to run, on a machine whose processors are taken."""
-        return self.state == "R" and self.cpu != 0.0 and not self._waits_for_its_device
+        return self._runs and self.cpu != 0.0 and not self._waits_for_its_device
+
+    @property
+    def _runs(self) -> bool:
+        """It has a processor or waits for one: that state is the main thread's, which need not be the one that trains.
+
+        Under Ray, for example, the main thread serves an event loop beside the training.
+        """
+        return self.state == "R" and (self.now.main or self.now.doing is Doing.NOTHING)
 
     @property
     def _waits_for_its_device(self) -> bool:

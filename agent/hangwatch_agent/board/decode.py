@@ -106,6 +106,7 @@ def progress(words: array[int], newest: StepEntry | None, anchor_ns: int) -> Pro
         batch=newest.batch if newest else None,
         step=newest.step if newest else -1,
         optimizer_steps=words[b.W_OPTIMIZER_STEPS],
+        backward_step=words[b.W_BACKWARD_STEP] - 1 if words[b.W_BACKWARD_STEP] > 0 else None,
         forwards=words[b.W_FORWARDS],
         ticks=words[b.W_TICKS],
         draws=words[b.W_DRAWS],

@@ -13,7 +13,7 @@ VERSION = 3  # 2: a call site is the whole call path, as numbers of the table's 
 (W_OPTIMIZER_STEPS, W_FORWARDS, W_TICKS, W_DRAWS, W_CALLS, W_COMPLETED, W_MOVED_AT, W_TICKER_AT) = range(8, 16)
 (W_STEPS_WRITTEN, W_CALLS_WRITTEN, W_TABLE_USED, W_REQUEST, W_ANSWERED, W_LOADER) = range(16, 22)
 (W_TIMED_STEPS, W_DATA_NS, W_BEFORE_SYNC_NS, W_TOTAL_NS, W_LAST_NS, W_SLOWEST_NS) = range(22, 28)
-(W_ANCHOR_NS, W_PID_NAMESPACE, W_TAKEN_BACK) = range(28, 31)
+(W_ANCHOR_NS, W_PID_NAMESPACE, W_TAKEN_BACK, W_BACKWARD_STEP) = range(28, 32)
 W_BLOBS = 32  # per blob: which half is valid, then length and checksum of each half
 
 BLOBS = {  # name: bytes in each half

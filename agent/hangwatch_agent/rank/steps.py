@@ -45,6 +45,7 @@ class Steps:
         self.began_at = 0
         self.loader = b.NONE  # whose batches the steps of a framework are
         self.at = b.STEP  # the phase that follows a draw: a framework may say that it is another
+        self.backward = 0  # the count as the newest gradients began to be computed
         self.data_ns = self.before_sync_ns = 0  # hooks add to these; `publish` puts them on the board
         self._timed = self._total = self._last = self._slowest = self._slowest_before = 0
         self._row_at = self._row_count = 0  # when the steps since the last pause began, and the count of steps then
@@ -93,6 +94,7 @@ class Steps:
         words[b.W_TIMED_STEPS], words[b.W_TOTAL_NS] = self._timed + timed, self._total + total
         words[b.W_LAST_NS] = self._last
         words[b.W_DATA_NS], words[b.W_BEFORE_SYNC_NS] = self.data_ns, self.before_sync_ns
+        words[b.W_BACKWARD_STEP] = self.backward
         words[b.W_SLOWEST_NS] = max(self._slowest, self._slowest_before)
 
     def _in_row(self) -> tuple[int, int]:

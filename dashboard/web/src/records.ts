@@ -83,6 +83,7 @@ export interface Progress {
   calls: number;
   completed: number;
   at: number;
+  backward_step: number | null;
 }
 
 export interface Reading {

@@ -38,7 +38,7 @@ def fork_deadlock(case: Case) -> Finding | None:
         f" {case.name(ranks)} {words.verb(len(ranks), 'waits', 'wait')} for"
         f" {words.verb(len(stuck), 'it', 'them')}{words.at(view.where)}{tail}.",
         culprits=tuple(
-            Culprit(owner.rank, each.pid, owner.evidence.host, process="other", where=each.where)
+            Culprit(owner.rank, each.pid, owner.evidence.host, process="other", where=each.where or owner.where)
             for owner, each in stuck
         ),
         victims=tuple(sorted({*others, *ranks})),
@@ -60,7 +60,8 @@ def inherited(view: RankView) -> list[Child]:
     if view.dead or view.stopped or view.over or not waits_for_children(view):
         return []
     children = [Child(each) for each in view.evidence.children if each.role == "child"]
-    busy = [child for child in children if not child.dead and child.stack is not None and not child.idle]
+    shown = [child for child in children if child.stack is not None or child.facts.deadlocked]
+    busy = [child for child in shown if not child.dead and not child.idle]
     forked = [child for child in busy if child.forked_from(view.evidence.process)]
     if any(child.works for child in children):
         return []

@@ -170,3 +170,25 @@ def test_calls_of_several_lines_are_named_and_those_that_only_follow_in_backward
     assert found is not None
     assert found.who == (2,)
     assert found.call == f"all_reduce (train.py:20){'' if in_backward else ' and all_reduce (train.py:30)'}"
+
+
+def test_without_a_record_of_earlier_steps_no_call_is_called_new() -> None:
+    """GIVEN turns of an inner loop whose number is each rank's own WHEN the record begins within the step."""
+    turns = [(5, 5), (9, 9), (7, 7), (12, 4), (5, 10)]
+
+    def program(rank: int) -> list[Action]:
+        made: list[Action] = [Call("broadcast", line=5)]
+        for each in turns:
+            made += [Draw(), *[Call(line=18)] * each[rank]]
+        return [*made, Draw(), Call("barrier", line=30 + rank)]
+
+    def shortened(entry: RankEvidence) -> RankEvidence:
+        kept = tuple(call for call in entry.collectives.recent if call.seq == 1 or call.seq > 26)
+        return replace(entry, collectives=replace(entry.collectives, recent=kept))
+
+    snapshot = World([program(0), program(1)]).run().snapshot(still_s=20.0)
+    snapshot = replace(snapshot, ranks=tuple(map(shortened, snapshot.ranks)))
+    found = parting(Case(snapshot))
+    assert found is not None
+    assert (found.how, found.divergence.step) == (Left.UNKNOWN, 3)
+    assert diagnose(snapshot).verdict.culprits == ()

@@ -87,3 +87,13 @@ def test_what_comes_while_it_waits_for_other_ranks_is_no_work() -> None:
     """The answers of the job's store."""
     view = RankView(0, rank(0, IN_STORE, facts={"received_delta_bytes": 64}), sampled_twice=True)
     assert not view.works
+
+
+@pytest.mark.parametrize("hosts", [True, False])
+def test_the_state_of_a_main_thread_that_only_hosts_the_training_is_no_work(hosts: bool) -> None:
+    """A package's event loop beside it runs now and then, whatever the training waits for."""
+    own = (ThreadStack(10, "trainer", IN_BACKWARD),)
+    main, threads = (SERVING, own) if hosts else (IN_BACKWARD, ())
+    facts = {"state": "R", "cpu_delta_s": 0.01}
+    view = RankView(0, rank(0, main, threads=threads, facts=facts), sampled_twice=True)
+    assert (view.works, view.idle) == (not hosts, hosts)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from hangwatch.model import CallSite, Frame, RankEvidence
+from hangwatch.ranks.view import RankView
 from hangwatch.source.hints import hooks_of, rank_check_of, ways_past_call
 from hangwatch.stacks.frames import origin
 from hangwatch_agent.capture.source.excerpts import clipped
@@ -20,19 +21,25 @@ def call_sites(ranks: Iterable[RankEvidence], sources: Sources, proc: Path) -> t
     """The call sites of all recorded collectives that a turn of the loop can pass by. Ranks share them.
 
     DDP's own collectives are recorded without their place, and those of a rank that ended may not be recorded at all:
-    where its main thread stood says it.
+    where it stood says it. Below an actor that is not the main thread.
     """
     places: dict[tuple[Frame, ...], tuple[Path | None, tuple[Frame, ...]]] = {}
     for rank in ranks:
         lives = rank.process is not None and rank.process.state != "X"
         root = proc / str(rank.pid) / "root" if lives else None
         calls = rank.collectives.recent or (rank.reading.calls if rank.reading is not None else ())
-        stood = (stack.frames for stack in rank.stacks if stack.main)
+        stood = _training_stacks(rank)
         for frames in {call.frames: None for call in calls} | dict.fromkeys(stood):
             own = tuple(frame for frame in frames if not frame.native and _is_source(frame.file))
             if own and len(places) < MOST:
                 places.setdefault(own, (root, frames))
     return tuple(site for own, known in places.items() if (site := _site(own, *known, sources)).bypasses)
+
+
+def _training_stacks(rank: RankEvidence) -> Iterator[tuple[Frame, ...]]:
+    """Where its main thread stands, and the thread that trains where a package hosts that in another one."""
+    now = RankView(rank.rank, rank, sampled_twice=False).now
+    yield from (stack.frames for stack in rank.stacks if stack.main or stack.thread_id == now.thread_id)
 
 
 def _is_source(file: str) -> bool:

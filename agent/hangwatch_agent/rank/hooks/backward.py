@@ -1,6 +1,7 @@
-"""Errors that leave a backward, or a step of a pipeline.
+"""Backwards that begin, and errors that leave one, or a step of a pipeline.
 
-The program may catch them and go on with its gradients unreduced, or without what the next stage waits for.
+Of a backward whose gradients were not reduced the step tells that it was not left out. The ticker puts it on the board.
+The program may catch the errors and go on with its gradients unreduced, or without what the next stage waits for.
 torch.autograd calls its engine through one function of Python, which is wrapped. A step pays for one call more, and the
 traceback of an error has no frame of ours. torch.compile does not inline it: it breaks its graph at `backward`, and has
 an operation of its own for `torch.autograd.grad`.
@@ -27,7 +28,10 @@ CALLS = (  # module, class or "", function
 
 
 class BackwardHook:
-    """Tells the board of errors that leave `loss.backward()`, `torch.autograd.grad` or a pipeline's `step()`."""
+    """Tells the board in which step `loss.backward()` was called, and of errors.
+
+    Those leave it, `torch.autograd.grad` or a pipeline's `step()`.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -47,10 +51,11 @@ class BackwardHook:
         self._installed.clear()
 
     def _running(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-        left_by = self._left_by
+        left_by, steps = self._left_by, self._context.steps
 
         @replacing(original, name)
         def running(*args: Any, **kwargs: Any) -> Any:
+            steps.backward = steps.count
             try:
                 return original(*args, **kwargs)
             except Exception as error:

@@ -157,6 +157,7 @@ class ForwardHook:
         """
         board, steps, context, grad_enabled = self._board, self._steps, self._context, self._grad_enabled
         time_ns, forwards, phase, phase_at = time.monotonic_ns, b.W_FORWARDS, b.W_PHASE, b.W_PHASE_AT
+        training, evaluation = b.FORWARD, b.EVAL
 
         def enter(module: Any) -> None:
             try:
@@ -164,7 +165,7 @@ class ForwardHook:
                 self._forwards = words[forwards] = self._forwards + 1
                 words[phase_at] = now = time_ns()
                 self._grad = grad = grad_enabled()
-                words[phase] = b.FORWARD if grad else b.EVAL
+                words[phase] = training if grad else evaluation
                 if grad and steps.source <= BY_FORWARD:
                     self._offer(module, now)
                 if context.unconfirmed:

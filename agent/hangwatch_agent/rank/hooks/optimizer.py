@@ -45,6 +45,7 @@ class OptimizerHook:
     def _stepping_hook(self) -> Callable[[Any, Any, Any], None]:
         context, board, steps, compiling = self._context, self._context.board, self._context.steps, is_traced()
         time_ns, counter, phase, phase_at = time.monotonic_ns, b.W_OPTIMIZER_STEPS, b.W_PHASE, b.W_PHASE_AT
+        optimized = b.OPTIMIZER
 
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
             if compiling():
@@ -53,7 +54,7 @@ class OptimizerHook:
                 words = board.words
                 self._steps = words[counter] = self._steps + 1
                 words[phase_at] = now = time_ns()
-                words[phase] = b.OPTIMIZER
+                words[phase] = optimized
                 if steps.source <= BY_OPTIMIZER:
                     self._ended(optimizer, now)
                 if context.unconfirmed:

@@ -149,7 +149,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     others = tuple(rank for rank in case.blocked if rank not in alone)
     if found is not None and (again := repeated(case, found, lone.rank)):
         return _once_more(case, alone, found, again)
-    inside = found is None or found.divergence.step == lone.step.step
+    inside = found is None or _stands_in_it(case, found, lone)
     caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
     if caller is None and (line := package_line(case, lone.rank)) is not None:
@@ -168,13 +168,28 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
         f" which the other ranks never call{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
-        culprits=case.culprits(alone, caller),
+        culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
         victims=others,
         step=found.step if found is not None else lone.step,
         evidence=() if found is None else (counted(case, found),),
         witnesses=witnesses,
         awaited=alone,
     )
+
+
+def _stands_in_it(case: Case, found: Parting, lone: RankView) -> bool:
+    """It is in that step still, and in the group in question: not in the call of another group behind that one."""
+    last = next(reversed(case.ledger.calls(lone.rank).values()), None)
+    entry = case.blocked.get(lone.rank)
+    group = entry.group.name if entry is not None and entry.group is not None else last.group if last else ""
+    return found.divergence.step == lone.step.step and group in ("", found.divergence.group)
+
+
+def _place_of(found: Parting) -> Frame | None:
+    """The line of the calls in question, where they come from one."""
+    lines = {place.lines[:1] for place in found.places}
+    (file, line), *_ = lines.pop() if len(lines) == 1 else (("", 0),)
+    return Frame(file, line, "") if file else None
 
 
 def _witnesses(

@@ -20,6 +20,8 @@ from hangwatch.model import (
 from tests.unit.rules.step.decisions import END, GRADIENTS, MODULE, SAVE, Program, blamed, changed, job, way
 from tests.unit.simulator import SCRIPT, TORCH, Call, Draw, World
 
+CAUSE = "data-dependent-graph"
+
 
 def within_a_module(snapshot: Snapshot, function: str = "forward") -> Snapshot:
     """The calls at line 30 were made below a module's forward, by `function` of the user's file."""
@@ -216,3 +218,44 @@ def test_an_error_that_ended_the_backward_is_no_parameter_that_was_left_out(
         assert (blamed(judgement), verdict.certainty) == ([(1, 40)], Certainty.PROVEN)
         assert "FloatingPointError: refused" in verdict.summary
         assert "within the backward of epoch 0, batch 5" in verdict.summary
+
+
+def below_a_trainer(snapshot: Snapshot, backward_step: int | None) -> Snapshot:
+    """A package's loop calls backward, below one line of the user's: its source is not read."""
+    package = Frame("/venv/lib/python3.12/site-packages/trainer/loop.py", 190, "advance")
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        def of(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+            inside = any(frame.function == "_engine_run_backward" for frame in frames)
+            own = tuple(frame for frame in frames if frame.file != SCRIPT)
+            return (*own, package, Frame(SCRIPT, 60, "main")) if inside else frames
+
+        assert rank.reading is not None
+        recent = tuple(replace(call, frames=of(call.frames)) for call in rank.collectives.recent)
+        stacks = tuple(replace(stack, frames=of(stack.frames)) for stack in rank.stacks)
+        progress = replace(rank.reading.progress, backward_step=backward_step if rank.rank == 1 else 5)
+        return replace(
+            rank, collectives=replace(rank.collectives, recent=recent), stacks=stacks, earlier_stacks=stacks,
+            reading=replace(rank.reading, progress=progress),
+        )  # fmt: skip
+
+    return changed(snapshot, change)
+
+
+@pytest.mark.parametrize(("backward_step", "cause"), [(5, CAUSE), (4, None), (None, None)])
+def test_below_a_trainer_the_board_says_whether_backward_was_called(backward_step: int | None, cause: str) -> None:
+    judgement = diagnose(below_a_trainer(unreduced(optimized=True, log="all_gather"), backward_step))
+    assert (judgement.verdict.cause == CAUSE) is (cause == CAUSE), judgement.verdict.summary
+    if cause:
+        assert [rank for rank, _ in blamed(judgement)] == [1]
+
+
+def test_a_backward_that_the_board_knows_to_be_missing_was_skipped() -> None:
+    snapshot = unreduced(optimized=True)
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        assert rank.reading is not None
+        return replace(rank, reading=replace(rank.reading, progress=replace(rank.reading.progress, backward_step=4)))
+
+    judgement = diagnose(changed(snapshot, change))
+    assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])

@@ -159,3 +159,20 @@ def test_another_rank_in_code_of_its_own_is_no_less_suspect() -> None:
     other = rank(2, IN_CODE, world_size=3, issued=3, completed=3)
     first = rank(0, IN_BARRIER, world_size=3, issued=4, completed=3)
     assert judge(first, parent(child(), world_size=3), other).verdict.cause == "user-code-blocked"
+
+
+@pytest.mark.parametrize(("deadlocked", "cause"), [(True, CAUSE), (False, "user-code-blocked")])
+def test_children_whose_frames_cannot_be_read_are_known_by_the_kernel(deadlocked: bool, cause: str) -> None:
+    """GIVEN no right to read the stacks of other processes THEN what their threads wait for says it still."""
+    blind = replace(child(deadlocked=deadlocked), stacks=(), earlier_stacks=())
+    judgement = verdict_of(blind)
+    assert told(judgement)[0] == cause, judgement.verdict.summary
+    if deadlocked:
+        assert told(judgement)[1] == "likely"
+        assert judgement.verdict.culprits[0].where == USER[0]
+        assert "in code that shows no frames" in judgement.verdict.summary
+
+
+def test_a_child_without_frames_that_computes_is_no_deadlock() -> None:
+    busy = replace(child(cpu_delta_s=0.9, state="R"), stacks=(), earlier_stacks=())
+    assert told(verdict_of(busy))[0] != CAUSE

@@ -42,6 +42,14 @@ def test_other_threads_and_ranks_without_any_stack_add_nothing(frames: tuple[Fra
     assert ways(beside, rank(1)) == []
 
 
+def test_the_thread_that_trains_counts_where_a_package_hosts_it(frames: tuple[Frame, ...]) -> None:
+    """Below an actor of Ray's the main thread serves an event loop."""
+    actor = "/venv/lib/python3.12/site-packages/actors/worker.py"
+    trainer = replace(main_thread((*frames, Frame(actor, 37, "_run"))), main=False, thread_id=10, name="trainer")
+    hosted = rank(0, (Frame(actor, 1069, "main_loop"), Frame(actor, 323, "<module>")), threads=(trainer,))
+    assert ways(hosted) == [(2, "if loss < best")]
+
+
 def test_a_call_and_a_stack_at_one_place_are_told_once(frames: tuple[Frame, ...]) -> None:
     found = rank(0, frames)
     assert found.reading is not None

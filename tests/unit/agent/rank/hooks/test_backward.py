@@ -137,3 +137,24 @@ def test_torch_compile_goes_through_it_as_without_us(watched: Watched) -> None:
     finally:
         hook.remove()
     assert without[1] == [2.0, 2.0, 2.0, 1.0, 1.0, 1.0]
+
+
+def published(watched: Watched) -> int | None:
+    watched.context.steps.publish()
+    return watched.reading.progress.backward_step
+
+
+def test_the_step_of_the_newest_backward_comes_to_the_board(watched: Watched, hook: BackwardHook) -> None:
+    steps = [published(watched)]
+    for _ in range(3):
+        watched.context.steps.tick()
+        torch.ones(2, requires_grad=True).sum().backward()
+        steps.append(published(watched))
+    watched.context.steps.tick()
+    assert [*steps, published(watched)] == [None, 0, 1, 2, 2]
+
+
+def test_a_backward_that_raises_was_called(watched: Watched, hook: BackwardHook) -> None:
+    watched.context.steps.tick()
+    lines_of_an_error()
+    assert published(watched) == 0

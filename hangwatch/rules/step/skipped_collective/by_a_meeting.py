@@ -1,0 +1,47 @@
+"""A call that waits for all workers, such as Ray Train's `report`, which some ranks went by."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.meetings import PassedMeeting, passed_meeting
+from hangwatch.facts.skip_paths import evidence_of, the_only
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Certainty
+from hangwatch.ranks.sides import odd_of
+from hangwatch.rules.finding import Finding
+
+
+def went_by_a_meeting(case: Case) -> Finding | None:
+    """Ranks are in a later epoch, and others in a call that returns when all have come to it."""
+    found = passed_meeting(case)
+    if found is None or not case.blocked:
+        return None
+    cause, odd = _cause(found)
+    waiting, past = case.name(found.waiting), case.name(found.past)
+    call = f"{found.call}{words.at(found.where)}"
+    how = f", at {words.place(found.ways[0].where)} (`{found.ways[0].text}`)" if the_only(found.ways) else ""
+    be = words.verb(len(found.past), "is", "are")
+    return Finding(
+        cause,
+        Certainty.LIKELY,
+        f"{words.capital(past)} went by {call}{how}, and {be} in {words.step(case.step_of(found.past))} already;"
+        f" {case.wait_words(found.waiting)} there until all ranks have called it.",
+        fix=f"call {found.call} on all ranks, or on none: reduce the value first that decides about it",
+        culprits=case.culprits(odd, the_only(found.ways)),
+        victims=tuple(rank for rank in case.blocked if rank not in odd),
+        step=case.step_of(found.waiting),
+        evidence=evidence_of(found.ways),
+        witnesses=(
+            Witness(Kind.PLACE, f"{waiting} called {found.call} behind an epoch that was as long on all ranks"),
+        ),
+        awaited=odd,
+    )
+
+
+def _cause(found: PassedMeeting) -> tuple[str, tuple[int, ...]]:
+    asks = {way.asks for way in found.ways}
+    if "rank" in asks:
+        return "rank-zero-only-collective", found.waiting
+    odd = odd_of(found.waiting, found.past)
+    return ("rank-local-decision", odd) if asks == {"value"} else ("skipped-collective", odd)
