@@ -43,3 +43,11 @@ def test_only_the_few_went_by(without: tuple[int, ...], ranks: int) -> None:
 
 def test_in_a_loop_the_order_of_the_lines_says_nothing() -> None:
     assert "went by" not in judged("rank", 0, in_loop=True).verdict.summary
+
+
+def test_the_rank_for_which_a_check_did_not_hold_left_out_a_call_that_is_new_to_all() -> None:
+    """The first gather of an evaluation stands behind `if not self.predictions: return`; one rank had none."""
+    judgement = judged("check", 2)
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert blamed(judgement) == [(2, 28)]
+    assert "the branch on the rank" not in judgement.verdict.fix
