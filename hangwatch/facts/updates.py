@@ -35,7 +35,7 @@ class UpdatesApart:
 @once
 def updates_apart(case: Case) -> UpdatesApart | None:
     """The fewer ranks that are behind the others in optimizer steps, by equally many forwards; None where none are."""
-    if len(case.ranks) < case.size or not all(_counts_forwards(view) for view in case):
+    if not case.ranks or len(case.ranks) < case.size or not all(_counts_forwards(view) for view in case):
         return None
     updates = {view.rank: _by_step(view) for view in case}
     common = sorted(set.intersection(*(set(each) for each in updates.values())))
