@@ -6,7 +6,7 @@ import pytest
 
 from hangwatch.facts.case import Case
 from hangwatch.facts.updates import are_behind, updates_apart
-from hangwatch.model import Job, Phase, Progress, RankEvidence, Snapshot, StepEntry
+from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepEntry
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, blamed, judge, rank, snapshot, told
 
 
@@ -62,4 +62,4 @@ def test_it_is_told_as_a_mismatch_of_synchronisation() -> None:
 
 
 def test_of_no_ranks_nothing_is_known() -> None:
-    assert updates_apart(Case(Snapshot(Job("j", "job"), 0.0))) is None
+    assert updates_apart(Case(snapshot())) is None
