@@ -18,6 +18,7 @@ from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
 from hangwatch.facts.rounds import left_habit
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
+from hangwatch.facts.updates import are_behind
 from hangwatch.model import Bypass, Collective, Frame, LoaderFacts, LoopFacts
 from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
@@ -54,8 +55,8 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     left, inside = _sides(case, begun)
     most = max((begun.get(rank, 0) for rank in inside), default=0)
     left = tuple(rank for rank in left if begun.get(rank, 0) < most or not _made_as_many(case, rank, inside))
-    if not left or not inside or not set(left).isdisjoint(inside):
-        return None
+    if not left or not inside or not set(left).isdisjoint(inside) or are_behind(case, inside, left):
+        return None  # those inside make more forwards for an optimizer step: the others are ahead, and not early
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call

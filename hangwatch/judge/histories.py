@@ -16,6 +16,7 @@ from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, s
 from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call
 from hangwatch.rules.step.gradient_sync_mismatch import (
     gradient_sync_mismatch,
+    split_or_repeated,
     synchronised_alone,
     synchronised_out_of_turn,
 )
@@ -51,6 +52,7 @@ HISTORIES: tuple[Rule, ...] = (
     gradient_sync_mismatch,
     synchronised_alone,
     synchronised_out_of_turn,
+    split_or_repeated,
     data_dependent_graph,
     caught_past_a_call,
     called_in_another_group,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import TypeGuard
 
 from hangwatch.model import Frame, LoopFacts
 
@@ -20,6 +21,7 @@ _ENDS_PROCESS = frozenset({"exit", "_exit", "abort", "quit"})
 _NO_ERRORS = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit", "ImportError"})
 _OF_STORES = frozenset({"get", "add", "check", "wait", "compare_set", "multi_get", "num_keys"})
 _COUNTERS = frozenset({"range", "trange", "count"})
+_GROWS = frozenset({"append", "appendleft"})  # by one item a turn; what a set adds may be in it
 _DRESSED = frozenset({"enumerate", "tqdm", "track"})
 
 
@@ -224,9 +226,21 @@ def _is_counted(loop: _Loop) -> bool:
 
 
 def _counts(loop: ast.While) -> bool:
-    """Its condition compares something that its body counts up or down: `while step < steps: ...; step += 1`."""
-    parts = (node for statement in loop.body for node in (statement, *within(statement)))
+    """Its condition compares something that its body counts: `while step < steps: ...; step += 1`.
+
+    A collection that the body appends to is counted by its length: `while len(tokens) < limit: tokens.append(token)`.
+    """
+    parts = [node for statement in loop.body for node in (statement, *within(statement))]
     counted = {ast.unparse(node.target) for node in parts if isinstance(node, ast.AugAssign)}
-    return any(
-        ast.unparse(node) in counted for node in ast.walk(loop.test) if isinstance(node, ast.Name | ast.Attribute)
-    )
+    grown = {
+        ast.unparse(node.func.value)
+        for node in parts
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GROWS
+    }
+    sized = {ast.unparse(node.args[0]) for node in ast.walk(loop.test) if _is_len(node)}
+    names = (ast.unparse(node) for node in ast.walk(loop.test) if isinstance(node, ast.Name | ast.Attribute))
+    return not sized.isdisjoint(grown) or any(name in counted for name in names)
+
+
+def _is_len(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and called(node) == "len" and bool(node.args)

@@ -141,7 +141,7 @@ def compiling(names: Names) -> Frame | None:
     found = (
         frame for frame, _, file in names if _OF_COMPILER.search(file) and not file.endswith(_AROUND_COMPILED_CODE)
     )
-    at_work = any(file.endswith(_COMPILERS) for _, _, file in names)
+    at_work = any(file.endswith(_COMPILERS) and name != "<module>" for _, name, file in names)
     imported = any(name == "<module>" and _OF_COMPILER.search(file) for _, name, file in names)
     return next(found, None) if at_work or not (imported or _runs_compiled_code(names)) else None
 

@@ -61,7 +61,7 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
         "rendezvous-unreachable-master",
         Certainty.PROVEN if settled and outvoted else Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'looks', 'look')} for the master at"
-        f" {':'.join(wrong)}, and {case.name([view.rank for view in others])} at {':'.join(right)}.",
+        f" {_addresses(astray)}, and {case.name([view.rank for view in others])} at {_addresses(others)}.",
         fix=f"give every rank the same {name}: {right[0] if name == 'MASTER_ADDR' else right[1]}",
         culprits=tuple(view.culprit() for view in astray),
         victims=tuple(view.rank for view in others),
@@ -71,6 +71,13 @@ def _goes_elsewhere(case: Case, arrivals: Arrivals, astray: list[RankView]) -> F
         ),
         status=Status.HUNG if settled or case.stalled(culprits) else Status.WAITING,
     )
+
+
+def _addresses(views: Iterable[RankView]) -> str:
+    """The one address that all have, or the first ones: every rank may have looked for a free port of its own."""
+    found = dict.fromkeys(":".join(address(view)) for view in views)
+    more = len(found) - words.SHOWN
+    return words.listed([*list(found)[: words.SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
 def _connected(view: RankView) -> str:

@@ -11,6 +11,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
+from hangwatch.facts.updates import updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.ledger import Step
@@ -126,6 +127,36 @@ def synchronised_out_of_turn(case: Case) -> Finding | None:
     if found.first:
         habit = f"{everyone} had synchronised no gradients before, and no optimizer step of theirs is recorded"
     return _alone(case, found.inside, found.past, case.ranks[found.inside[0]].step, habit)
+
+
+def split_or_repeated(case: Case) -> Finding | None:
+    """Few ranks made more forwards for an optimizer step than the others since some step: each of them synchronised.
+
+    The numbers of calls are alike all the while, and those of one batch are paired with those of another.
+    """
+    found = updates_apart(case)
+    if found is None or not case.in_trouble:
+        return None
+    behind, others = case.name(found.behind), case.name(found.others)
+    does = words.verb(len(found.behind), "it splits or repeats its", "they split or repeat their")
+    counts = [words.plural(found.made[side[0]], "optimizer step") for side in (found.behind, found.others)]
+    return Finding(
+        "gradient-sync-mismatch",
+        Certainty.LIKELY,
+        f"{case.name(found.behind, capital=True)} made more forwards for each optimizer step than {others}, first in"
+        f" step {found.step}: {does} batches, so that gradients are paired with those of other batches.",
+        fix="let all ranks split or repeat a batch together: reduce what decides it (an error, a size) before",
+        culprits=case.culprits(found.behind),
+        victims=case.victims(found.behind),
+        step=StepName(None, None, found.step),
+        evidence=(
+            f"by the begin of step {found.last}, {behind} had made {counts[0]}, and {others} {counts[1]}",
+            f"until step {found.step} all ranks had made as many as each other",
+        ),
+        witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
+        status=case.failed,
+        awaited=found.behind,
+    )
 
 
 def _alone(case: Case, inside: Sequence[int], without: Sequence[int], step: StepName, habit: str) -> Finding:

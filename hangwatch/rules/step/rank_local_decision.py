@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
+from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
@@ -15,7 +16,7 @@ from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Phase, Status
-from hangwatch.ranks.sides import odd_of
+from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
@@ -23,7 +24,7 @@ from hangwatch.stacks.frames import user_frame
 def rank_local_decision(case: Case) -> Finding | None:
     """Ranks diverged at a condition that depends neither on the rank nor on what is the same on all of them."""
     found = disagreement(case)
-    if found is None or not case.in_trouble or not _decides(found):
+    if found is None or not case.in_trouble or not (_decides(found) or _lets_some_in(case, found)):
         return None
     extra = found.found is not None and found.found.how is Left.EXTRA
     if of_every_step(case, found) or (sites_of(case).in_backward(found.made[0], found.place) and not extra):
@@ -41,6 +42,25 @@ def _decides(found: Disagreement) -> bool:
     """All ways past the call are conditions on a value, and guard that call and not the rest of the loop's turn."""
     own = {way.asks for way in found.ways} in ({"value"}, {"alike"}) and not any(way.of_turn for way in found.ways)
     return own and not found.in_module
+
+
+def _lets_some_in(case: Case, found: Disagreement) -> bool:
+    """Checks led the fewer ranks to a call that no rank had ever made: they hold as an exception, and so they decide.
+
+    A check that data is there is meant to hold always, and then leads to a call of every step. Of rank 0 it may ask for
+    what only that rank has, such as its logger.
+    """
+    if any(way.asks not in ("check", "value") or way.of_turn for way in found.ways) or found.in_module:
+        return False
+    few = 2 * len(found.made) < len(found.made) + len(found.without)
+    return few and 0 not in found.made and found.found is None and not _was_made(case, found)
+
+
+def _was_made(case: Case, found: Disagreement) -> bool:
+    """A rank has made that call before, as far as recorded."""
+    sites = sites_of(case)
+    asked = [rank for side in (found.made, found.without) for rank in spread(side)]
+    return any(same(found.place, place) for rank in asked for place in sites.before(rank))
 
 
 def _finding(case: Case, found: Disagreement) -> Finding:

@@ -131,3 +131,14 @@ def test_a_loop_that_asks_the_store_and_its_last_line(line: int, asks: bool, las
     found = loop_around([(Frame(SCRIPT, line, "main"), ast.parse(POLLS))])
     assert found is not None
     assert (found.asks_store, found.last) == (asks, last)
+
+
+@pytest.mark.parametrize(
+    ("body", "by_itself"),
+    [("found.append(one())", False), ("found.add(one())", False), ("other.append(one())", True), ("drop(found)", True)],
+)
+def test_a_while_over_the_length_of_what_it_appends_to_is_counted(body: str, by_itself: bool) -> None:
+    source = f"while len(found) < limit:\n    {body}\n    if done():\n        break\n"
+    found = loop_around([(Frame(SCRIPT, 2, "f"), ast.parse(source))])
+    assert found is not None
+    assert at(found.leaves) == ([1, 4] if by_itself else [4])

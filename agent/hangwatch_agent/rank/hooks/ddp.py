@@ -16,6 +16,7 @@ from typing import Any
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.module_hook import AbsentFromCopies, ModuleHook, private_ids
+from hangwatch_agent.rank.hooks.pacer import Pacer
 from hangwatch_agent.rank.hooks.plan import of_model
 from hangwatch_agent.rank.hooks.untraced import is_traced, replacing
 from hangwatch_agent.rank.patch import Patches
@@ -50,7 +51,7 @@ class ForwardHook:
         """Count from nothing: this process has a new board."""
         self._forwards = self._timed_step = 0
         self._planned = False
-        self._stepping = 0  # id of the model whose training forwards are the steps, where there is no loader
+        self._pacer = Pacer()  # which model's training forwards are the steps, where there is no loader
 
     def install(self) -> None:
         module = sys.modules.get(DDP_MODULE)
@@ -203,8 +204,7 @@ class ForwardHook:
         return leave
 
     def _offer(self, module: Any, now: int) -> None:
-        self._stepping = self._stepping or id(module)
-        if self._stepping == id(module):
+        if self._pacer.paces(module):
             self._steps.offer(BY_FORWARD, now)
 
     def _plan(self, module: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.rank.hooks.context import Context
 from hangwatch_agent.rank.hooks.module_hook import private_ids
+from hangwatch_agent.rank.hooks.pacer import Pacer
 from hangwatch_agent.rank.hooks.untraced import is_traced
 from hangwatch_agent.rank.steps import BY_OPTIMIZER
 
@@ -25,7 +26,7 @@ class OptimizerHook:
     def reset(self) -> None:
         """Count from nothing: this process has a new board."""
         self._steps = 0
-        self._stepping = 0  # id of the optimizer whose steps are the rank's, where nothing better is
+        self._pacer = Pacer()  # which optimizer's steps are the rank's, where nothing better is
 
     def install(self) -> None:
         module = sys.modules.get("torch.optim.optimizer")
@@ -65,6 +66,5 @@ class OptimizerHook:
         return stepped
 
     def _ended(self, optimizer: Any, now: int) -> None:
-        self._stepping = self._stepping or id(optimizer)
-        if self._stepping == id(optimizer):
+        if self._pacer.paces(optimizer):
             self._context.steps.ended(now)

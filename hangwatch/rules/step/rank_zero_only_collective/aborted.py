@@ -160,9 +160,12 @@ def _of_every_step(view: RankView) -> bool:
 def _may_follow(case: Case, rank: int) -> bool:
     """The others may come to the place of `rank` yet: it has left a loop that they are in, or is steps ahead.
 
-    Where the ledgers differ in an earlier step, what each rank does now only follows from that.
+    Where the ledgers differ in an earlier step, what each rank does now only follows from that. So it does where the
+    rank has run out of data before the others: no stack need say so of those that their launcher ended.
     """
-    view, found = case.ranks[rank], parting(case)
+    view, found, uneven = case.ranks[rank], parting(case), first_uneven(case)
+    if uneven is not None and rank in uneven.short:
+        return True
     at = view.step.step
     if found is not None and at is not None and found.divergence.step < at:
         return True

@@ -92,3 +92,11 @@ def test_a_rank_that_waited_before_the_master_came_tries_again_after_a_pause(
     connected = starting(1, still_s=waited_s, started_at=NOW - 200, world_size=3)
     judgement = judge(master, connected, lost(2, still_s=waited_s, started_at=NOW - 200, world_size=3))
     assert told(judgement) == ("rendezvous-unreachable-master", "likely", status)
+
+
+def test_each_rank_may_look_at_a_port_of_its_own() -> None:
+    ports = {1: "29501", 2: "29502"}
+    astray = [lost(n, environment={"MASTER_PORT": port}, world_size=3) for n, port in ports.items()]
+    judgement = judge(starting(0, world_size=3), *astray)
+    assert [rank for rank, _, _ in blamed(judgement)] == [1, 2]
+    assert "127.0.0.1:29501 and 127.0.0.1:29502, and rank 0 at 127.0.0.1:29500" in judgement.verdict.summary

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.unit.job import blamed, judge
 from tests.unit.job import told as said
-from tests.unit.rules.step.aborts import calls, dead, drew, lost
+from tests.unit.rules.step.aborts import EXTRA, calls, dead, drew, lost
 
 
 def test_a_rank_that_its_backend_ended_behind_its_loop_had_left_it() -> None:
@@ -27,3 +27,12 @@ def test_calls_that_were_paired_after_an_uneven_epoch_are_its_consequence() -> N
 def test_types_that_differ_within_one_turn_stay_a_mismatch() -> None:
     judgement = judge(drew(lost(0, calls(6)), 7, left=False), drew(dead(1, calls(6)), 7, left=False, dtype="Long"))
     assert said(judgement)[0] == "collective-mismatch"
+
+
+def test_a_call_new_to_all_behind_a_loop_that_the_others_are_in_is_no_extra_one() -> None:
+    """The rank that left its loop met backward of the others, which their launcher ended: no stack tells of them."""
+    short = drew(dead(2, calls(6, EXTRA)), 6, left=True)
+    others = [drew(dead(number, calls(6), -15, inside=False), 7, left=False) for number in (0, 1)]
+    judgement = judge(*others, short)
+    assert said(judgement)[0] == "early-exit", judgement.verdict.summary
+    assert [rank for rank, _, _ in blamed(judgement)] == [2]

@@ -95,3 +95,11 @@ def test_a_function_that_makes_several_collectives_is_one_call_that_the_few_went
     verdict = judgement.verdict
     assert (verdict.cause, blamed(judgement)) == ("skipped-collective", [(1, 27)]), verdict.summary
     assert "Rank 1 went by load (train.py:28), probably at train.py:27" in verdict.summary
+
+
+def test_the_rank_for_which_a_check_did_not_hold_left_out_a_call_that_is_new_to_all() -> None:
+    """The first gather of an evaluation stands behind `if not self.predictions: return`; one rank had none."""
+    judgement = judged("check", 2)
+    assert (judgement.verdict.cause, judgement.verdict.certainty) == ("skipped-collective", Certainty.LIKELY)
+    assert blamed(judgement) == [(2, 28)]
+    assert "the branch on the rank" not in judgement.verdict.fix

@@ -94,6 +94,27 @@ def test_before_the_first_step_the_order_of_the_source_says_which_call_was_gone_
         assert blamed(judgement) == [(0, 28)]
 
 
+@pytest.mark.parametrize(
+    ("alone", "asks", "decided"),
+    [(1, "check", True), (0, "check", False), (1, "rank", False)],
+    ids=["of any rank", "of what only rank 0 may have", "on the rank"],
+)
+def test_a_check_that_led_one_rank_alone_to_a_call_new_to_all_decided(alone: int, asks: str, decided: bool) -> None:
+    """A broadcast behind `if frozen.any()`, which never held before; the others are at line 40, where all come."""
+    load, common = Call("all_gather", line=SAVE), Call("broadcast", line=40)
+    snapshot = World([[load, common] if rank == alone else [common] for rank in range(3)]).run().snapshot()
+
+    def straight(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, in_loop=False) for stack in entry.stacks)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks)
+
+    site = CallSite((Frame(SCRIPT, SAVE, "main"),), (way(asks),))
+    judgement = diagnose(replace(changed(snapshot, straight), call_sites=(site,)))
+    assert (judgement.verdict.cause == "rank-local-decision") is decided, judgement.verdict.summary
+    if decided:
+        assert blamed(judgement) == [(alone, 28)]
+
+
 def test_a_package_may_make_the_call_that_was_gone_by_at_two_lines_of_its_own() -> None:
     """GIVEN `with main_process_first():` at line 30, whose barrier rank 0 makes at its end and rank 1 at its begin,
     WHEN rank 2 goes by it, THEN it is the one that went by, and the others are at one place."""

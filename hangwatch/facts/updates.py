@@ -1,0 +1,75 @@
+"""How many optimizer steps the ranks have made by each forward, where their steps are their forwards.
+
+Ranks that accumulate gradients alike make their optimizer steps after the same forwards. A rank that splits a batch, or
+repeats one, makes more forwards for it: each one's backward is paired with that of another batch of the others, in
+silence, until the others have done all their batches. By their optimizer steps those are ahead then, and not early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hangwatch.facts.case import Case, once
+from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.view import RankView
+
+SAME_UPDATES = 2  # recorded steps, by whose begin all ranks had made the same number of optimizer steps
+BEHIND = 2  # optimizer steps that a rank lacks at least: for one, it may as well have left that step out alone
+
+
+@dataclass(frozen=True)
+class UpdatesApart:
+    """`behind` lack optimizer steps, which `others` made after as many forwards; `step` is the first without one.
+
+    `made` are the optimizer steps of each rank by the begin of the step `last`, the last one that all have begun.
+    """
+
+    behind: tuple[int, ...]
+    others: tuple[int, ...]
+    step: int
+    last: int
+    made: dict[int, int]
+
+
+@once
+def updates_apart(case: Case) -> UpdatesApart | None:
+    """The fewer ranks that are behind the others in optimizer steps, by equally many forwards; None where none are."""
+    if not case.ranks or len(case.ranks) < case.size or not all(_counts_forwards(view) for view in case):
+        return None
+    updates = {view.rank: _by_step(view) for view in case}
+    common = sorted(set.intersection(*(set(each) for each in updates.values())))
+    apart = [step for step in common if len({each[step] for each in updates.values()}) > 1]
+    if not apart or common.index(apart[0]) < SAME_UPDATES:
+        return None
+    made = {rank: each[common[-1]] for rank, each in updates.items()}
+    sides = sorted(by_value(made).items())
+    if len(sides) != 2 or 2 * len(sides[0][1]) >= len(made) or sides[1][0] - sides[0][0] < BEHIND:
+        return None
+    first = common[common.index(apart[0]) - 1]
+    return UpdatesApart(tuple(sides[0][1]), tuple(sides[1][1]), first, common[-1], made)
+
+
+def are_behind(case: Case, ranks: Iterable[int], others: Iterable[int]) -> bool:
+    """Each of `ranks` has made fewer optimizer steps than every one of `others`, where forwards are their steps."""
+    here, there = (case.views(each) for each in (ranks, others))
+    if not here or not there or not all(_counts_forwards(view) for view in (*here, *there)):
+        return False
+    return max(map(_made, here)) < min(map(_made, there))
+
+
+def _counts_forwards(view: RankView) -> bool:
+    """Its steps are its forwards: no loader and no framework names them, and its own loop does not count them."""
+    if view.reading is None or view.step.batch is not None:
+        return False
+    made = view.reading.progress
+    return made.forwards > 0 and made.optimizer_steps > 0 and not made.ticks
+
+
+def _made(view: RankView) -> int:
+    return view.reading.progress.optimizer_steps if view.reading is not None else 0
+
+
+def _by_step(view: RankView) -> dict[int, int]:
+    entries = view.reading.steps if view.reading is not None else ()
+    return {entry.step: entry.optimizer_steps for entry in entries if entry.optimizer_steps is not None}

@@ -1,0 +1,65 @@
+"""Ranks that make more forwards for an optimizer step than the others: `gradient-sync-mismatch`, and no early exit."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.facts.case import Case
+from hangwatch.facts.updates import are_behind, updates_apart
+from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepEntry
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, blamed, judge, rank, snapshot, told
+
+
+def forwards(number: int, updates: list[int], *, batch: int | None = None, ticks: int = 0) -> RankEvidence:
+    """A rank whose steps are its forwards: before each it had made so many optimizer steps."""
+    entries = tuple(StepEntry(step, None, batch, None, 1.0 * step, {}, made) for step, made in enumerate(updates))
+    count = len(updates)
+    progress = Progress(None, batch, count - 1, updates[-1] + (number != 1), count, ticks)
+    waits, phase = (IN_BACKWARD, Phase.BACKWARD) if number == 1 else (IN_BARRIER, Phase.OPTIMIZER)
+    return rank(number, waits, phase=phase, progress=progress, steps=entries, issued=count, world_size=3)
+
+
+EACH = list(range(10))
+SPLIT = [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7]  # two forwards for each optimizer step since step 4
+ONCE = [0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9]
+
+
+def job(odd: list[int], others: int = 2, **parts: int) -> Snapshot:
+    ranks = [forwards(1, odd, **parts), *(forwards(number, EACH, **parts) for number in (0, 2)[:others])]
+    return snapshot(*sorted(ranks, key=lambda each: each.rank), world_size=others + 1)
+
+
+def test_the_rank_that_split_its_batches_is_behind_by_its_optimizer_steps() -> None:
+    found = updates_apart(Case(job(SPLIT)))
+    assert found is not None
+    assert (found.behind, found.others, found.step, found.last) == ((1,), (0, 2), 4, 9)
+    assert found.made == {0: 9, 1: 6, 2: 9}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [job(EACH), job(ONCE), job([0, *SPLIT[4:]]), job(SPLIT, others=1), job(SPLIT, batch=3), job(SPLIT, ticks=9)],
+    ids=["alike", "once", "from the start", "of two halves", "a loader counts", "the program counts"],
+)
+def test_otherwise_no_rank_is_behind(given: Snapshot) -> None:
+    assert updates_apart(Case(given)) is None
+
+
+def test_the_ranks_that_have_made_more_optimizer_steps_left_no_loop_early() -> None:
+    case = Case(job(ONCE))
+    assert are_behind(case, [1], [0, 2])
+    assert not are_behind(case, [0, 2], [1])
+    assert not are_behind(Case(job(EACH, batch=3)), [1], [0, 2])
+
+
+def test_it_is_told_as_a_mismatch_of_synchronisation() -> None:
+    judgement = judge(*job(SPLIT).ranks, world_size=3)
+    assert told(judgement)[:2] == ("gradient-sync-mismatch", "likely"), judgement.verdict.summary
+    assert [who for who, _, _ in blamed(judgement)] == [1]
+    assert "Rank 1 made more forwards for each optimizer step than ranks 0 and 2, first in step 4" in (
+        judgement.verdict.summary
+    )
+
+
+def test_of_no_ranks_nothing_is_known() -> None:
+    assert updates_apart(Case(snapshot())) is None
