@@ -56,7 +56,9 @@ def _early(document: dict[str, Any], version: str | None) -> Any:
     return {"version": version, "entries": entries, "pg_config": dict(enumerate(members))}
 
 
-def _write(programs: dict[int, list[Step]], groups: dict[str, tuple[int, ...]], folder: Path, version: str | None) -> None:
+def _write(
+    programs: dict[int, list[Step]], groups: dict[str, tuple[int, ...]], folder: Path, version: str | None
+) -> None:
     job = JobDumps(programs, groups, timed=False, status=False)
     for rank, document in job.documents().items():
         (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(_early(document, version), protocol=2))
