@@ -30,7 +30,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         return None  # it began with a call in the middle: those that have ended made all that they had to make
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
-    few = left if len(left) <= len(staying) else []  # most have ended: it may be a call too many of the few
+    few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
     witnesses = tuple(
         Witness(Kind.FACT, f"rank {view.rank} is past destroy_process_group{words.at(view.where)}")
         if view.phase in (Phase.DESTROYED, Phase.DESTROYING)
@@ -39,7 +39,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     )
     return Finding(
         "exit-destroy-asymmetric",
-        case.weigh(witnesses) if few else Certainty.UNDETERMINED,
+        case.weigh(witnesses),
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended the process group, while"
         f" {case.wait_words(staying)} in {first.now.call or 'a collective'} of it{words.at(first.where)}.",
         culprits=tuple(view.culprit() for view in few),

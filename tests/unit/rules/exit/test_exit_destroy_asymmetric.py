@@ -19,14 +19,6 @@ def test_one_destroyed_the_group_that_the_others_still_use() -> None:
     assert blamed(judgement) == [(1, 101, "rank")]
 
 
-def test_where_most_have_ended_the_one_that_waits_is_not_blamed() -> None:
-    """They may all have ended too early, and it waits rightly."""
-    ended = [rank(each, IN_CODE, phase=Phase.DESTROYED, issued=10, completed=10) for each in (1, 2, 3)]
-    judgement = judge(rank(0, IN_BARRIER, issued=11, completed=10), *ended)
-    assert told(judgement)[:2] == ("exit-destroy-asymmetric", "undetermined")
-    assert blamed(judgement) == []
-
-
 def test_one_left_an_epoch_before_the_others() -> None:
     def fed(epoch: int, drawn: int, *finished: int, over: bool) -> LoaderFacts:
         return LoaderFacts(0, 60, epoch=epoch, drawn=drawn, exhausted=over, drawn_per_epoch=finished)
