@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hangwatch.facts.case import Case
 from hangwatch.model import Collective
 from hangwatch.proof.waits import serves
-from hangwatch.ranks.device_waits import on_device
+from hangwatch.ranks.device_waits import on_device, python_frames
 from hangwatch.ranks.ledger import Group
 
 _ENOUGH = 3  # ranks that count alike: of two, either may be the odd one
@@ -28,11 +28,13 @@ class Totals:
     odd: int | None = None
     counts: tuple[int, int] = (0, 0)  # of the odd rank: sent, received
     usual: tuple[int, int] = (0, 0)
+    even: bool = False  # all others made as many sends as receives, each as many as its place in the group asks for
 
 
 def unequal(case: Case) -> Totals | None:
     """The first group of a device whose ranks made other numbers of sends than of receives; None where all fit."""
-    return next((found for group in case.ledger.groups.values() if (found := _totals(group)) is not None), None)
+    groups = case.ledger.groups.values()
+    return next((found for group in groups if (found := _totals(group, case)) is not None), None)
 
 
 def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None:
@@ -50,7 +52,7 @@ def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None
     return made, sum(serves(each, other, rank, call) for each in theirs)
 
 
-def _totals(group: Group) -> Totals | None:
+def _totals(group: Group, case: Case) -> Totals | None:
     heads = group.heads
     if not heads or set(heads) != set(group.members) or not all(on_device(group, rank) for rank in heads):
         return None
@@ -62,4 +64,16 @@ def _totals(group: Group) -> Totals | None:
     odd = [rank for rank, each in counts.items() if each != usual]
     if len(odd) == 1 and often >= _ENOUGH:
         return Totals(group, sent, received, odd[0], counts[odd[0]], usual)
+    uneven = [rank for rank, (out, into) in counts.items() if out != into]
+    if len(uneven) == 1 and len(counts) >= _ENOUGH and _at_one_place(case, group):
+        return Totals(group, sent, received, uneven[0], counts[uneven[0]], even=True)
     return Totals(group, sent, received)
+
+
+def _at_one_place(case: Case, group: Group) -> bool:
+    """All members stand in the same frames: at the same point of their rounds, which they all have made whole.
+
+    Elsewhere in a round a stage of a pipeline may well have received what it has not sent on.
+    """
+    places = {python_frames(case.ranks[rank]) if rank in case.ranks else () for rank in group.members}
+    return len(places) == 1 and () not in places

@@ -64,6 +64,14 @@ def awaited_for_a_device(case: Case) -> list[RankView]:
     return awaited
 
 
+def all_for_their_devices(case: Case) -> list[RankView]:
+    """All living ranks, where each waits for its device with no collective outstanding: perhaps for one another's."""
+    living = [view for view in case if not view.dead]
+    if case.blocked or any(view.over or not case.waits.shows_device_wait(view) for view in living):
+        return []
+    return living
+
+
 def misfit(case: Case) -> Call | None:
     """The first incomplete call of a rank, where all members have called under its number, and not the same."""
     first = {(group.key, number): group for rank in case.ranks for group, number in queued(case.ledger, rank)}

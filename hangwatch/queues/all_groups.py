@@ -187,7 +187,7 @@ class AllGroups:
 
         From the beginning where neither has lost any: ranks of other groups may share none.
         """
-        mine, theirs = self.steps(rank), self.steps(other)
+        mine, theirs = self._without_gaps(rank), self._without_gaps(other)
         if not (mine and theirs) or (mine[0].token == theirs[0].token and not (self.lost(rank) or self.lost(other))):
             return mine, theirs
         known = {(step.group.name, step.number): at for at, step in reversed(list(enumerate(theirs))) if not step.pair}
@@ -195,6 +195,15 @@ class AllGroups:
             if not step.pair and (step.group.name, step.number) in known:
                 return mine[at:], theirs[known[step.group.name, step.number] :]
         return [], []
+
+    def _without_gaps(self, rank: int) -> list[Step]:
+        """The calls of a rank since which none of any group is lost, where each group has a ring of its own."""
+        steps = self.steps(rank)
+        if not self._queues.gaps:
+            return steps
+        lanes = (lanes.get(rank) for group in self._queues.communicators for lanes in (group.lanes, group.peers))
+        since = max((lane.order[0] for lane in lanes if lane is not None and len(lane) and lane.lost), default=0)
+        return steps[bisect_left(steps, since, key=lambda step: step.order) :]
 
     def lost(self, rank: int) -> bool:
         """Whether older calls of a rank are no longer recorded."""

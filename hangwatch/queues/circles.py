@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hangwatch import words
-from hangwatch.model import Alternative, Certainty
+from hangwatch.model import Alternative, Certainty, Frame
 
 from . import orders, rhythm
 from .counts import Odd
@@ -80,6 +80,7 @@ def _of_waits(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     )
     if skip is None:
         return found
+    found = replace(found, culprits=tuple((rank, skip.call.where) for rank, _ in found.culprits))
     return replace(_with_twins(found, _twins(one, skip)), left_out=skip.call, times=skip.times)
 
 
@@ -98,7 +99,21 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     alone = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
     alone = alone and (bool(stray) or not _went_well(one))
     certainty = found.certainty if named or alone else Certainty.UNDETERMINED
-    return replace(found, certainty=certainty, fix=fix)
+    return replace(found, certainty=certainty, fix=fix, culprits=_where_it_made_such(one, stray) or found.culprits)
+
+
+def _where_it_made_such(one: _Circle, stray: list[int]) -> tuple[tuple[int, Frame | None], ...]:
+    """The stray rank with the line of its last message of the kind that it now went on without."""
+    for edge in one.edges:
+        if list(edge.awaited) != stray or len(stray) != 1 or edge.one.kind is not Kind.PEER:
+            continue
+        waits, lane = edge.one.calls[edge.waiting[0]], edge.one.group.peers.get(stray[0])
+        made = (one.queues.call(lane, place) for place in reversed(range(len(lane)))) if lane is not None else ()
+        such = (
+            call for call in made if call.op != waits.op and (call.source, call.target) == (waits.source, waits.target)
+        )
+        return tuple((stray[0], call.where) for call in such if call.where is not None)[:1]
+    return ()
 
 
 def _due_collective(one: _Circle) -> Finding | None:

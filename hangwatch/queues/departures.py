@@ -31,16 +31,29 @@ def departed(queues: Queues, chain: Chain, histories: Histories) -> Finding | No
     members = {rank for root in chain.roots for rank in (*root.waiting, *root.awaited)}
     for group in queues.communicators:
         departure = histories.departure(group) if members & set(group.members) else None
-        if departure is not None and departure.majority and departure.kind is not Kind.OTHER:
+        if departure is None or _is_theirs(departure):
+            continue
+        if departure.majority and departure.kind is not Kind.OTHER:
             victims = tuple(sorted(members - set(departure.ranks)))
             return finding(departure, victims, wait_edges(chain.roots[0], departure.ranks))
     return None
 
 
+def _is_theirs(departure: Departure) -> bool:
+    """Whether a call that seems to be added is the others' own, made from another line, and earlier than theirs.
+
+    It fits the one under its number, and no rank has made a call of that group behind it: nothing there is mispaired.
+    """
+    if departure.kind is not Kind.EXTRA or departure.count > 1:
+        return False
+    last = {lane.enqueued for lane in departure.group.lanes.values()}
+    return last == {departure.number} and shape(departure.own) == shape(departure.usual)
+
+
 def departed_in(root: Stuck, histories: Histories) -> Finding | None:
     """The finding where ranks of the stuck call's group left the common order of calls before, or with it."""
     departure = histories.departure(root.group)
-    if departure is None or not _tells(departure, root):
+    if departure is None or _is_theirs(departure) or not _tells(departure, root):
         return None
     victims = tuple(sorted({*root.waiting, *root.awaited, *root.calls} - set(departure.ranks)))
     return finding(departure, victims, wait_edges(root, departure.ranks))

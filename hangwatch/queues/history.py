@@ -1,9 +1,8 @@
 """Which rank left the order of calls that the others kept: histories of one communicator, compared.
 
-The number under which calls are paired says little: a rank that skipped a call issues the right numbers with
-the wrong calls from then on. So each rank's calls, with the whole path of the user's code as token, are compared with
-those of the majority; the first place where they differ is tried as a call that was left out, one that was added, and
-another call.
+The number under which calls are paired says little: a rank that skipped a call issues the right numbers with the wrong
+calls from then on. So each rank's calls, with the whole path of the user's code as token, are compared with those of
+most; the first place where they differ is tried as a call that was left out, one that was added, and another call.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from .all_groups import AllGroups
 from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, as_ever, ended, ends, left_as_before
+from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
@@ -235,8 +234,9 @@ class Histories:
         if other is not None and other.habit and not other.left:
             return True
         places = {each: self._place(first, each, rows[each]) for each in (rank, usual)}
-        known = all(rows[each][place] in rows[each][:place] for each, place in places.items())
-        if known and [regular(rows[each], place) for each, place in places.items()] == [True, False]:
+        known = all(rows[each][at] in rows[each][:at] for each, at in places.items())
+        ruled = [regular(rows[each], at) for each, at in places.items()] if known else []
+        if ruled == [True, False] and not in_its_turn(rows[usual], places[usual], rows[rank][places[rank]]):
             return True
         lanes = {each: first.group.lanes[each] for each in (rank, usual)}
         there = {each: lane.places(first.number) for each, lane in lanes.items()}

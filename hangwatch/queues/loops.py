@@ -40,12 +40,36 @@ def visits(before: Sequence[int], own: int, round_: int) -> int:
 
 def as_ever(before: Sequence[int], own: int, round_: int) -> bool:
     """Whether the order of calls comes to `own` after as many rounds as each time before."""
+    counts = _rounds(before, own, round_)
+    return len(counts) > 1 and len(set(counts)) == 1
+
+
+def in_its_turn(row: array[int], place: int, round_: int) -> bool:
+    """Whether the call at a place came after as many rounds as ever: calls of another period may hide that."""
+    return as_ever(row[:place], row[place], round_)
+
+
+def left_out_once(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
+    """Whether the rank came to the others' call again after as many rounds as lie between two of them ever.
+
+    Then it left that call out once. With a round more than the others it would have come to it right behind that one.
+    """
+    wanted, round_ = usual[place], row[place]
+    behind = row[place:]
+    if wanted not in behind:
+        return False
+    until = [*usual[:place], wanted, *behind[: behind.index(wanted)]]
+    return as_ever(until, wanted, round_)
+
+
+def _rounds(before: Sequence[int], own: int, round_: int) -> list[int]:
+    """How many rounds came before each visit to `own`, and behind the last one."""
     counts = [0]
     for token in before:
         if token == own and counts[-1]:
             counts.append(0)
         counts[-1] += token == round_
-    return len(counts) > 1 and len(set(counts)) == 1
+    return counts
 
 
 def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
@@ -78,6 +102,8 @@ def ends(reading: Reading, row: array[int], usual: array[int], place: int) -> tu
         return 0, 0  # a call of some rounds, and of this one by their order: it is the others who went on
     if left or not (unread or (reading.kind is Kind.SKIPPED and reading.count == 1)):
         return left, 0
+    if left_out_once(row, usual, place):
+        return 0, 0
     stayed = left_as_before(usual[:place], usual[place], row[place])
     return 0, stayed if stayed <= RARE else 0
 

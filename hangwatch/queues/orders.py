@@ -8,6 +8,7 @@ held against those of its stage in other replicas of the model.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.model import Alternative, Certainty
@@ -104,6 +105,8 @@ def _most(orders: AllGroups, compared: list[int]) -> list[int]:
 
 def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usual: list[int]) -> Finding | None:
     orders = histories.all_groups
+    if found.reading.kind is Kind.EXTRA and _is_theirs(histories.queues, found):
+        found = replace(found, reading=replace(found.reading, kind=Kind.MOVED, count=1 + found.reading.agreeing))
     kind, changed = found.reading.kind, found.changed()[0]
     call = orders.call(changed, usual if kind is Kind.SKIPPED else [rank])
     own = orders.call(found.mine[found.place], [rank])
@@ -132,6 +135,14 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
         alternatives=tuple(_or_else(kind, rank)),
         left_out=call if kind is Kind.SKIPPED else None,
     )
+
+
+def _is_theirs(queues: Queues, found: Parting) -> bool:
+    """Whether a call that seems to be added is the others' own, made earlier and from another line."""
+    (step, *more), lanes = found.changed(), found.changed()[0].group.lanes.values()
+    if more or step.pair or any(not len(lane) or lane.numbers[-1] != step.number for lane in lanes):
+        return False
+    return len({shape(queues.call(lane, len(lane) - 1)) for lane in lanes}) == 1
 
 
 def _named(call: Call, changed: Step, found: Parting) -> str:

@@ -54,8 +54,8 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     extra = next((each for each in found if each.kind is Kind.EXTRA), None)
     if skipped is not None and extra is not None:
         return _of_both(skipped, extra, mine, list(row[:place]))
-    if extra is not None and extra.count > extra.agreeing and set(mine[: extra.count]) <= set(usual[:place]):
-        extra = None  # the calls of a round, and little behind them: they may as well be the next round
+    if extra is not None and _may_be_next_rounds(extra, mine, usual[:place]):
+        extra = None
     best = skipped or extra
     other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
     if other is not None and (best is None or other.agreeing >= best.agreeing):
@@ -73,12 +73,18 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     to_the_end = [
         each.agreeing == min(len(mine) - added, LOOKED_AT) for each, added in ((skipped, 0), (extra, extra.count))
     ]
+    to_the_end[1] &= not _may_be_next_rounds(extra, mine, before)
     if to_the_end.count(True) == 1:
         return skipped if to_the_end[0] else extra
     again = before[-extra.count :] == mine[: extra.count]
     if extra.count == skipped.count and again:
         return Reading(Kind.OTHER, whole=True)
     return extra if 2 * extra.count < skipped.count and again else skipped
+
+
+def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
+    """The calls of a round, and little behind them: they may as well be the next rounds as added ones."""
+    return extra.count > extra.agreeing and set(mine[: extra.count]) <= set(before)
 
 
 def _tried(mine: list[int], due: list[int], known: int) -> Iterator[Reading]:
@@ -188,5 +194,12 @@ def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
 
 
 def regular(calls: Sequence[int], place: int) -> bool:
-    """Whether the call at a place is the one that came after the same calls the last time before."""
-    return _expected(calls[:place], 1) == [calls[place]]
+    """Whether the call at a place is the one that came after the same calls before, as many of them as there are.
+
+    Where as many of them went on in different ways, as within a run of one call, none of these is the rule.
+    """
+    back = list(calls[:place])[::-1]
+    alike = [min(same, _CONTEXT) for same in _alike_from_each(back)[1:]]
+    longest = max(alike, default=0)
+    following = {back[shift] for shift, same in enumerate(alike) if same == longest > 0}
+    return following == {calls[place]}

@@ -1,4 +1,4 @@
-"""Dumps of torch's flight recorder, read: pickles and JSON of versions 2.0 and later, one rank at a time.
+"""Dumps of torch's flight recorder, read: pickles and JSON of all versions, one rank at a time.
 
 `documents(content)` gives the document of each rank in a file, and never executes anything in it. `QueueReader` turns
 each document into that rank's queues (`hangwatch.queues`) and forgets it, so that memory follows what is kept.

@@ -12,6 +12,8 @@ from typing import Any
 
 from hangwatch.errors import HangwatchError
 
+from .early import is_early, modern
+
 # Keys of which a dump has at least one; `entries` is missing where a rank has issued nothing.
 _KEYS = frozenset({"entries", "pg_config", "pg_status", "nccl_comm_state"})
 
@@ -37,6 +39,9 @@ def documents(content: bytes) -> Iterator[tuple[int | None, dict[str, Any]]]:
     A file holds one dump, or several by any name, as torch's own tools pass them on. Raises DumpError.
     """
     document = _loaded(content)
+    if is_early(document):
+        yield None, _modern(document)
+        return
     if not isinstance(document, dict):
         raise DumpError("it is no dump of torch's flight recorder")
     if _KEYS & document.keys():
@@ -47,6 +52,13 @@ def documents(content: bytes) -> Iterator[tuple[int | None, dict[str, Any]]]:
         raise DumpError("it is no dump of torch's flight recorder: it has neither entries nor groups")
     for part in inner:
         yield _rank(part), part
+
+
+def _modern(document: Any) -> dict[str, Any]:
+    try:
+        return modern(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DumpError(f"it has not the shape of a dump ({type(error).__name__}: {error})") from error
 
 
 def _loaded(content: bytes) -> Any:

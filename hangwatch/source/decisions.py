@@ -178,7 +178,7 @@ class _Reader:
         return bool(made) and all(self._alike(each, depth + 1) for each in made)
 
     def _counts(self, name: str) -> bool:
-        """The number that `enumerate` or `itertools.count` gives to each turn of a loop, and nothing else."""
+        """The number that `enumerate`, `range` or `itertools.count` gives to each turn of a loop, and nothing else."""
         loops = [each for each in within(self.scope) if isinstance(each, ast.For) and _binds(each.target, name)]
         return bool(loops) and not self._assignments(name) and all(_is_number_of_turn(loop, name) for loop in loops)
 
@@ -256,9 +256,18 @@ def _binds(target: ast.expr, name: str) -> bool:
 def _is_number_of_turn(loop: ast.For, name: str) -> bool:
     first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else None
     number = (
-        {"enumerate": first, "count": loop.target}.get(called(loop.iter)) if isinstance(loop.iter, ast.Call) else None
+        {"enumerate": first, "count": loop.target, "range": _of_range(loop)}.get(called(loop.iter))
+        if isinstance(loop.iter, ast.Call)
+        else None
     )
     return isinstance(number, ast.Name) and number.id == name
+
+
+def _of_range(loop: ast.For) -> ast.expr | None:
+    """The target of a loop over a range that begins with a constant: where it ends is no matter in a turn of it."""
+    given = loop.iter.args if isinstance(loop.iter, ast.Call) else []
+    fixed = [*given[:1], *given[2:]] if len(given) > 1 else []
+    return loop.target if all(isinstance(each, ast.Constant) for each in fixed) else None
 
 
 def _uses(value: ast.expr, name: str) -> bool:

@@ -97,3 +97,13 @@ def test_the_number_of_a_turn_is_alike_on_all_ranks_and_what_comes_with_it_is_no
     text = f"def main(lengths):\n    {loop}:\n        if i % 50 == 49:\n            gather()\n"
     (way,) = ways_past_call((Frame(FILE, 4, "main"),), lambda file: text)
     assert way.asks == asked
+
+
+@pytest.mark.parametrize(
+    ("turns", "asked"),
+    [("range(400)", "alike"), ("range(1, 400)", "alike"), ("range(first, 400)", "value"), ("picked", "value")],
+)
+def test_the_number_of_a_turn_is_the_same_on_all_ranks_in_that_turn(turns: str, asked: str) -> None:
+    text = f"for i in {turns}:\n    train(i)\n    if i % 20 == 19:\n        gather()\n"
+    found = ways_past_call((Frame(FILE, 4, "<module>"),), lambda file: text)
+    assert [way.asks for way in found] == [asked]

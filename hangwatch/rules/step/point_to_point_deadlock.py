@@ -8,7 +8,7 @@ from hangwatch.facts.own_code import status_of
 from hangwatch.facts.peer_totals import unequal
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
-from hangwatch.facts.standstill import awaited_for_a_device
+from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
 from hangwatch.proof.waits import Blocked
@@ -26,7 +26,7 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
 
 def lacks_a_counterpart(case: Case) -> Finding | None:
     """Ranks wait for their devices, and the sends of their group are not as many as its receives."""
-    awaited, found = awaited_for_a_device(case), unequal(case)
+    awaited, found = awaited_for_a_device(case) or all_for_their_devices(case), unequal(case)
     if not awaited or found is None:
         return None
     ranks = [view.rank for view in awaited]
@@ -35,9 +35,10 @@ def lacks_a_counterpart(case: Case) -> Finding | None:
     odd = case.ranks.get(found.odd) if found.odd is not None else None
     said, evidence = " so far", [f"group {found.group.name}: {counted} in all"]
     if odd is not None:
-        each = f"rank {odd.rank} made {_both(found.counts)}, where each of the others made {_both(found.usual)}"
+        usual = "as many sends as receives" if found.even else _both(found.usual)
+        each = f"rank {odd.rank} made {_both(found.counts)}, where each of the others made {usual}"
         said = f", so that a {lacking} is lacking; {each}"
-        evidence.append(f"rank {odd.rank}: {_both(found.counts)}; all others: {_both(found.usual)}")
+        evidence.append(f"rank {odd.rank}: {_both(found.counts)}; all others: {usual}")
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY if odd is not None else Certainty.UNDETERMINED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,31 @@ def test_ranks_that_stand_where_another_one_waits_for_its_device_are_not_said_to
     ]
     found = diagnose(job(*ranks)).verdict
     assert "still work" not in found.summary
+
+
+def waiting_at(counts: dict[int, tuple[int, int]], **parts: Any) -> Verdict:
+    """No rank stands in a call: all wait for their devices, in one line."""
+    ranks = [
+        replace(
+            host(rank, still_s=130.0, **parts),
+            collectives=Collectives(
+                (GroupHead("0", ALL, backend="nccl", issued=0, completed=-1, sent=made[0], received=made[1]),), ()
+            ),
+        )
+        for rank, made in counts.items()
+    ]
+    return diagnose(job(*ranks)).verdict
+
+
+def test_of_stages_that_all_stand_at_the_end_of_a_round_the_uneven_one_is_named() -> None:
+    """The first and the last stage exchange half as much as those between them, and each gets back what it sends."""
+    found = waiting_at({0: (90, 90), 1: (180, 180), 2: (179, 180), 3: (90, 90)})
+    assert (found.cause, found.certainty) == ("point-to-point-deadlock", Certainty.LIKELY)
+    assert [each.rank for each in found.culprits] == [2]
+    assert (
+        "rank 2 made 179 sends and 180 receives, where each of the others made as many sends as rece" in found.summary
+    )
+
+
+def test_of_stages_in_one_direction_each_is_uneven_by_its_place() -> None:
+    assert not waiting_at({0: (90, 0), 1: (89, 90), 2: (90, 89), 3: (0, 90)}).culprits

@@ -205,6 +205,22 @@ def test_a_rank_that_went_on_without_a_call_of_another_group_is_told(tmp_path: P
     assert [each.cause for each in found.alternatives] == ["skipped-collective"]
 
 
+def test_the_line_of_a_send_that_was_left_out_is_that_of_the_sends_before(tmp_path: Path) -> None:
+    """And not that of the receive in which its rank waits now."""
+
+    def taught(leaves_out: int = -1) -> list[Step]:
+        found: list[Step] = []
+        for each in range(9):
+            found += [] if each == leaves_out else [Call("send", 30, 64, peer=1)]
+            found += [Call("recv", 35, 1, peer=1), Sync()]
+        return found
+
+    learns: list[Step] = [Call("recv", 44, 64, peer=0), Call("send", 55, 1, peer=0), Sync()]
+    found = verdict(JobDumps({0: taught(6), 1: learns * 9}, timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("point-to-point-deadlock", [0])
+    assert [each.where.line for each in found.culprits if each.where] == [30]
+
+
 # ------------------------------------------------------------------------------------------ counts between collectives
 
 
