@@ -44,8 +44,9 @@ def _usual(case: Case, rank: int, place: Site, found: Parting) -> str | None:
         return None
     made = [call for call in case.ledger.calls(rank).values() if site(call) == place]
     step = found.divergence.step
-    before = Counter(
-        call.group for call in made if (when := case.ledger.step_of(rank, call)) is not None and when < step
-    )
+    steps = [(when, call.group) for call in made if (when := case.ledger.step_of(rank, call)) is not None]
+    before = Counter(group for when, group in steps if when < step)
     name = next(iter(before), None)
+    if (step, name) in steps:
+        return None  # it made its usual call in that step as well: this one is an added call
     return name if len(before) == 1 and name != found.divergence.group and before.total() >= HABIT else None

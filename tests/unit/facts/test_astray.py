@@ -27,6 +27,19 @@ def test_the_rank_that_took_the_wrong_group_is_named_with_its_line() -> None:
     )
 
 
+def test_a_call_beside_the_usual_one_is_an_added_call() -> None:
+    def saving(rank: int) -> list[Action]:
+        made: list[Action] = []
+        for step in range(12):
+            made += [Draw(), Call(line=16, group="data", size=4)]
+            made += [Call(line=16, group="tensor", size=4)] if rank == 2 and step == 8 else []
+        return made
+
+    verdict = diagnose(World([saving(rank) for rank in range(4)], GROUPS).run().snapshot(still_s=300.0)).verdict
+    assert "where its earlier calls were" not in verdict.summary
+    assert [who.rank for who in verdict.culprits] == [2]
+
+
 def test_a_line_that_had_led_to_both_groups_before_says_nothing() -> None:
     def alternating(rank: int) -> list[Action]:
         made: list[Action] = []
