@@ -91,3 +91,17 @@ def test_a_victim_of_the_watchdogs_abort_is_no_culprit(
     assert incident.verdict.cause in causes, played.verdict
     assert blamed(incident) == [1], played.verdict
     assert incident.status is Status.FAILED, played.verdict
+
+
+@pytest.mark.gallery
+def test_the_rank_that_the_launcher_ended_after_an_abort_is_told_by_the_last_look(tmp_path: Path) -> None:
+    """GIVEN a rank in its own code WHEN the rank that waits is aborted, and the launcher ends the first one for it."""
+    script = Path(__file__).parent / "scripts" / "nccl_socket.py"
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    played = play_command(words, tmp_path, seconds=120, stall_after=PATIENT)
+    incident = played.incident
+    assert incident is not None, played.output
+    assert (incident.verdict.cause, blamed(incident)) == ("user-code-blocked", [1]), played.verdict
+    assert incident.verdict.certainty is Certainty.LIKELY
+    assert "rank 0 was aborted by torch's NCCL watchdog" in played.verdict
+    assert [who.where.function for who in incident.verdict.culprits if who.where is not None] == ["ask"]

@@ -38,6 +38,7 @@ from hangwatch_agent.watchdog.dashboard_exchange import DashboardExchange
 from hangwatch_agent.watchdog.deaths import DeathWatch
 from hangwatch_agent.watchdog.first_words import FirstWords
 from hangwatch_agent.watchdog.incidents import Incidents
+from hangwatch_agent.watchdog.last_stacks import LastStacks
 from hangwatch_agent.watchdog.launched_ranks import LaunchedRanks
 from hangwatch_agent.watchdog.on_hang import OnHang
 from hangwatch_agent.watchdog.peer_exchange import Here, PeerExchange
@@ -94,6 +95,7 @@ class Watchdog:
         self._looking = threading.Lock()
         self._schedule = Schedule()
         self._phase_history = PhaseHistory()
+        self._last_stacks = LastStacks()
         self._holds = Holds(self.settings)
         self._first_words = FirstWords(self.response.incidents.say, lambda snapshot: self.judge(snapshot))
         self.warnings = Warnings(self.incidents.say_once, self._tell_news, self._heed)
@@ -207,7 +209,8 @@ class Watchdog:
         taken = self.capture(self.rank_states, self._sleep)
         broken = dict(self.roster.broken)
         by_pid = {each.pid: each for each in self.rank_states}
-        ranks = tuple(self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
+        completed = (self._completed(rank, by_pid.get(rank.pid or -1), taken.taken_at) for rank in taken.ranks)
+        ranks = self._last_stacks.filled(completed, taken.taken_at)
         found = replace(
             taken,
             job=replace(
