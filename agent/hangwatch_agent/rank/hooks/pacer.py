@@ -22,7 +22,7 @@ class Pacer:
     def __init__(self) -> None:
         self._pacing: Callable[[], Any] = _nobody  # the one that gives the steps; no id, which another may have later
         self._uses = 0  # of it, until no other can belong to its turns
-        self._partners: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._partners: dict[int, Callable[[], Any]] = {}  # by id: to compare them would call code of the user's
         self._newcomer: Callable[[], Any] = _nobody
         self._in_a_row = 0
 
@@ -39,8 +39,8 @@ class Pacer:
             self._pacing, self._uses = weakref.ref(used), 1
             return True
         if self._uses <= TOGETHER:
-            self._partners.add(used)
-        if used in self._partners:
+            self._partners[id(used)] = weakref.ref(used)
+        if self._partners.get(id(used), _nobody)() is used:
             return False
         if not self._in_a_row or self._newcomer() is not used:
             self._newcomer, self._in_a_row = weakref.ref(used), 0

@@ -36,6 +36,18 @@ def test_the_first_one_paces_until_one_that_came_later_is_used_without_it(uses: 
     assert "".join(name for name in uses if pacer.paces(things[name])) == paced
 
 
+class Unequal(Thing):
+    """Its author wants no comparisons, and so it has no hash either."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("the user's code was called")
+
+
+def test_the_users_own_comparison_is_not_called() -> None:
+    one, other, pacer = Unequal(), Unequal(), Pacer()
+    assert [pacer.paces(each) for each in (one, other) * 3] == [True, False] * 3
+
+
 def test_a_successor_at_the_address_of_the_first_one_is_another_one() -> None:
     pacer, found = Pacer(), []
     for _ in range(20):
