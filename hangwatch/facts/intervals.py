@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from hangwatch.facts.call_site import Site, site
 from hangwatch.model import Collective
-from hangwatch.proof.waits import serves
+from hangwatch.proof.messages import serves
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
 HABITUAL_INTERVALS = 2  # equal ones in a row that make a habit

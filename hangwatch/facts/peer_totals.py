@@ -1,79 +1,96 @@
-"""How many sends and receives the ranks of a group have made in all: each send has its receive.
+"""How many messages each two ranks of a group have exchanged: each send has its receive.
 
-NCCL's hosts queue such calls and run on, so that no stack shows which one is open. Where no host moves any more and the
-totals differ, one of them has no counterpart.
+NCCL's hosts queue such calls and run on, so that no stack shows which one is open. Where no host moves any more and two
+ranks do not count alike, one of their calls has no counterpart.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangwatch.facts.case import Case
 from hangwatch.model import Collective
-from hangwatch.proof.waits import serves
-from hangwatch.ranks.device_waits import on_device, python_frames
+from hangwatch.proof.messages import made_and_served, with_peer
+from hangwatch.ranks.device_waits import on_device
 from hangwatch.ranks.ledger import Group
-
-_ENOUGH = 3  # ranks that count alike: of two, either may be the odd one
 
 
 @dataclass(frozen=True)
-class Totals:
-    """The totals of a group; `odd` is the one rank that does not count as all others do, with both counts."""
+class Exchange:
+    """The messages from `sender` to `receiver` in one group, as each of the two counts them, queued ones too."""
 
     group: Group
+    sender: int
+    receiver: int
     sent: int
     received: int
+
+    @property
+    def even(self) -> bool:
+        return self.sent == self.received
+
+    @property
+    def lacks_a_send(self) -> bool:
+        return self.received > self.sent
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """An exchange in which a call is lacking; `odd` is the rank of the two whose count is like none of the others'."""
+
+    exchange: Exchange
     odd: int | None = None
-    counts: tuple[int, int] = (0, 0)  # of the odd rank: sent, received
-    usual: tuple[int, int] = (0, 0)
-    even: bool = False  # all others made as many sends as receives, each as many as its place in the group asks for
 
 
-def unequal(case: Case) -> Totals | None:
-    """The first group of a device whose ranks made other numbers of sends than of receives; None where all fit."""
-    groups = case.ledger.groups.values()
-    return next((found for group in groups if (found := _totals(group, case)) is not None), None)
+def uneven(case: Case) -> Uneven | None:
+    """Where a send or receive is lacking, in the first group of devices where one is; None where all fit.
+
+    A send that is lacking goes before a receive: a sender may queue messages ahead of its receiver. Where the sender
+    itself waits for a message that is lacking, it is that one: the others follow from it.
+    """
+    for group in case.ledger.groups.values():
+        exchanges = list(_exchanges(case, group))
+        lacking = [each for each in exchanges if each.lacks_a_send]
+        waiting = {each.receiver for each in lacking}
+        first = [each for each in lacking if each.sender not in waiting] or lacking
+        if found := first or [each for each in exchanges if not each.even]:
+            odd = {_odd(each, exchanges) for each in found}
+            return Uneven(found[0], odd.pop() if len(odd) == 1 else None)
+    return None
 
 
 def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None:
     """How many calls of the kind of `call` `rank` made with its peer, and how many of the other kind that peer made.
 
-    None where not all of them are on record, or where one takes messages from any rank.
+    None where that is not known, or where one takes messages from any rank.
     """
-    if call.peer is None:
+    ends = (rank, call.peer)
+    if any(each.peer is None for end in ends if end is not None for each in case.ledger.messages(end)):
         return None
-    other = "recv" if "send" in call.op else "send"
-    mine, theirs = case.ledger.to_peers(rank), case.ledger.to_peers(call.peer)
-    if mine is None or theirs is None or any(each.peer is None for each in (*mine, *theirs)):
-        return None
-    made = sum(serves(each, call.op, call.peer, call) for each in mine)
-    return made, sum(serves(each, other, rank, call) for each in theirs)
+    return made_and_served(case.ledger, rank, call)
 
 
-def _totals(group: Group, case: Case) -> Totals | None:
-    heads = group.heads
-    if not heads or set(heads) != set(group.members) or not all(on_device(group, rank) for rank in heads):
-        return None
-    counts = {rank: (head.sent, head.received) for rank, head in heads.items()}
-    sent, received = (sum(each) for each in zip(*counts.values(), strict=True))
-    if sent == received:
-        return None
-    usual, often = Counter(counts.values()).most_common(1)[0]
-    odd = [rank for rank, each in counts.items() if each != usual]
-    if len(odd) == 1 and often >= _ENOUGH:
-        return Totals(group, sent, received, odd[0], counts[odd[0]], usual)
-    uneven = [rank for rank, (out, into) in counts.items() if out != into]
-    if len(uneven) == 1 and len(counts) >= _ENOUGH and _at_one_place(case, group):
-        return Totals(group, sent, received, uneven[0], counts[uneven[0]], even=True)
-    return Totals(group, sent, received)
+def _exchanges(case: Case, group: Group) -> Iterator[Exchange]:
+    """Those of each two members whose boards count all of their messages by peer, and that use a device."""
+    heads = {rank: head for rank, head in group.heads.items() if on_device(group, rank)}
+    pairs = {(min(rank, each.peer), max(rank, each.peer)) for rank, head in heads.items() for each in head.peers}
+    for rank, other in sorted(pairs):
+        mine = with_peer(case.ledger, rank, group.name, other)
+        theirs = with_peer(case.ledger, other, group.name, rank)
+        if mine is not None and theirs is not None:
+            yield Exchange(group, rank, other, mine.sent, theirs.received)
+            yield Exchange(group, other, rank, theirs.sent, mine.received)
 
 
-def _at_one_place(case: Case, group: Group) -> bool:
-    """All members stand in the same frames: at the same point of their rounds, which they all have made whole.
+def _odd(found: Exchange, exchanges: list[Exchange]) -> int | None:
+    """The rank of the two whose count no other exchange shows, where some show that of the other rank.
 
-    Elsewhere in a round a stage of a pipeline may well have received what it has not sent on.
+    A sender that waits for messages itself counts fewer for that reason alone.
     """
-    places = {python_frames(case.ranks[rank]) if rank in case.ranks else () for rank in group.members}
-    return len(places) == 1 and () not in places
+    others = [each for each in exchanges if each is not found]
+    counts = {each.received for each in others} | {each.sent for each in others if not each.lacks_a_send}
+    known = [bool(count) and count in counts for count in (found.sent, found.received)]
+    if known[0] == known[1]:
+        return None
+    return found.receiver if known[0] else found.sender

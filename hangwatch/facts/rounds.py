@@ -16,7 +16,8 @@ from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.intervals import messages
 from hangwatch.model import Collective, StepName
-from hangwatch.proof.waits import Blocked, serves
+from hangwatch.proof.messages import serves
+from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 
 HABITUAL_ROUNDS = 2  # earlier rounds that make a habit

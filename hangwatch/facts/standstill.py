@@ -65,11 +65,12 @@ def awaited_for_a_device(case: Case) -> list[RankView]:
 
 
 def all_for_their_devices(case: Case) -> list[RankView]:
-    """All living ranks, where each waits for its device with no collective outstanding: perhaps for one another's."""
+    """All living ranks, where each waits for its device and no collective lacks a rank: perhaps for one another's."""
     living = [view for view in case if not view.dead]
-    if case.blocked or any(view.over or not case.waits.shows_device_wait(view) for view in living):
+    if any(view.over or not case.waits.shows_device_wait(view) for view in living):
         return []
-    return living
+    queues = (queued(case.ledger, rank) for rank in case.blocked)
+    return living if all(queue and all(_enqueued_by_all(*call) for call in queue) for queue in queues) else []
 
 
 def misfit(case: Case) -> Call | None:

@@ -22,7 +22,7 @@ from hangwatch.model.board import (
     StepEntry,
     StepTimes,
 )
-from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead
+from hangwatch.model.collective import Collective, Collectives, Divergence, GroupHead, PeerCount
 from hangwatch.model.diff import DiffCall, DiffIteration, DiffRow, RanksDiff
 from hangwatch.model.evidence import (
     Bypass,
@@ -118,6 +118,7 @@ __all__ = [
     "NodeReply",
     "OpenFile",
     "Pace",
+    "PeerCount",
     "Phase",
     "PhaseSpan",
     "Pipe",

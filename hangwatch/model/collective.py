@@ -34,12 +34,22 @@ class Collective:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerCount:
+    """How many messages a rank has sent to global rank `peer` in one group and received from it, queued ones too."""
+
+    peer: int
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GroupHead:
     """How far a rank is in one process group. Counts are of collectives; -1 for "never".
 
     `members` are global ranks in group order. Two ranks mean the same group where name and members agree.
     `sent` and `received` count point-to-point calls. `timeout_s` is how long a call of this group may take before the
-    backend ends it; None where it is not known.
+    backend ends it; None where it is not known. `peers` splits both counts by peer; messages from any rank, and those
+    of peers beyond what a board holds, are in the counts only.
     """
 
     name: str
@@ -51,6 +61,7 @@ class GroupHead:
     sent: int = 0
     received: int = 0
     timeout_s: float | None = None
+    peers: tuple[PeerCount, ...] = ()
 
     @property
     def key(self) -> tuple[str, tuple[int, ...]]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from hangwatch.model import Collective, Frame, GroupHead
 from hangwatch.proof.conditions import board_is_fresh, raises_by_itself, wait_is_certain
 from hangwatch.proof.graph import Need
+from hangwatch.proof.messages import made_and_served, serves
 from hangwatch.proof.needs import Needs
 from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
@@ -181,19 +182,8 @@ class Waits:
             return True
         other = "recv" if "send" in call.op else "send"
         inside = any(serves(served, other, rank, call) for served in self._ledger.open_calls(peer.rank))
-        mine, theirs = self._ledger.to_peers(rank), self._ledger.to_peers(peer.rank)
-        if inside or mine is None or theirs is None:
-            return True  # calls that are no longer on record could have been the ones
-        made = sum(1 for each in mine if serves(each, call.op, peer.rank, call))
-        served = sum(1 for each in theirs if serves(each, other, rank, call))
-        return served >= made
-
-
-def serves(one: Collective, op: str, peer: int, other: Collective) -> bool:
-    """`one` is an `op` from or to `peer`, or from any rank, in the group and with the tag of `other`."""
-    kind = "send" if "send" in op else "recv"
-    same = one.group == other.group and (one.tag or 0) == (other.tag or 0)
-    return kind in one.op and one.peer in (peer, None) and same
+        counts = made_and_served(self._ledger, rank, call)
+        return inside or counts is None or counts[1] >= counts[0]  # else those that are not on record could be the ones
 
 
 def _is_complete(head: GroupHead) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ from hangwatch.model import (
     GroupMade,
     Identity,
     LoaderFacts,
+    PeerCount,
     Progress,
     Reading,
     StepTimes,
@@ -42,10 +44,17 @@ def heads_of(machine: Machine, rank: Rank, camera: Camera) -> tuple[GroupHead, .
             completed=completed.get(comm.name, -1) if camera.recorder or not machine.nccl else -1,
             sent=rank.sent.get(comm.name, 0),
             received=rank.received.get(comm.name, 0),
+            peers=_peers(rank, comm.name),
         )
         for comm in machine.comms
         if rank.number in comm.members
     )
+
+
+def _peers(rank: Rank, name: str) -> tuple[PeerCount, ...]:
+    acts = [call.act for call in rank.calls if isinstance(call.act, Peer) and call.act.group == name]
+    made = Counter((act.peer, act.op) for act in acts)
+    return tuple(PeerCount(peer, made[peer, "send"], made[peer, "recv"]) for peer in sorted({act.peer for act in acts}))
 
 
 def completed_of(rank: Rank) -> dict[str, int]:

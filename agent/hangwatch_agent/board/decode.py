@@ -14,6 +14,7 @@ from hangwatch.model import (
     GroupMade,
     Identity,
     LoaderFacts,
+    PeerCount,
     Phase,
     Progress,
     StepEntry,
@@ -151,6 +152,16 @@ def head(slot: Slot, words: array[int]) -> GroupHead:
         completed=words[at + b.G_COMPLETED],
         sent=words[at + b.G_SENT],
         received=words[at + b.G_RECEIVED],
+        peers=_peers(slot.index, words) if words[at + b.G_SENT] or words[at + b.G_RECEIVED] else (),
+    )
+
+
+def _peers(group: int, words: array[int]) -> tuple[PeerCount, ...]:
+    starts = range(b.PEERS_AT, b.PEERS_AT + b.PEER_SLOTS * b.PEER_WORDS, b.PEER_WORDS)
+    return tuple(
+        PeerCount(words[at + b.P_PEER], words[at + b.P_SENT], words[at + b.P_RECEIVED])
+        for at in starts
+        if words[at + b.P_GROUP] == group + 1
     )
 
 

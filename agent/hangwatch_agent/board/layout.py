@@ -6,7 +6,7 @@ The format is explained in `hangwatch_agent.board.writer.BoardWriter`.
 from __future__ import annotations
 
 MAGIC = int.from_bytes(b"HANGWTCH", "little")
-VERSION = 3  # 2: a call site is the whole call path, as numbers of the table's lines; 3: blob "caught"
+VERSION = 4  # 2: a call site is the whole call path, as numbers of the table's lines; 3: blob "caught"; 4: peer slots
 
 # Indices of the words at the front.
 (W_MAGIC, W_VERSION, W_SIZE, W_PID, W_START_TICKS, W_DETACHED, W_PHASE, W_PHASE_AT) = range(8)
@@ -28,12 +28,13 @@ BLOBS = {  # name: bytes in each half
 }
 BLOB_WORDS = 5
 
-GROUP_SLOTS, LOADER_SLOTS, THREAD_SLOTS = 24, 8, 16
-SLOT_WORDS = 8
+GROUP_SLOTS, LOADER_SLOTS, THREAD_SLOTS, PEER_SLOTS = 24, 8, 16, 64
+SLOT_WORDS, PEER_WORDS = 8, 4
 (G_ISSUED, G_COMPLETED, G_SENT, G_RECEIVED) = range(4)
 (L_EPOCH, L_DRAWN, L_FLAGS) = range(3)
 F_EXHAUSTED, F_LEFT, F_TRAINING = 1, 2, 4
 (T_IDENT, T_NAME, T_CALL, T_ENTERED) = range(4)
+(P_GROUP, P_PEER, P_SENT, P_RECEIVED) = range(4)  # of P_GROUP, one more: 0 is a slot that is free
 
 STEPS = 512
 STEP_WORDS = 8 + GROUP_SLOTS
@@ -56,7 +57,8 @@ PHASES = (
 GROUPS_AT = 128
 LOADERS_AT = GROUPS_AT + GROUP_SLOTS * SLOT_WORDS
 THREADS_AT = LOADERS_AT + LOADER_SLOTS * SLOT_WORDS
-STEPS_AT = THREADS_AT + THREAD_SLOTS * SLOT_WORDS
+PEERS_AT = THREADS_AT + THREAD_SLOTS * SLOT_WORDS
+STEPS_AT = PEERS_AT + PEER_SLOTS * PEER_WORDS
 CALLS_AT = STEPS_AT + STEPS * STEP_WORDS
 WORDS = CALLS_AT + CALLS * CALL_WORDS
 TABLE_AT = WORDS * 8  # in bytes, from here on

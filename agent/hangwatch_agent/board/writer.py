@@ -75,6 +75,7 @@ class BoardWriter:
     group slots    24 x 8 words: how far the rank is in each group
     loader slots   8 x 8 words: epoch, batches drawn, flags
     thread slots   16 x 8 words: thread id, name, number + 1 of the call it is inside (0: none), since when
+    peer slots     64 x 4 words: number of a group slot + 1 (0: free), peer, messages sent to it, received from it
     step ledger    ring of 512 x 32 words: mark, step, epoch, batch, loader, time, number of groups, optimizer steps
                    made before it + 1, issued counts
     calls          ring of 2048 x 12 words: mark, group, number, op, shapes, elements, peer, tag, thread, site, step, at

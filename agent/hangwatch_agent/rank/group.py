@@ -33,6 +33,7 @@ class Group:
         self.uncounted = 0
         self.differed = ((0, 0), 0)  # our count and the recorder's when they last differed, and at how many ticks
         self.sent = self.received = 0
+        self.peers: dict[int, int] = {}  # global rank -> word of its peer slot on the board, 0 where none was free
         self.barriers: list[int] = []  # collectives issued before each monitored_barrier
         self.point_to_point: deque[int] = deque(maxlen=4096)  # the sequence numbers that they took
 

@@ -13,6 +13,7 @@ from hangwatch_agent.rank.flight_recorder import Recorder, recorded
 from hangwatch_agent.rank.group import Group, timeout_of
 
 RECORDERS = ("gloo", "nccl")  # backends that have a flight recorder, each with its own numbers of groups
+PEERS = range(b.PEERS_AT, b.PEERS_AT + b.PEER_SLOTS * b.PEER_WORDS, b.PEER_WORDS)
 RETIMED_EVERY_S = 10.0  # between looks at the groups' timeouts, which some trainers set anew after their first step
 
 
@@ -66,7 +67,10 @@ class Groups:
             if group.ref() is None or present.get(identity) is not group.ref()
         ]
         for identity in gone:
-            self._by_id.pop(identity).alive = False
+            group = self._by_id.pop(identity)
+            group.alive = False
+            for at in filter(None, group.peers.values()):
+                self._board.words[at + b.P_GROUP] = 0
         return bool(gone)
 
     def _retimed(self) -> bool:
@@ -117,6 +121,18 @@ class Groups:
         words = self._board.words
         words[at + b.G_ISSUED], words[at + b.G_COMPLETED] = group.count(), -1
         words[at + b.G_SENT] = words[at + b.G_RECEIVED] = 0
+
+    def count_message(self, group: Group, peer: int, sent: bool) -> None:
+        """A message to or from global rank `peer` is about to be issued."""
+        words = self._board.words
+        at = group.peers.get(peer)
+        if at is None:
+            at = group.peers[peer] = next((slot for slot in PEERS if not words[slot + b.P_GROUP]), 0)
+            if at:
+                words[at + b.P_PEER], words[at + b.P_SENT], words[at + b.P_RECEIVED] = peer, 0, 0
+                words[at + b.P_GROUP] = group.index + 1
+        if at:
+            words[at + (b.P_SENT if sent else b.P_RECEIVED)] += 1
 
     def _numbers(self, backends: str) -> dict[str, int]:
         """The group's numbers in the flight recorders: each backend counts its groups from 0 as they are made."""

@@ -176,6 +176,13 @@ export interface GroupHead {
   sent: number;
   received: number;
   timeout_s: number | null;
+  peers: PeerCount[];
+}
+
+export interface PeerCount {
+  peer: number;
+  sent: number;
+  received: number;
 }
 
 export interface DiffCall {

@@ -9,7 +9,7 @@ export function frame(file: string, line = 1, name = "f", native = false): Frame
 }
 
 export function head(name: string, members: number[], issued: number, completed = issued): GroupHead {
-  return { name, members, description: "", backend: "gloo", issued, completed, sent: 0, received: 0, timeout_s: null };
+  return { name, members, description: "", backend: "gloo", issued, completed, sent: 0, received: 0, timeout_s: null, peers: [] };
 }
 
 export function call(seq: number, op: string, more: Partial<Collective> = {}): Collective {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.own_code import status_of
-from hangwatch.facts.peer_totals import unequal
+from hangwatch.facts.peer_totals import Uneven, uneven
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
@@ -13,6 +13,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.circular import circular
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -25,37 +26,39 @@ def point_to_point_deadlock(case: Case) -> Finding | None:
 
 
 def lacks_a_counterpart(case: Case) -> Finding | None:
-    """Ranks wait for their devices, and the sends of their group are not as many as its receives."""
-    awaited, found = awaited_for_a_device(case) or all_for_their_devices(case), unequal(case)
-    if not awaited or found is None:
-        return None
-    ranks = [view.rank for view in awaited]
-    lacking = "receive" if found.sent > found.received else "send"
-    counted = f"{words.plural(found.sent, 'send')} and {words.plural(found.received, 'receive')}"
+    """Ranks wait for their devices, and two of them have not made as many sends as receives with each other."""
+    awaited = awaited_for_a_device(case) or all_for_their_devices(case)
+    found = uneven(case) if awaited else None
+    if found is None or any(case.works(view) for view in awaited):
+        return None  # what a kernel computes there may be sent later
+    exchange, ranks = found.exchange, [view.rank for view in awaited]
     odd = case.ranks.get(found.odd) if found.odd is not None else None
-    said, evidence = " so far", [f"group {found.group.name}: {counted} in all"]
-    if odd is not None:
-        usual = "as many sends as receives" if found.even else _both(found.usual)
-        each = f"rank {odd.rank} made {_both(found.counts)}, where each of the others made {usual}"
-        said = f", so that a {lacking} is lacking; {each}"
-        evidence.append(f"rank {odd.rank}: {_both(found.counts)}; all others: {usual}")
+    lacking = "send" if exchange.lacks_a_send else "receive"
     return Finding(
         "point-to-point-deadlock",
         Certainty.LIKELY if odd is not None else Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for"
-        f" {words.verb(len(ranks), 'its device', 'their devices')}{words.at(awaited[0].where)}: the ranks of group"
-        f" {found.group.name} have enqueued {counted}{said}.",
+        f" {words.verb(len(ranks), 'its device', 'their devices')}{words.at(awaited[0].where)}: rank {exchange.sender}"
+        f" has sent {words.plural(exchange.sent, 'message')} to rank {exchange.receiver}, which has enqueued"
+        f" {words.plural(exchange.received, 'receive')} from it: a {lacking} is lacking{_elsewhere(case, odd)}.",
         culprits=(odd.culprit(),) if odd is not None else (),
         victims=tuple(view.rank for view in case if view is not odd),
         step=awaited[0].step,
-        evidence=tuple(evidence),
+        evidence=_alone_with_its_count(found) if odd is not None else (),
         status=status_of(case, awaited),
         awaited=tuple(ranks),
     )
 
 
-def _both(counts: tuple[int, int]) -> str:
-    return f"{words.plural(counts[0], 'send')} and {words.plural(counts[1], 'receive')}"
+def _alone_with_its_count(found: Uneven) -> tuple[str, ...]:
+    both = (found.exchange.sent, found.exchange.received)
+    own, other = both if found.odd == found.exchange.sender else reversed(both)
+    return (f"other ranks of the group count {other:,} messages between them too, none of them {own:,}",)
+
+
+def _elsewhere(case: Case, odd: RankView | None) -> str:
+    entry = case.blocked.get(odd.rank) if odd is not None else None
+    return "" if entry is None else f"; rank {entry.rank} waits in {what(entry)}{words.at(entry.where)}"
 
 
 def _in_a_circle(case: Case) -> Finding | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Phase, Reading
+from hangwatch.model import PeerCount, Phase, Reading
 from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.board.reader import read_board
 from hangwatch_agent.rank.bootstrap import bootstrap_folder
@@ -200,6 +200,41 @@ def test_plain_ranks_with_spawned_loader_workers(job: Job) -> None:
 def test_plain_ranks_with_forked_loader_workers(job: Job) -> None:
     job.ranks(job.script(), WORKERS="2", CONTEXT="fork")
     assert launcher_when_healthy(job) == "plain"
+
+
+MESSAGES = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, one = dist.get_rank(), torch.ones(1)
+pair = dist.new_group([1, 2])
+for _ in range(3):  # around a ring
+    sent = dist.isend(one, (rank + 1) % 3)
+    dist.recv(one, (rank - 1) % 3)
+    sent.wait()
+if rank == 1:
+    dist.send(one, 2, group=pair)
+    dist.recv(one)
+elif rank == 2:
+    dist.recv(one, 1, group=pair)
+else:
+    dist.send(one, 1)
+dist.barrier()
+"""
+
+
+def test_messages_are_counted_by_peer_and_group(job: Job) -> None:
+    script = job.folder / "messages.py"
+    script.write_text(MESSAGES)
+    job.ranks(script, world=3)
+    assert job.end() == [0, 0, 0], job.log()
+    (ring0, *_), (ring1, pair1), (ring2, pair2) = (reading.heads for reading in job.readings())
+    assert ring0.peers == (PeerCount(1, sent=4), PeerCount(2, received=3))
+    assert ring1.peers == (PeerCount(2, sent=3), PeerCount(0, received=3))
+    assert (ring1.sent, ring1.received) == (3, 4)  # one came from any rank
+    assert ring2.peers == (PeerCount(0, sent=3), PeerCount(1, received=3))
+    assert (pair1.peers, pair2.peers) == ((PeerCount(2, sent=1),), (PeerCount(1, received=1),))
 
 
 def test_a_rank_that_dies_of_a_kill_leaves_its_board(job: Job) -> None:

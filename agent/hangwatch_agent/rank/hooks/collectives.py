@@ -180,9 +180,13 @@ class CollectivesHook:
             seq, raw = self._numbered(pg, group, method)
             with self._plainly():  # sizes are asked past the user's tensor subclasses and modes
                 shapes, elements = self._described(_tensors(method, args, kwargs))
-            tag = args[-1] if method.point_to_point and args else b.NONE
+            peer, tag = _peer(method, args, group), b.NONE
+            if method.point_to_point:
+                tag = args[-1] if args else b.NONE
+                if group is not None and peer != b.NONE:
+                    context.groups.count_message(group, peer, method.sends)
             number = context.board.call(
-                group.index if group else -1, seq, self._op(method.op), shapes, elements, _peer(method, args, group),
+                group.index if group else -1, seq, self._op(method.op), shapes, elements, peer,
                 tag if type(tag) is int else b.NONE, self._site(), context.steps.step, now,
             )  # fmt: skip
             context.board.words[b.W_MOVED_AT] = now

@@ -278,7 +278,7 @@ def test_what_is_no_board_says_so(tmp_path: Path) -> None:
 
 def test_a_board_of_another_version_says_so(writer: BoardWriter, path: Path) -> None:
     writer.words[b.W_VERSION] = 9
-    with pytest.raises(BoardError, match=r"version 9; this hangwatch reads version 3"):
+    with pytest.raises(BoardError, match=r"version 9; this hangwatch reads version 4"):
         read_board(path)
 
 
