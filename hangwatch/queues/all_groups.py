@@ -182,6 +182,12 @@ class AllGroups:
         tokens = {step.token for step in steps if step.order == order}
         return sum(step.token in tokens for step in steps) == 1
 
+    def went_on(self, rank: int, order: int) -> bool:
+        """Whether a call behind the one of that order is of a kind that `rank` had made before: its rounds go on."""
+        steps = self.steps(rank)
+        before = {step.token for step in steps if step.order < order}
+        return any(step.token in before for step in steps if step.order > order)
+
     def _aligned(self, rank: int, other: int) -> tuple[list[Step], list[Step]]:
         """Both from the first collective on that both still record: the rings of two ranks end at different calls.
 

@@ -245,7 +245,8 @@ def _ended(edges: list[_Edge], histories: Histories) -> list[int]:
     """
     waits = [(edge.one, rank) for edge in edges for rank in edge.waiting]
     asked = ((rank, one.order[rank]) for one, rank in waits if not one.peers and rank in one.order)
-    first = {rank for rank, order in asked if histories.all_groups.first(rank, order)}
+    made = histories.all_groups
+    first = {rank for rank, order in asked if made.first(rank, order) and not made.went_on(rank, order)}
     return sorted(first) if len(first) < len({rank for _, rank in waits}) else []
 
 

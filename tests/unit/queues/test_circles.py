@@ -97,6 +97,25 @@ def test_a_call_that_comes_behind_the_loop_crosses_no_order(
     assert "uneven-steps" in {found.cause, *(each.cause for each in found.alternatives)}
 
 
+def _reporting(rank: int, *, early: int) -> list[Step]:
+    """Rounds of gradients in one group, and a report in another one in round 7; rank `early` reports first."""
+    report = Call("all_reduce", 70, 1, "metrics")
+    steps: list[Step] = []
+    for turn in range(12):
+        gradients = [Call("all_reduce", 40 + part, 64, "gradients") for part in range(4)]
+        both = [report, *gradients] if rank == early else [*gradients, report]
+        steps += [*(both if turn == 7 else gradients), Sync()]
+    return steps
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_a_new_call_in_the_midst_of_a_round_is_not_behind_the_loop(early: int, tmp_path: Path) -> None:
+    """The gradients behind it are enqueued already, and wait for the other rank's report."""
+    both: dict[str, tuple[int, ...]] = {"gradients": (0, 1), "metrics": (0, 1)}
+    found = verdict(JobDumps({rank: _reporting(rank, early=early) for rank in range(2)}, both), tmp_path)
+    assert (found.cause, found.certainty) == ("group-order-cycle", Certainty.LIKELY)
+
+
 def _exchange(rank: int, *, without: tuple[int, int]) -> list[Step]:
     """Ranks 0 and 1 take samples from 2 and 3, and give them weights; `without` is a rank and a round."""
     peer = (rank + 2) % 4
