@@ -48,14 +48,16 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
 
 def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:
     """Between which two ranks a send or receive is lacking, where all of theirs are on record."""
+    by_tag = any(entry.call.tag for entry in entries if entry.call is not None)  # those of one tag serve each other
     for entry in entries:
         call = entry.call if entry.to_a_peer else None
         counts = exchanged(case, call, entry.rank) if call is not None else None
         if call is not None and counts is not None and counts[0] != counts[1]:
             mine, theirs = ("send", "receive") if "send" in call.op else ("receive", "send")
+            tagged = f" of tag {call.tag or 0}" if by_tag else ""
             yield (
-                f"rank {entry.rank} made {words.plural(counts[0], mine)} with rank {call.peer}, which made"
-                f" {words.plural(counts[1], theirs)} with it"
+                f"rank {entry.rank} made {words.plural(counts[0], mine)}{tagged} with rank {call.peer}, which made"
+                f" {words.plural(counts[1], theirs)}{tagged} with it"
             )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Collective, Frame, Judgement, RankEvidence, Snapshot, Status
 from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, blamed, judge, rank, told
-from tests.unit.rules.step.worlds import STEP, Program, with_ring, world
+from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
 from tests.unit.simulator import Call, Draw, Peer, Stall
 
 
@@ -22,6 +22,25 @@ def test_all_ranks_sending_is_a_point_to_point_deadlock() -> None:
 def test_a_receive_whose_sender_waits_elsewhere_is_one_too() -> None:
     judgement = diagnose(world([*STEP, Peer("recv", 1), Call("barrier")], [*STEP, Call("barrier")]))
     assert judgement.verdict.cause == "point-to-point-deadlock"
+
+
+def _tagged(entry: RankEvidence) -> RankEvidence:
+    assert entry.reading is not None
+    calls, inside = (
+        tuple(replace(call, tag=7) if call.op == "send" else call for call in some)
+        for some in (entry.reading.calls, entry.reading.open_calls)
+    )
+    collectives = replace(entry.collectives, recent=calls, open_calls=inside)
+    return replace(entry, reading=replace(entry.reading, calls=calls, open_calls=inside), collectives=collectives)
+
+
+def test_messages_of_several_tags_are_counted_by_tag_and_it_is_said() -> None:
+    snapshot = world([*STEP, Peer("send", 1)], [*STEP, Peer("send", 0)])
+    evidence = diagnose(changed(snapshot, 0, _tagged)).verdict.evidence
+    assert "rank 0 made 1 send of tag 7 with rank 1, which made 0 receives of tag 7 with it" in evidence
+    assert "rank 1 made 1 send of tag 0 with rank 0, which made 0 receives of tag 0 with it" in evidence
+    untagged = diagnose(snapshot).verdict.evidence
+    assert "rank 0 made 1 send with rank 1, which made 0 receives with it" in untagged
 
 
 def test_a_receive_whose_sender_still_computes_is_none() -> None:
