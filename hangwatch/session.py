@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Iterable
@@ -141,7 +140,9 @@ def _started(settings: Settings) -> Session:
 
 
 def _degraded(trouble: str) -> str:
-    sys.stderr.write(f"hangwatch: {trouble}\n")
+    from hangwatch_agent.shared.saying import say
+
+    say(f"hangwatch: {trouble}")
     return trouble
 
 

@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, command = _cut(list(sys.argv[1:] if argv is None else argv))
     try:
         code = _run(own, command)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed before we were started
+            sys.stdout.flush()
         return code
     except (HangwatchError, SettingsError, WireError) as error:
         return _complain(error)

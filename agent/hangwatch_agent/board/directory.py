@@ -37,7 +37,7 @@ def roots(settings: Settings) -> Iterator[Path]:
     name = f"hangwatch-{os.getuid()}"
     if Path("/dev/shm").is_dir():
         yield Path("/dev/shm") / name
-    yield Path(tempfile.gettempdir()) / name
+    yield temporary() / name
 
 
 def make(settings: Settings, job: str, say: Callable[[str], object] = lambda line: None) -> Path:
@@ -75,7 +75,7 @@ def spool(settings: Settings) -> Path:
     In the temporary folder and not in memory: an outage may be long.
     """
     base = Path(settings.run_dir) if settings.run_dir and not os.environ.get("HANGWATCH_WATCHDOG_PID") else None
-    return private((base or private(Path(tempfile.gettempdir()) / f"hangwatch-{os.getuid()}")) / "spool")
+    return private((base or private(temporary() / f"hangwatch-{os.getuid()}")) / "spool")
 
 
 def private(folder: Path) -> Path:
@@ -94,7 +94,15 @@ def private(folder: Path) -> Path:
 
 def twin(folder: Path) -> Path:
     """Where the boards of a job lie that have no room in its `folder`."""
-    return Path(tempfile.gettempdir()) / f"hangwatch-{os.getuid()}" / folder.name
+    return temporary() / f"hangwatch-{os.getuid()}" / folder.name
+
+
+def temporary() -> Path:
+    """The temporary folder, which may not be there: a root that is read-only has none that can be written to."""
+    try:
+        return Path(tempfile.gettempdir())
+    except OSError:
+        return Path("/tmp")  # what is tried in it fails, and says so
 
 
 def boards(folder: Path) -> list[Path]:

@@ -61,6 +61,7 @@ from hangwatch_agent.board.layout import (
     WORDS,
     blob_places,
 )
+from hangwatch_agent.board.mapping import mapped
 from hangwatch_agent.shared import procfs, steady_clock
 
 
@@ -120,8 +121,7 @@ class BoardWriter:
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, SIZE)
-            mapping = mmap.mmap(descriptor, SIZE)
-            self._begin(mapping, start_ticks)
+            self._begin(mapped(descriptor, SIZE), start_ticks)
             self.write("identity", identity)
             temporary.rename(path)
         except BaseException:
@@ -145,10 +145,9 @@ class BoardWriter:
 
     def _private_memory(self) -> None:
         self.path = None
-        self._begin(mmap.mmap(-1, SIZE), 0)
+        self._begin(memoryview(mmap.mmap(-1, SIZE)), 0)
 
-    def _begin(self, mapping: mmap.mmap, start_ticks: int) -> None:
-        view = memoryview(mapping)
+    def _begin(self, view: memoryview, start_ticks: int) -> None:
         words, self.bytes = view[: WORDS * 8].cast("q"), view
         self._table: dict[str, int] = {}
         self._table_used = 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from hangwatch_agent.rank.ticker import Ticker
 from hangwatch_agent.rank.waking import Waking
 from hangwatch_agent.shared import rank_rule
 from hangwatch_agent.shared.dump_defaults import DumpDefaults
+from hangwatch_agent.shared.saying import say
 
 if TYPE_CHECKING:
     from hangwatch.settings import Settings
@@ -65,7 +66,7 @@ class Probe:
         self._run_dir = Path(run_dir)
         self._attached_by = attached_by
         self._awake = self._removed = self._is_fork = self._hidden = False
-        self._models: list[Any] = []
+        self._models: list[weakref.ref[Any]] = []  # a strong one would keep the memory of a model that is done with
         self._ticker: Ticker | None = None
         self._traces: FaultTraces | None = None
         self.context = context = Context()
@@ -142,7 +143,7 @@ class Probe:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 self._open_elsewhere(name, ticks)
             else:
-                sys.stderr.write(f"hangwatch: {self.problem}\n")
+                say(f"hangwatch: {self.problem}")
         context.steps.phase(b.START)
 
     def _open_elsewhere(self, name: str, ticks: int) -> None:
@@ -155,9 +156,9 @@ class Probe:
             directory.private(folder)
             self.context.board.open(folder / name, self.context.identity, start_ticks=ticks)
             self.problem = ""
-            sys.stderr.write(f"hangwatch: {self._run_dir} has no room for a board; it lies in {folder}\n")
+            say(f"hangwatch: {self._run_dir} has no room for a board; it lies in {folder}")
         except OSError as error:
-            sys.stderr.write(f"hangwatch: {self.problem}, nor in the temporary folder ({error.strerror or error})\n")
+            say(f"hangwatch: {self.problem}, nor in the temporary folder ({error.strerror or error})")
 
     def _install_hooks(self) -> None:
         self._hide_from_compiler()
@@ -167,7 +168,7 @@ class Probe:
             except Exception as error:
                 self.context.guard.swallow(error)
         for model in self._models:
-            self.forwards.watch(model)
+            self.forwards.watch(model())
         try:
             self.groups.look()
         except Exception as error:
@@ -193,7 +194,7 @@ class Probe:
             self.context.board.problem(f"no traces by faulthandler: {error}")
         ptrace = PtracePermission(self._run_dir)
         ptrace.look()
-        looks = (ptrace.look, self.groups.look, self.loader.look_for_left, self.loader.count)
+        looks = (ptrace.look, traces.look, self.groups.look, self.loader.look_for_left, self.loader.count)
         lock = PolledLock(board.parent)
 
         def asked() -> None:
@@ -233,10 +234,11 @@ class Probe:
         board = self.board
         if board is not None and self._attached_by == "run" and not self._was_rank():
             self.context.board.forget()
-            board.unlink(missing_ok=True)
-            board.with_name(f"collectives-{os.getpid()}.json").unlink(missing_ok=True)  # an answer, if it was asked
-            if self._traces is not None:
-                self._traces.remove()
+            with contextlib.suppress(OSError):  # it may have become another user meanwhile
+                board.unlink(missing_ok=True)
+                board.with_name(f"collectives-{os.getpid()}.json").unlink(missing_ok=True)  # an answer, if it was asked
+                if self._traces is not None:
+                    self._traces.remove()
 
     def _was_rank(self) -> bool:
         """It had a process group, a loader, a step or an exception, or was in the midst of it."""
@@ -273,9 +275,11 @@ class Probe:
         """Watch a model (or several) and loaders too. What is neither is passed over."""
         models = model if isinstance(model, tuple | list) else (model,)
         try:
+            self._models = [known for known in self._models if known() is not None]
             for each in models:
                 if each is not None:
-                    self._models.append(each)
+                    with contextlib.suppress(TypeError):  # what has no weak references is no module either
+                        self._models.append(weakref.ref(each))
                     if self._awake:
                         self.forwards.watch(each)
             self.loader.declare(loaders)

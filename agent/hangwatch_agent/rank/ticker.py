@@ -1,7 +1,8 @@
-"""The ticker: a daemon thread in the rank that keeps the slow parts of the board fresh and answers the watchdog."""
+"""The ticker: a thread in the rank that keeps the slow parts of the board fresh and answers the watchdog."""
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
@@ -27,7 +28,8 @@ class Ticker:
     A rank that moves says so by its hooks. A tick in which it has moved only says that the ticker lives, and answers;
     what asks torch and looks around is done once a second then, and at every tick of a rank that stands still.
 
-    `looks` are further things to do, each under the guard. `on_request` runs before an answer is written.
+    `looks` are further things to do, each under the guard. `on_request` runs before an answer is written. No thread of
+    `threading`'s: a program that joins all threads, or counts them, is to find its own only.
     """
 
     def __init__(
@@ -44,27 +46,32 @@ class Ticker:
         self._silent_looks = 0  # in a row in which the recorder had nothing of collectives that were issued
         self._moves = -1
         self._full_at = 0.0
-        self._thread: threading.Thread | None = None
+        self._over = threading.Event()  # set while no thread of ours runs
+        self._over.set()
+        self._ident = 0
 
     def look_too(self, look: Callable[[], None]) -> None:
         """Do one thing more at each tick, under the same guard."""
         self._looks = (*self._looks, look)
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="hangwatch-ticker", daemon=True)
-        self._thread.start()
+        self._over.clear()
+        self._ident = _thread.start_new_thread(self._run, ())
 
     def stop(self) -> None:
         """Stop and wait for a tick that is under way, a second at most."""
         self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread() and self._pid == os.getpid():
-            self._thread.join(1.0)
+        if self._ident != _thread.get_ident() and self._pid == os.getpid():
+            self._over.wait(1.0)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval):
-            if os.getpid() != self._pid or not self._context.board.real:
-                return
-            self.tick()
+        try:
+            while not self._stop.wait(self._interval):
+                if os.getpid() != self._pid or not self._context.board.real:
+                    return
+                self.tick()
+        finally:
+            self._over.set()
 
     def tick(self) -> None:
         """Once: the time, a look around if one is due, and an answer if one was asked for."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from hangwatch.settings import Settings
 from hangwatch_agent.board import directory
+from hangwatch_agent.shared.saying import say
 from hangwatch_agent.watchdog import start
 
 EVERY_S = 5.0
 MOST_STARTS = 3  # a watchdog that is killed again and again is not wanted, or does not fit into memory
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
 
 
 class Keeper:
@@ -32,7 +28,7 @@ class Keeper:
         folder: Path,
         settings: Settings,
         *,
-        say: Callable[[str], None] = _say,
+        say: Callable[[str], None] = say,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._settings, self._say, self._clock = folder, settings, say, clock

@@ -27,7 +27,9 @@ from hangwatch.errors import HangwatchError
 from hangwatch.settings import Settings
 from hangwatch_agent.board import directory
 from hangwatch_agent.rank.bootstrap import bootstrap_folder
+from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.job_identity import RUN
+from hangwatch_agent.shared.saying import say
 
 if TYPE_CHECKING:
     from hangwatch_agent.watchdog.loop import Watchdog
@@ -61,6 +63,8 @@ class Child:
             self.process = subprocess.Popen(
                 command,
                 env=dict(environment),
+                # What the shell has opened for it is the command's: `train.py <(cat config)`, `9>lock`. Ours close.
+                close_fds=False,
                 # The mask is inherited, and the command must not start with signals blocked.
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
             )
@@ -89,8 +93,20 @@ class Child:
         return self.process.returncode
 
     def _deal(self, received: signal.struct_siginfo) -> None:
-        if received.si_signo != signal.SIGCHLD and received.si_code != SI_KERNEL and received.si_pid != self.pid:
+        had = received.si_code == SI_KERNEL or comes_from_below(received.si_pid)
+        if received.si_signo != signal.SIGCHLD and not had:
             self.process.send_signal(received.si_signo)
+
+
+def comes_from_below(sender: int) -> bool:
+    """Whether a process of the job has sent a signal: to its process group (`trap 'kill 0' EXIT`), for of us it does
+    not know. The command has had it then."""
+    stat, ourselves = procfs.stat_of(sender), os.getpid()
+    while stat is not None and stat.parent > 1:
+        if stat.parent == ourselves:
+            return True
+        stat = procfs.stat_of(stat.parent)
+    return False
 
 
 def become_subreaper() -> None:
@@ -145,9 +161,9 @@ def supervise(command: Sequence[str], settings: Settings) -> int:
     Raises HangwatchError where the command cannot be started.
     """
     try:
-        folder = directory.make(settings, f"{RUN}{os.getpid()}-{secrets.token_hex(4)}", say=_say)
+        folder = directory.make(settings, f"{RUN}{os.getpid()}-{secrets.token_hex(4)}", say=say)
     except directory.RunDirError as error:
-        _say(f"hangwatch: not watching: {error}")  # the training is worth more than our watch over it
+        say(f"hangwatch: not watching: {error}")  # the training is worth more than our watch over it
         return end_like(Child(command, os.environ).wait())
     try:
         child = Child(command, child_environment(settings, folder))
@@ -168,14 +184,15 @@ def _watchdog(command: Sequence[str], settings: Settings, folder: Path, root: in
 
 def child_environment(settings: Settings, folder: Path) -> dict[str, str]:
     """The command's environment: its own, and what arms the probe in every Python process below it."""
-    path = [str(bootstrap_folder()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    # As it stands, empty parts included: each is the working directory, as in PYTHONPATH=$PYTHONPATH:/my/library.
+    path = [str(bootstrap_folder()), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         **settings.environment(),
         "HANGWATCH_RUN_DIR": str(folder),
         "HANGWATCH_RUN_ID": folder.name,
         "HANGWATCH_WATCHDOG_PID": str(os.getpid()),
-        "PYTHONPATH": os.pathsep.join(part for part in path if part),
+        "PYTHONPATH": os.pathsep.join(path),
     }
 
 
@@ -224,14 +241,8 @@ def _guarded(act: Callable[[], T]) -> T | None:
         return act()
     except Exception as error:
         kind = type(error).__name__
-        _say(f"hangwatch: not watching any more: {kind}: {error}; the command goes on. Please report it.")
+        say(f"hangwatch: not watching any more: {kind}: {error}; the command goes on. Please report it.")
         return None
-
-
-def _say(line: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
-        sys.stderr.write(line + "\n")
-        sys.stderr.flush()
 
 
 def end_like(code: int) -> int:
@@ -239,8 +250,9 @@ def end_like(code: int) -> int:
     if code >= 0:
         return code
     number = -code
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed before we were started
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child's core is the one that matters
     with contextlib.suppress(OSError):  # SIGKILL has no other way to be taken
         signal.signal(number, signal.SIG_DFL)

@@ -91,6 +91,13 @@ other = threading.Thread(target=time.sleep, args=(0.5,), name="hangwatch-ticker"
 other.start(); train(); other.join()
 print(other.name, other.is_alive())
 end()"""),
+    "joins all threads": Odd("""
+train(workers=1); time.sleep(1.5)
+print(threading.active_count(), [thread.name for thread in threading.enumerate()])
+for thread in threading.enumerate():
+    if thread is not threading.main_thread(): thread.join(20); print(thread.name, thread.is_alive())
+end()"""),
+    "another user at its end": Odd("train(); end = print; os.setuid(65534); print(os.getuid())"),
     "frozen subclass": Odd("""
 class Frozen(torch.nn.parallel.DistributedDataParallel):
     def __setattr__(self, name, value):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -390,3 +392,25 @@ def test_a_forked_child_leaves_the_board_alone(installed: probe.Probe) -> None:
     assert os.waitpid(child, 0)[1] == 0
     after = read(installed)
     assert (after.progress.ticks, after.loaders) == (before.progress.ticks, ())
+
+
+def test_a_model_that_the_program_is_done_with_is_freed_at_once(installed: probe.Probe) -> None:
+    """A search trains one model after the other: to keep each would fill the memory of the device."""
+
+    def trial() -> weakref.ref[nn.Module]:
+        model = nn.Linear(2, 1)
+        installed.add(model)
+        model(torch.ones(1, 2)).sum().backward()
+        return weakref.ref(model)
+
+    gc.collect()
+    gc.disable()  # as programs do that cannot afford its pauses
+    try:
+        assert [trial()() for _ in range(3)] == [None] * 3
+        model = nn.Linear(2, 1)  # at the address of one that is gone, perhaps
+        installed.add(model)
+        forwards = read(installed).progress.forwards
+        model(torch.ones(1, 2))
+        assert read(installed).progress.forwards == forwards + 1
+    finally:
+        gc.enable()

@@ -297,3 +297,60 @@ def test_boards_without_room_lie_elsewhere_and_are_watched(tmp_path: Path, small
     assert "HUNG" in done.stderr
     assert done.returncode == 75  # although the shell hides how the job has ended
     assert [path.name for path in elsewhere.glob("hangwatch-*/run-*")] == []
+
+
+# ------------------------------------------------------------------------------------ what the shell has prepared
+
+
+def shell(folder: Path, line: str) -> subprocess.CompletedProcess[bytes]:
+    """`line` in bash, with `$W` before a command that is watched and `$PY` for Python."""
+    environment = {**os.environ, "W": " ".join(RUN), "PY": sys.executable, "HANGWATCH_RUN_DIR": str(folder / "boards")}
+    return subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, timeout=200)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_stay_closed_and_nothing_else_changes(tmp_path: Path, closed: str) -> None:
+    code = "import os, sys; open('seen', 'w').write(repr([sys.stdin is None, sys.stdout is None, sys.stderr is None]))"
+    (tmp_path / "seen.py").write_text(code + "; sys.exit(6)")
+    seen = []
+    for watch in ("", "$W "):
+        assert shell(tmp_path, f"{watch}$PY seen.py {closed}").returncode == 6
+        seen.append((tmp_path / "seen").read_text())
+    assert seen[0] == seen[1]
+
+
+def test_a_rank_without_standard_error_that_cannot_be_watched_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "rank.py").write_text("import os, torch; open('trained', 'w').write('yes')")
+    no_folder = "rm -rf boards/*; touch boards/$(basename $HANGWATCH_RUN_DIR)"
+    line = f"RANK=0 WORLD_SIZE=1 $W bash -c '{no_folder}; $PY rank.py' 2>&-"
+    assert shell(tmp_path, line).returncode == 0
+    assert (tmp_path / "trained").read_text() == "yes"
+
+
+@pytest.mark.parametrize("line", ["$W cat <(echo config)", "exec 9>lock; $W bash -c 'echo config >&9'; cat lock"])
+def test_descriptors_that_the_shell_has_opened_are_the_commands(tmp_path: Path, line: str) -> None:
+    done = shell(tmp_path, line)
+    assert (done.returncode, done.stdout) == (0, b"config\n"), done.stderr
+
+
+def test_empty_parts_of_the_path_are_the_working_directory(tmp_path: Path) -> None:
+    """As in PYTHONPATH=$PYTHONPATH:/my/library where the first was not set."""
+    (tmp_path / "beside.py").write_text("print('found')")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "main.py").write_text("import beside")
+    assert shell(tmp_path, 'PYTHONPATH="$PYTHONPATH:" $W $PY folder/main.py').stdout == b"found\n"
+
+
+def test_a_signal_of_the_commands_own_to_its_process_group_is_had_once(tmp_path: Path) -> None:
+    """`kill 0`, as launch scripts do in `trap 'kill 0' EXIT`: hangwatch is in that group as well."""
+    (tmp_path / "program.py").write_text(COUNTER.format(number=int(signal.SIGUSR1)))
+    (tmp_path / "kill.py").write_text(
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, 'program.py'], stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "os.kill(0, signal.SIGUSR1)\n"
+        "sys.exit(child.wait())\n"
+    )
+    done = shell(tmp_path, "trap '' USR1; setsid -w $W $PY kill.py")
+    assert done.returncode == 41, done.stderr

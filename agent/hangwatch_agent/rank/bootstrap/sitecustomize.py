@@ -77,7 +77,8 @@ class Arming(object):  # noqa: UP004 - Python 2
             if settings.enabled:
                 probe.arm(settings, Path(settings.run_dir))
         except Exception as error:
-            sys.stderr.write("hangwatch: not watching this process: %s: %s\n" % (type(error).__name__, error))  # noqa: UP031
+            if sys.stderr is not None:
+                sys.stderr.write("hangwatch: not watching this process: %s: %s\n" % (type(error).__name__, error))  # noqa: UP031
 
     def first_at_exit(self):
         # type: () -> None
@@ -90,8 +91,11 @@ class Arming(object):  # noqa: UP004 - Python 2
     def finalizing():
         # type: () -> None
         probe = sys.modules.get("hangwatch_agent.rank.probe")
-        if probe is not None and probe.current() is not None:
-            probe.current().ended()
+        try:
+            if probe is not None and probe.current() is not None:
+                probe.current().ended()
+        except Exception:
+            pass
 
 
 def run_users_own():

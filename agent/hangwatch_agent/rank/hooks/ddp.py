@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,7 @@ class ForwardHook:
         self._board, self._steps = context.board, context.steps
         self._grad = False
         self._patches = Patches()
-        self._handles: dict[int, list[Any]] = {}
+        self._watched: list[tuple[weakref.ref[Any], list[Any]]] = []  # models that live, and our handles on them
         self._installed = False
         self._absent = AbsentFromCopies()
         self.reset()
@@ -69,16 +70,17 @@ class ForwardHook:
     def remove(self) -> None:
         self._patches.remove()
         self._installed = False
-        for handles in self._handles.values():
+        for _, handles in self._watched:
             for handle in handles:
                 handle.remove()
-        self._handles.clear()
+        self._watched.clear()
         self._absent.remove()
 
     def watch(self, model: Any) -> None:
         """See the forwards of `model` too, unless its class is hooked anyway. What is no module is passed over."""
         modules = sys.modules.get("torch.nn.modules.module")
-        if modules is None or not isinstance(model, modules.Module) or id(model) in self._handles:
+        self._watched = [each for each in self._watched if each[0]() is not None]
+        if modules is None or not isinstance(model, modules.Module) or any(ref() is model for ref, _ in self._watched):
             return
         ddp = getattr(sys.modules.get(DDP_MODULE), "DistributedDataParallel", ())
         if isinstance(getattr(model, "_orig_mod", model), ddp):  # _orig_mod: what torch.compile has wrapped
@@ -86,10 +88,11 @@ class ForwardHook:
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
         compiling = is_traced()
         with private_ids(sys.modules["torch.utils.hooks"]):
-            self._handles[id(model)] = [
+            handles = [
                 model.register_forward_pre_hook(ModuleHook(self._entering(), compiling)),
                 model.register_forward_hook(ModuleHook(self._leaving(), compiling)),
             ]
+        self._watched.append((weakref.ref(model), handles))
         if not self._absent.installed:
             self._absent.install(modules.Module)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -81,3 +82,19 @@ def test_ranks_of_one_job_meet_in_one_folder(tmp_path: Path, monkeypatch: pytest
     assert directory.job_folder(settings) == first
     monkeypatch.setenv("MASTER_PORT", "29501")
     assert directory.job_folder(settings) != first
+
+
+def test_no_temporary_folder_can_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root that is read-only: what a job is told is where nothing can be written, and not an error of Python's."""
+
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    def mkdir(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.setattr(Path, "is_dir", lambda path: False)  # no /dev/shm either
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(directory.RunDirError, match="HANGWATCH_RUN_DIR"):
+        directory.make(Settings(), "job")

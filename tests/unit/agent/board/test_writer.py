@@ -516,3 +516,29 @@ def test_two_threads_that_write_one_blob_do_not_spoil_it(writer: BoardWriter, pa
     with reader.BoardReader(path) as opened:
         assert opened.read().problems == ()
         assert all(isinstance(line, str) and line.startswith("thread ") for line in opened._lines)
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def test_a_board_holds_no_descriptor(path: Path) -> None:
+    """A program may close those that it does not know, and open files of its own with the same numbers."""
+    before = descriptors()
+    writer = BoardWriter.create(path, IDENTITY)
+    assert descriptors() == before
+    writer.forget()
+    assert descriptors() == before
+
+
+def test_the_memory_of_a_board_is_given_back_when_no_hook_uses_it_any_more(path: Path) -> None:
+    def mapped() -> bool:
+        return str(path) in Path("/proc/self/maps").read_text()
+
+    writer = BoardWriter.create(path, IDENTITY)
+    in_use = writer.words
+    writer.forget()
+    in_use[b.W_TICKS] = 5  # a hook in another thread
+    assert mapped()
+    del in_use
+    assert not mapped()

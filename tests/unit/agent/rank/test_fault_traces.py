@@ -48,3 +48,25 @@ def test_a_crash_of_a_program_that_does_not_is_traced_beside_the_board(tmp_path:
 def test_the_very_functions_come_back(tmp_path: Path) -> None:
     use = "traces.remove(); print((faulthandler.enable, faulthandler.disable, faulthandler.is_enabled) == before)"
     assert play(tmp_path, use + "; print(faulthandler.is_enabled())", "watched")[1] == "True\nFalse\n"
+
+
+OWN_FILES = """
+os.closerange(3, 100)
+mine = [open(os.path.join(sys.argv[1], "mine-" + number), "wb", buffering=0) for number in "0123"]
+traces.{done}()
+for file in mine:
+    file.write(b"mine")
+if {crashes}:
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
+
+
+@pytest.mark.parametrize(
+    ("done", "crashes"), [("write", False), ("look", True), ("remove", False)], ids=["asked", "crashes", "removed"]
+)
+def test_a_program_that_closes_all_descriptors_gets_nothing_into_its_own_files(
+    tmp_path: Path, done: str, crashes: bool
+) -> None:
+    code, _, said = play(tmp_path, OWN_FILES.format(done=done, crashes=crashes), "watched")
+    assert (code, said) == (-11 if crashes else 0, "")
+    assert [file.read_bytes() for file in sorted(tmp_path.glob("mine-*"))] == [b"mine"] * 4

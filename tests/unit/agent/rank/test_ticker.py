@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +124,31 @@ def test_a_call_that_torch_has_counted_may_not_be_recorded_yet(
     rank.ticks(1)
     assert rank.context.board.words[b.GROUPS_AT + b.G_COMPLETED] == completed
     assert any("recorder is off" in problem for problem in rank.context.board.problems) is estimated
+
+
+def test_a_program_that_joins_all_threads_meets_its_own_only(tmp_path: Path) -> None:
+    context, looked, asked = Context(), threading.Event(), threading.Event()
+    context.board.open(tmp_path / "a.board", {}, start_ticks=1)
+    ticking = ticker.Ticker(context, 0.01, (looked.set,), asked.set)
+    before = threading.enumerate()
+    ticking.start()
+    try:
+        assert looked.wait(100)
+        context.board.words[b.W_REQUEST] = 1
+        assert asked.wait(100)
+        assert threading.enumerate() == before
+    finally:
+        ticking.stop()
+        context.board.forget()
+
+
+def test_a_ticker_that_was_stopped_ticks_no_more(tmp_path: Path) -> None:
+    context, looked = Context(), threading.Event()
+    context.board.open(tmp_path / "a.board", {}, start_ticks=1)
+    ticking = ticker.Ticker(context, 0.01, (looked.set,), lambda: None)
+    ticking.start()
+    assert looked.wait(100)
+    ticking.stop()
+    looked.clear()
+    assert not looked.wait(0.3)
+    context.board.forget()
