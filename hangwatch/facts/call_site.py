@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -61,7 +62,12 @@ def by_the_engine(call: Collective) -> bool:
 
 def in_backward(call: Collective) -> bool:
     """It was issued while gradients were computed: below backward(), or by a thread of the engine."""
-    return by_the_engine(call) or any(frame.function == "_engine_run_backward" for frame in call.frames)
+    return by_the_engine(call) or in_the_engine(call.frames)
+
+
+def in_the_engine(frames: Iterable[Frame]) -> bool:
+    """The engine that computes gradients runs in these frames."""
+    return any(frame.function == "_engine_run_backward" for frame in frames)
 
 
 def site(call: Collective) -> Site | None:

@@ -198,6 +198,8 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     )
     told = tuple(witness for witness in (majority, *others) if witness is not None)
     found = Parting(divergence, Left.UNKNOWN, (), told, call, ways, places)
+    if told == (majority,) and len(many) < len(few) and not places and _both_usual(case, divergence, few, many):
+        return found
     agreeing = tuple(witness for witness in told if witness.agrees)
     if agreeing == (majority,) and len(told) > 1:  # habit and place say one thing: what the many did is new
         nearly_all = len(many) >= MOST * len(few)  # and do together: it is the program's
@@ -205,6 +207,13 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
             return _told(case, replace(found, witnesses=(*told[:2], checked)), 1, few, many)
         return _told(case, replace(found, witnesses=agreeing) if nearly_all else found, int(nearly_all), few, many)
     return _told(case, found, sum(1 if witness.agrees else -1 for witness in told), few, many)
+
+
+def _both_usual(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> bool:
+    """Most ranks have made now as many as the few and now as many as the many, in steps that are on record."""
+    asked = spread(max(few, many, key=len))
+    usual = {step.counts.get(divergence.group, 0) for rank in asked for step in case.ledger.steps(rank)}
+    return {divergence.counts[few[0]], divergence.counts[many[0]]} <= usual
 
 
 def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:

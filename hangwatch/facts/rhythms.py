@@ -3,15 +3,23 @@
 Calls are paired by their numbers, not by steps: such calls fit together, however far apart the steps are in which the
 ranks make them. A step in which one rank made them and another did not says nothing then. Where a rank left out a call
 that all had made in equal steps before, its later ones are shifted, all by as many steps.
+
+Steps themselves may be a rank's own: a client of federated averaging makes steps only in the rounds in which it was
+chosen. Calls under one number are then now so many steps apart and now so many others, and no rank makes them at equal
+intervals. Where the others do, it is a rank that left out its call more than once.
 """
 
 from __future__ import annotations
 
-from hangwatch.facts.call_site import site
+from collections import Counter
+from itertools import pairwise
+
+from hangwatch.facts.call_site import Site, site
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Divergence
 from hangwatch.ranks.sides import by_value, spread
 
+SHIFTS = 2  # changes of how far two ranks are apart, which one call left out or made too many cannot explain
 OCCASIONS = 3  # steps in which a rank made these calls, at the least, for them to show intervals
 
 
@@ -39,16 +47,35 @@ def _known(case: Case) -> dict[tuple[str, int, int], int | None]:
 
 
 def _first_of_unlike(case: Case, group: str, rank: int, other: int) -> int | None:
-    """The step of the first recorded call of `rank`, if `other` made each under its number, in steps always unlike."""
-    steps = list[tuple[int | None, int | None]]()
+    """The step from which on their calls under one number lie now so many steps apart, and now so many others."""
+    steps, places = list[tuple[int | None, int | None]](), dict[Site | None, Counter[int]]()
     for call in sorted(case.ledger.calls_in(rank, group), key=lambda each: each.seq):
         theirs = case.ledger.call(other, group, call.seq)
         if theirs is None or not _is_alike(call, theirs):
             break
-        steps.append((case.ledger.step_of(rank, call), case.ledger.step_of(other, theirs)))
+        steps.append((case.ledger.step_of(rank, call), its := case.ledger.step_of(other, theirs)))
+        if its is not None:
+            places.setdefault(site(theirs), Counter())[its] += 1
     known = [(mine, its) for mine, its in dict.fromkeys(steps) if mine is not None and its is not None]
-    apart = {its - mine for mine, its in known}
-    return known[0][0] if len(known) >= OCCASIONS and 0 not in apart and len(apart) > 1 else None
+    if len(known) < OCCASIONS:
+        return None
+    apart = [its - mine for mine, its in known]
+    if 0 not in apart and len(set(apart)) > 1:
+        return known[0][0]
+    shifts = [mine for (mine, _), (one, two) in zip(known[1:], pairwise(apart), strict=True) if one != two]
+    if len(shifts) < SHIFTS or not any(_without_rhythm(calls) for calls in places.values()):
+        return None
+    return known[0][0] if apart[0] else shifts[0]
+
+
+def _without_rhythm(calls: Counter[int]) -> bool:
+    """In these steps a rank called from one place, so often in each: time and again otherwise than in the step before.
+
+    The first and the last step are left out: a part of their calls may lie beyond the record.
+    """
+    whole = list(calls)[1:-1]
+    turns = [(calls[step], following - step) for step, following in pairwise(whole)]
+    return sum(one != two for one, two in pairwise(turns)) >= SHIFTS
 
 
 def _is_alike(one: Collective, other: Collective) -> bool:

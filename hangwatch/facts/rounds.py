@@ -91,6 +91,17 @@ def left_habit(case: Case) -> LeftHabit | None:
     return found[0] if len(ranks) == 1 else None
 
 
+def amid_its_turn(case: Case, rank: int, group: str) -> bool:
+    """`rank` made equally many messages, whoever its peers, behind each collective of `group` like the last one.
+
+    It has made no more behind the last one: so it has not come to the next.
+    """
+    rounds = _rounds(case, rank, group)
+    opened = rounds[max(rounds)].opened if rounds else None
+    *before, now = [_messages(rounds[n].calls).total() for n in sorted(rounds) if rounds[n].opened == opened] or [0]
+    return len(before) >= HABITUAL_ROUNDS and len(set(before)) == 1 and 0 < now <= before[0]
+
+
 def _all(case: Case) -> Iterator[LeftHabit | None]:
     for entry in case.blocked.values():
         call = entry.call if entry.to_a_peer else None

@@ -15,6 +15,8 @@ from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
 
 SAME_UPDATES = 2  # recorded steps, by whose begin all ranks had made the same number of optimizer steps
+UPDATES = 10  # optimizer steps in which a pace shows
+OTHER_PACE = 1.25  # times as many forwards: what is under way and the first turns differ by one or two
 BEHIND = 2  # optimizer steps that a rank lacks at least: for one, it may as well have left that step out alone
 
 
@@ -48,6 +50,37 @@ def updates_apart(case: Case) -> UpdatesApart | None:
         return None
     first = common[common.index(apart[0]) - 1]
     return UpdatesApart(tuple(sides[0][1]), tuple(sides[1][1]), first, common[-1], made)
+
+
+@dataclass(frozen=True)
+class OtherPace:
+    """`odd` took more training forwards than `others` for as many optimizer steps, or fewer; `forwards` are by rank."""
+
+    odd: tuple[int, ...]
+    others: tuple[int, ...]
+    updates: int
+    forwards: dict[int, int]
+
+
+@once
+def other_pace(case: Case) -> OtherPace | None:
+    """The fewer ranks that make their optimizer steps after another number of forwards than most; None where none do.
+
+    All have made as many, since gradients meet by their number and not by the forward that they are of.
+    """
+    if not case.ranks or len(case.ranks) < case.size or not all(_counts_forwards(view) for view in case):
+        return None
+    updates = {_made(view) for view in case}
+    forwards = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
+    if max(updates) - min(updates) > 1 or min(updates) < UPDATES or len(forwards) < len(case.ranks):
+        return None
+    usual = sorted(forwards.values())[len(forwards) // 2]
+    odd = tuple(rank for rank, made in forwards.items() if max(made, usual) >= OTHER_PACE * min(made, usual))
+    others = tuple(rank for rank in forwards if rank not in odd)
+    alike = max(forwards[rank] for rank in others) - min(forwards[rank] for rank in others) < BEHIND
+    if not odd or not alike or 2 * len(odd) >= len(forwards) or len({forwards[rank] > usual for rank in odd}) > 1:
+        return None
+    return OtherPace(odd, others, min(updates), forwards)
 
 
 def are_behind(case: Case, ranks: Iterable[int], others: Iterable[int]) -> bool:

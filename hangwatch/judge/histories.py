@@ -15,6 +15,7 @@ from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
 from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call
 from hangwatch.rules.step.gradient_sync_mismatch import (
+    accumulated_otherwise,
     gradient_sync_mismatch,
     split_or_repeated,
     synchronised_alone,
@@ -53,6 +54,7 @@ HISTORIES: tuple[Rule, ...] = (
     synchronised_alone,
     synchronised_out_of_turn,
     split_or_repeated,
+    accumulated_otherwise,
     data_dependent_graph,
     caught_past_a_call,
     called_in_another_group,

@@ -11,7 +11,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
-from hangwatch.facts.updates import updates_apart
+from hangwatch.facts.updates import other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.ledger import Step
@@ -156,6 +156,30 @@ def split_or_repeated(case: Case) -> Finding | None:
         witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
         status=case.failed,
         awaited=found.behind,
+    )
+
+
+def accumulated_otherwise(case: Case) -> Finding | None:
+    """Few ranks made as many optimizer steps as the others in fewer forwards, or in more, up to the end of the data."""
+    found = other_pace(case)
+    if found is None or not case.in_trouble:
+        return None
+    mine, theirs = (found.forwards[side[0]] for side in (found.odd, found.others))
+    sooner = "fewer" if mine < theirs else "more"
+    odd, others = case.name(found.odd), case.name(found.others)
+    return Finding(
+        "gradient-sync-mismatch",
+        Certainty.LIKELY,
+        f"{words.capital(odd)} synchronised gradients after {sooner} forwards than {others}:"
+        f" {words.plural(found.updates, 'optimizer step')} in {mine:,} forwards and in {theirs:,}; gradients are paired"
+        " with those of other batches.",
+        fix="let all ranks accumulate alike: reduce what decides it (a number of tokens, a size) before",
+        culprits=case.culprits(found.odd),
+        victims=case.victims(found.odd),
+        step=case.ranks[found.odd[0]].step,
+        witnesses=(Witness(Kind.MAJORITY, f"most ranks agree: {others}"),),
+        status=case.failed,
+        awaited=found.odd,
     )
 
 

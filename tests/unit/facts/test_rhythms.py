@@ -60,3 +60,30 @@ def test_a_call_left_out_at_the_first_time_shifts_all_others_by_as_many_steps() 
     found = parting(Case(snapshot))
     assert found is not None
     assert found.step.step == 0
+
+
+CHOSEN = {0: "1110110100110", 1: "1111010110010", 2: "1100101011010"}  # the rounds in which a client trains
+
+
+def clients() -> Snapshot:
+    """Federated averaging: a round begins with a call of all, and who was chosen for it makes steps of its own."""
+    ranks: list[list[Action]] = []
+    for rounds in CHOSEN.values():
+        work: list[list[Action]] = [[AVERAGE, *[Draw()] * (3 if chosen == "1" else 0)] for chosen in rounds]
+        ranks.append([action for each in work for action in each])
+    return watched([*ranks[0], Draw(), FINAL], *ranks[1:])
+
+
+def test_steps_of_a_rank_s_own_say_nothing_of_calls() -> None:
+    """GIVEN ranks that make steps only in some rounds, each in others THEN no call of a step is missing or extra."""
+    snapshot = clients()
+    assert parting(Case(snapshot)) is None
+    assert "mispaired" not in diagnose(snapshot).verdict.summary
+
+
+def test_a_rank_that_leaves_out_its_call_now_and_then_among_regular_ones_is_told() -> None:
+    """GIVEN two calls left out, by one rank, while the others call in every step THEN the first is where it parted."""
+    skips: list[Action] = [*TURN * 4, Draw(), *TURN * 3, Draw(), *TURN * 2, FINAL]
+    found = parting(Case(watched(ALL, skips, ALL)))
+    assert found is not None
+    assert (found.who, found.step.step) == ((1,), 4)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.updates import are_behind, updates_apart
+from hangwatch.facts.updates import are_behind, other_pace, updates_apart
 from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepEntry
+from hangwatch.rules.step.gradient_sync_mismatch import accumulated_otherwise
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, blamed, judge, rank, snapshot, told
 
 
@@ -63,3 +64,36 @@ def test_it_is_told_as_a_mismatch_of_synchronisation() -> None:
 
 def test_of_no_ranks_nothing_is_known() -> None:
     assert updates_apart(Case(snapshot())) is None
+
+
+def accumulating(number: int, every: float, updates: int = 40) -> RankEvidence:
+    """A rank that makes an optimizer step about every so many forwards, as its data asks for it."""
+    return forwards(number, [int(step / every) for step in range(int(updates * every) + 1)])
+
+
+@pytest.mark.parametrize("paces", [(8, 4.5, 8), (4, 8, 4)], ids=["in fewer", "in more"])
+def test_as_many_optimizer_steps_in_other_numbers_of_forwards(paces: tuple[float, ...]) -> None:
+    ranks = [accumulating(number, every) for number, every in enumerate(paces)]
+    found = other_pace(Case(snapshot(*ranks, world_size=3)))
+    assert found is not None
+    assert (found.odd, found.others, found.updates) == ((1,), (0, 2), 40)
+    finding = accumulated_otherwise(Case(snapshot(*ranks, world_size=3)))
+    assert finding is not None
+    assert [who.rank for who in finding.culprits] == [1]
+    made = [1 + int(40 * paces[rank]) for rank in (1, 0)]
+    assert "40 optimizer steps in {:,} forwards and in {:,}".format(*made) in finding.summary
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [accumulating(number, 8) for number in range(3)],
+        [accumulating(0, 8), accumulating(1, 8, 20), accumulating(2, 8)],
+        [accumulating(0, 8), accumulating(1, 4)],
+        [accumulating(0, 8), accumulating(1, 4), accumulating(2, 5)],
+        [accumulating(number, every, 4) for number, every in enumerate((8, 4, 8))],
+    ],
+    ids=["alike", "fewer optimizer steps", "of two halves", "each its own", "too few to tell"],
+)
+def test_no_rank_has_another_pace(ranks: list[RankEvidence]) -> None:
+    assert other_pace(Case(snapshot(*ranks, world_size=len(ranks)))) is None

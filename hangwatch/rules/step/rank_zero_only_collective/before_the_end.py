@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller
+from hangwatch.facts.call_site import Caller, in_the_engine
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import ended_before_others, last_place
@@ -70,6 +70,10 @@ def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
 
 
 def _failed_in(case: Case, rank: int) -> list[Caller]:
-    """The collective in which `rank` failed has left no record: where its error was raised says where it was."""
-    frame = last_place(case.ranks[rank]) if case.ranks[rank].exception is not None else None
+    """The collective in which `rank` failed has left no record: where its error was raised says where it was.
+
+    Of a backward it says nothing: the gradients' collectives of the others have left no place either.
+    """
+    error = case.ranks[rank].exception
+    frame = last_place(case.ranks[rank]) if error is not None and not in_the_engine(error.frames) else None
     return [(frame.file, frame.function, frame.line)] if frame is not None else []

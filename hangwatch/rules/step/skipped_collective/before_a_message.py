@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.rounds import left_habit
+from hangwatch.facts.rounds import amid_its_turn, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Certainty, Collective
@@ -77,7 +77,9 @@ def _left_out(case: Case) -> _LeftOut | None:
     if call is None or set(absent) != set(need.absent) or len(absent) >= len(waiting):
         return None
     usual = all(_awaits(case, rank, waiting) and sites_of(case).regular(rank) for rank in absent)
-    return _LeftOut(waiting, absent, call) if usual and not need.never else None
+    if not usual or need.never or any(amid_its_turn(case, rank, call.group) for rank in absent):
+        return None
+    return _LeftOut(waiting, absent, call)
 
 
 def _awaits(case: Case, rank: int, others: tuple[int, ...]) -> bool:

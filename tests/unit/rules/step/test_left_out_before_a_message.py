@@ -56,3 +56,28 @@ def test_a_call_that_is_new_may_as_well_be_one_too_many() -> None:
 )
 def test_where_the_few_may_be_those_that_gather_it_is_not_said(ways: tuple[Bypass, ...], ranks: int) -> None:
     assert "left out all_gather" not in judged(ways, ranks=ranks, absent=ranks - 1).verdict.summary
+
+
+def test_a_rank_amid_the_messages_of_its_turn_has_not_come_to_the_next_call() -> None:
+    """GIVEN a server that receives twice after each broadcast WHEN one of its clients does not send THEN the server,
+    which is in its second receive, has left nothing out."""
+    broadcast, turns = Call("broadcast", line=10, root=0), 5
+
+    def server() -> list[Action]:
+        pairs = [(1, 2), (2, 3), (1, 3), (1, 2), (2, 3)]
+        return [
+            each for one, two in pairs for each in (broadcast, Peer("recv", one, line=20), Peer("recv", two, line=20))
+        ]
+
+    def client(rank: int) -> list[Action]:
+        chosen = {1: (0, 2, 3), 2: (0, 1, 3, 4), 3: (1, 2)}[rank]  # 3 should have sent in the last turn
+        return [
+            each
+            for turn in range(turns + 1)
+            for each in (broadcast, *([Peer("send", 0, line=30)] if turn in chosen else []))
+        ]
+
+    judgement = diagnose(World([server(), *map(client, (1, 2, 3))]).run().snapshot())
+    assert "left out" not in judgement.verdict.summary
+    assert judgement.verdict.cause == "point-to-point-deadlock"
+    assert blamed_ranks(judgement) in ([3], [0, 3])
