@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 
 from hangwatch.facts.parting import Left, parting
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Bypass, CallSite, Frame, RankEvidence, Snapshot
+from hangwatch.model import Bypass, CallSite, Divergence, Frame, Progress, RankEvidence, Snapshot, StepEntry
+from tests.unit.job import IN_BARRIER, rank, snapshot
 from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, World
 
 GRADIENTS = Call(via="gradients", line=12)
@@ -192,3 +194,27 @@ def test_without_a_record_of_earlier_steps_no_call_is_called_new() -> None:
     assert found is not None
     assert (found.how, found.divergence.step) == (Left.UNKNOWN, 3)
     assert diagnose(snapshot).verdict.culprits == ()
+
+
+def long_since(*counts: int) -> Snapshot:
+    """Ranks that have made one call in every so-and-so-manyth step; in step 900, of which no record is left, only 1."""
+    ranks = []
+    for number in range(3):
+        issued = list(accumulate((counts * 40)[:60], initial=500))
+        steps = tuple(StepEntry(5000 + n, None, None, None, 1.0 * n, {"0": made}) for n, made in enumerate(issued))
+        progress = Progress(None, None, steps[-1].step)
+        ranks.append(rank(number, IN_BARRIER, steps=steps, progress=progress, issued=issued[-1], world_size=3))
+    remembered = Divergence("0", (0, 1, 2), 900, None, None, {0: 0, 1: 1, 2: 0}, (), (1,))
+    return snapshot(*ranks, world_size=3, divergences=(remembered,))
+
+
+def test_of_a_step_long_since_the_many_say_nothing_where_both_numbers_are_usual() -> None:
+    found = parting(Case(long_since(0, 0, 1, 0, 1, 0, 0)))
+    assert found is not None
+    assert (found.how, found.who) == (Left.UNKNOWN, ())
+
+
+def test_of_a_step_long_since_the_many_are_heard_where_one_number_is_not_usual() -> None:
+    found = parting(Case(long_since(0)))
+    assert found is not None
+    assert (found.how, found.who) == (Left.EXTRA, (1,))

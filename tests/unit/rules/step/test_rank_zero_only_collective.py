@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Frame, Judgement, LoaderFacts, Progress
-from tests.unit.job import C10D, SCRIPT, blamed, frames, judge, rank, told
+from hangwatch.judge import Case, diagnose
+from hangwatch.model import Certainty, Collective, Frame, Judgement, LoaderFacts, Progress, RankEvidence
+from hangwatch.rules.step.rank_zero_only_collective.before_the_end import failed_with_a_lone_call
+from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
@@ -235,3 +236,22 @@ def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_on
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [1])
     assert ("repeated what all call" in judgement.verdict.summary) is (line == 30)
     assert ("(strategy.py:31, below train.py:5)" in judgement.verdict.summary) is (line == 31)
+
+
+ENGINE = f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward"
+
+
+@pytest.mark.parametrize(("inner", "told"), [((), True), ((ENGINE,), False)], ids=["its own call", "in backward"])
+def test_a_failure_in_backward_is_at_no_place_where_others_never_were(
+    inner: tuple[tuple[str, int, str], ...], told: bool
+) -> None:
+    """Their gradients' collectives have left no place on their records either."""
+
+    def called(evidence: RankEvidence) -> RankEvidence:
+        ring = tuple(Collective("0", number, "barrier", frames=(Frame(SCRIPT, 20, "main"),)) for number in range(1, 6))
+        assert evidence.reading is not None
+        return replace(evidence, reading=replace(evidence.reading, calls=ring))
+
+    ranks = [called(each) for each in (ended(0), failed(1, *inner), ended(2))]
+    found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
+    assert (found is not None) is told
