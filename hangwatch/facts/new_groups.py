@@ -29,8 +29,19 @@ class GroupCall:
         return Counter(made.members for made in self.made.values())
 
     @property
+    def by_members_only(self) -> Members | None:
+        """The one list of which all members have made it, and no other rank; None where there are several such."""
+        found = [each for each in self.lists if each and {*each} == self._makers(each)]
+        return found[0] if len(found) == 1 else None
+
+    def _makers(self, members: Members) -> set[int]:
+        return {rank for rank, made in self.made.items() if made.members == members}
+
+    @property
     def odd(self) -> tuple[int, ...]:
-        """Ranks with another list than most; all of them where there is no majority."""
+        """Ranks that left out a list that its members alone have made, or with another list than most; else all."""
+        if self.by_members_only:
+            return tuple(sorted(self.made.keys() - self._makers(self.by_members_only)))
         most, count = self.lists.most_common(1)[0]
         if 2 * count > len(self.made) + len(self.lacking):
             return tuple(sorted(rank for rank, made in self.made.items() if made.members != most))

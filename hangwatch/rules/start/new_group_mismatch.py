@@ -41,11 +41,21 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
     certain = settled and cannot_come(case, stuck)
     lists = [f"{case.name(ranks)} {members_words(members)}" for members, ranks in _by_list(call)]
     first = case.ranks[odd[0]]
+    what = (
+        f"The ranks called new_group with different lists: call {call.index} was made with {words.listed(lists)}"
+        f"{words.at(call.where(odd[0]))}"
+    )
+    if members := call.by_members_only:
+        makers = [rank for rank in call.made if rank not in odd]
+        what = (
+            f"{case.name(odd, capital=True)} did not call new_group({members_words(members)}), of which"
+            f" {words.verb(len(odd), 'it is no member', 'they are no members')}{words.at(call.where(makers[0]))}: every"
+            " rank must call it"
+        )
     return Finding(
         "new-group-mismatch",
         Certainty.PROVEN if certain else Certainty.LIKELY,
-        f"The ranks called new_group with different lists: call {call.index} was made with {words.listed(lists)}"
-        f"{words.at(call.where(odd[0]))}; {case.wait_words(stuck)} in new_group.",
+        f"{what}; {case.wait_words(stuck)} in new_group.",
         culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in odd),
         victims=tuple(rank for rank in stuck if rank not in odd),
         step=first.step,

@@ -86,3 +86,23 @@ def test_a_call_in_the_middle_of_a_training_that_goes_on_elsewhere(ranks: int, w
     assert told(judgement) == ("new-group-mismatch", "likely", "hung")
     assert [(rank, kind) for rank, _, kind in blamed(judgement)] == who
     assert judgement.verdict.summary.endswith("is not known.") == (not who)
+
+
+def test_a_group_that_its_members_alone_have_made_was_left_out_by_the_others() -> None:
+    ranks = [
+        member(number, IN_NEW_GROUP, (made(1, 0, 1), made(2, 0, 1, 2, 3, done=False)), phase=Phase.GROUP)
+        for number in (0, 1)
+    ]
+    others = [member(number, IN_NEW_GROUP, (made(1, 0, 1, 2, 3, done=False),), phase=Phase.GROUP) for number in (2, 3)]
+    judgement = judge(*ranks, *others, world_size=4)
+    assert told(judgement)[0] == "new-group-mismatch"
+    assert [rank for rank, _, _ in blamed(judgement)] == [2, 3]
+    assert "Ranks 2-3 did not call new_group([0, 1]), of which they are no members" in judgement.verdict.summary
+
+
+def test_where_each_made_only_the_group_that_it_is_a_member_of_all_are_named() -> None:
+    ranks = [
+        member(number, IN_NEW_GROUP, (made(1, *((0, 1) if number < 2 else (2, 3)), done=False),), phase=Phase.GROUP)
+        for number in range(4)
+    ]
+    assert [rank for rank, _, _ in blamed(judge(*ranks, world_size=4))] == [0, 1, 2, 3]
