@@ -8,7 +8,7 @@ from enum import IntEnum
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.rank_end import ENDED_BY_LAUNCHER, Why, ending, follows
-from hangwatch.model import Frame, ProcessFacts
+from hangwatch.model import Frame, Phase, ProcessFacts
 from hangwatch.ranks.view import RankView
 
 STOPPED_BY_A_PERSON = frozenset({"KeyboardInterrupt", "SystemExit"})
@@ -74,6 +74,11 @@ def ended_before_others(case: Case) -> tuple[list[int], list[int]] | None:
     failed = [view.rank for view in case if view.failed]
     ended = [view.rank for view in case if view.ended_well]
     return (ended, failed) if failed and ended and not case.blocked else None
+
+
+def has_gone_on(view: RankView) -> bool:
+    """It has destroyed its process groups and is in its next init_process_group: a trial, a stage, a new try."""
+    return view.phase is Phase.INIT and had_destroyed(view)
 
 
 def had_destroyed(view: RankView) -> bool:

@@ -22,7 +22,7 @@ from hangwatch.rules.device.gpu_fault import gpu_fault
 from hangwatch.rules.device.interconnect_stall import interconnect_stall
 from hangwatch.rules.exit.exit_atexit_handler import atexit_handler
 from hangwatch.rules.exit.exit_child_process import child_process
-from hangwatch.rules.exit.exit_destroy_asymmetric import destroy_asymmetric, destroyed_before
+from hangwatch.rules.exit.exit_destroy_asymmetric import began_anew_before, destroy_asymmetric, destroyed_before
 from hangwatch.rules.exit.exit_destructor import destructor
 from hangwatch.rules.exit.exit_launcher_order import launcher_order
 from hangwatch.rules.exit.exit_non_daemon_thread import non_daemon_thread
@@ -133,6 +133,7 @@ ORDER: tuple[Rule, ...] = (
     skipped_before_an_abort,
     passed_a_monitored_barrier,
     never_enqueued,
+    began_anew_before,
     reason_not_known,
     lost_peers,
     rank_died,

@@ -6,8 +6,11 @@ from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import extra_calls
 from hangwatch.facts.process_end import (
+    EndedFor,
     ended_before_others,
+    ended_for,
     had_destroyed,
+    has_gone_on,
     last_place,
 )
 from hangwatch.facts.witness import Kind, Witness
@@ -19,7 +22,7 @@ from hangwatch.stacks.frames import user_frame
 
 def destroy_asymmetric(case: Case) -> Finding | None:
     """Some ranks have destroyed the group or are about to, and others wait in a collective of it."""
-    left = [view for view in case if view.over or view.phase is Phase.DESTROYING]
+    left = [view for view in case if view.over or view.phase is Phase.DESTROYING or has_gone_on(view)]
     left = [view for view in left if view.rank not in case.blocked]
     staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
     if not left or not staying or len(left) + len(staying) < len(case.ranks):
@@ -33,7 +36,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
     few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
     witnesses = tuple(
         Witness(Kind.FACT, f"rank {view.rank} is past destroy_process_group{words.at(view.where)}")
-        if view.phase in (Phase.DESTROYED, Phase.DESTROYING)
+        if view.phase in (Phase.DESTROYED, Phase.DESTROYING, Phase.INIT)
         else Witness(Kind.HABIT, f"the main program of rank {view.rank} is over{words.at(view.where)}")
         for view in left[: words.SHOWN]
     )
@@ -73,27 +76,39 @@ def _fed_alike(view: RankView, stayer: RankView) -> bool:
 
 
 def destroyed_before(case: Case) -> Finding | None:
-    """Ranks failed because others had destroyed their groups. The fewer are to blame; of two halves, none is.
-
-    Of two halves one side left too early, or the other called too much.
-    """
+    """Ranks failed because others had destroyed their groups and ended."""
     found = ended_before_others(case)
     if found is None or not all(had_destroyed(case.ranks[rank]) for rank in found[0]):
         return None
-    ended, failed = found
-    fewer = min(ended, failed, key=len) if len(ended) != len(failed) else []
+    return _destroyed(case, *found)
+
+
+def began_anew_before(case: Case) -> Finding | None:
+    """Ranks failed, or wait, because others had destroyed their groups, and are in their next init_process_group."""
+    on = [view.rank for view in case if has_gone_on(view) and not view.raised]
+    lost = [view.rank for view in case if view.failed and ended_for(view) is EndedFor.PEER]
+    if on and not lost:
+        return destroy_asymmetric(case)
+    if not on or case.blocked or len(on) + len(lost) < len(case.ranks):
+        return None
+    return _destroyed(case, on, lost, ", and went on to the next init_process_group,")
+
+
+def _destroyed(case: Case, left: list[int], failed: list[int], then: str = "") -> Finding:
+    """The fewer are to blame; of two halves, none is: one side left too early, or the other called too much."""
+    fewer = min(left, failed, key=len) if len(left) != len(failed) else []
     errors = [(rank, error) for rank in failed if (error := case.ranks[rank].exception) is not None]
     where = words.at(user_frame(errors[0][1].frames)) if errors else ""
     return Finding(
         "exit-destroy-asymmetric",
         Certainty.LIKELY,
-        f"{case.name(ended, capital=True)} destroyed {'its' if len(ended) == 1 else 'their'} process group while"
+        f"{case.name(left, capital=True)} destroyed {'its' if len(left) == 1 else 'their'} process group{then} while"
         f" {case.name(failed)} still used it{where}: {'it' if len(failed) == 1 else 'they'} failed.",
         culprits=tuple(case.ranks[rank].culprit(last_place(case.ranks[rank])) for rank in fewer),
         victims=tuple(failed) if fewer != failed else (),
         step=case.furthest_step(failed),
         evidence=(
-            *(f"rank {rank} had destroyed its process groups" for rank in ended[: words.SHOWN]),
+            *(f"rank {rank} had destroyed its process groups" for rank in left[: words.SHOWN]),
             *(f"rank {rank} failed with {e.type}{words.at(user_frame(e.frames))}" for rank, e in errors[: words.SHOWN]),
         ),
         status=Status.FAILED,

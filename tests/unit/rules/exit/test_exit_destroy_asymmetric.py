@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, Progress, RankEvidence
-from tests.unit.job import IN_BACKWARD, IN_BARRIER, IN_CODE, SCRIPT, blamed, gone, judge, rank, told
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, IN_CODE, IN_STORE, SCRIPT, blamed, gone, judge, rank, told
 from tests.unit.rules.step.endings import DDP, failed
 
 
@@ -63,4 +63,28 @@ def test_a_group_ended_by_a_rank_that_may_have_left_the_loop(step: int, way_out:
     waiting = replace(waiting, stacks=tuple(replace(each, in_loop=True, loop=loop) for each in waiting.stacks))
     judgement = judge(waiting, early)
     assert judgement.verdict.cause == cause
+    assert blamed(judgement) == [(1, 101, "rank")]
+
+
+@pytest.mark.parametrize("code", [-15, None], ids=["ended by its launcher", "still there"])
+def test_a_rank_that_is_in_its_next_init_process_group_had_destroyed_the_one_before(code: int | None) -> None:
+    """A search makes a group for each trial, and one rank alone has ended its trial early."""
+    left = destroyed(1)
+    assert left.reading is not None
+    assert left.process is not None
+    anew = replace(left, reading=replace(left.reading, phase=Phase.INIT), process=replace(left.process, exit_code=code))
+    judgement = judge(failed(0, (DDP, 1, "backward")), anew, failed(2, (DDP, 1, "backward")), world_size=3)
+    assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
+    assert [who.rank for who in judgement.verdict.culprits] == [1]
+    assert "went on to the next init_process_group, while ranks 0 and 2 still used it" in judgement.verdict.summary
+
+
+def test_ranks_that_wait_in_a_collective_of_a_group_that_another_has_left_for_its_next_one() -> None:
+    waiting = [
+        rank(n, IN_BARRIER, phase=Phase.STEP, progress=Progress(step=5), issued=4, completed=3, world_size=3)
+        for n in (0, 2)
+    ]
+    anew = rank(1, IN_STORE, phase=Phase.INIT, progress=Progress(step=5, calls=60), world_size=3)
+    judgement = judge(waiting[0], anew, waiting[1], world_size=3)
+    assert told(judgement)[0] == "exit-destroy-asymmetric"
     assert blamed(judgement) == [(1, 101, "rank")]
