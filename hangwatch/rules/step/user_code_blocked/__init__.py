@@ -49,9 +49,14 @@ def user_code_blocked(case: Case) -> Finding | None:
 
 
 def _is_ahead(case: Case, view: RankView) -> bool:
-    """It is in a later step than all that wait: it went on without what they wait for, wherever it stands now."""
-    now, waiting = view.step.step, [case.ranks[rank].step.step for rank in case.blocked]
-    return now is not None and bool(waiting) and all(step is not None and step < now for step in waiting)
+    """It is in a later step than all that wait: it went on without what they wait for, wherever it stands now.
+
+    Not where the steps of the one are batches and those of the others are none: it loads the data for all.
+    """
+    now, waiting = view.step.step, [case.ranks[rank].step for rank in case.blocked]
+    alike = all((step.batch is None) is (view.step.batch is None) for step in waiting)
+    later = now is not None and all(step.step is not None and step.step < now for step in waiting)
+    return alike and later and bool(waiting)
 
 
 def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:

@@ -197,3 +197,14 @@ def test_ranks_that_sleep_where_rank_0_never_comes_are_not_blamed(guard: str, as
     assert judgement.verdict.cause == "user-code-blocked"
     assert [number for number, _, _ in blamed(judgement)] == blames
     assert (told(judgement)[1] == "undetermined") is not bool(blames)
+
+
+@pytest.mark.parametrize(("step", "batch", "told"), [(74, 74, True), (74, None, False), (5, None, True)])
+def test_batches_of_a_rank_that_loads_the_data_for_all_are_no_later_steps(
+    step: int, batch: int | None, told: bool
+) -> None:
+    """Others count forwards: by 23 of them it has drawn 74 batches, and is not ahead."""
+    feeding = rank(0, IN_CODE, progress=Progress(step=step, batch=batch), issued=3, completed=3, still_s=151.0)
+    waiting = rank(1, IN_BACKWARD, progress=Progress(step=23), issued=4, completed=3, still_s=151.0)
+    verdict = judge(feeding, waiting).verdict
+    assert (verdict.cause == "user-code-blocked") is told, verdict.summary
