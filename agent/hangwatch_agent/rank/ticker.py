@@ -58,6 +58,11 @@ class Ticker:
         self._over.clear()
         self._ident = _thread.start_new_thread(self._run, ())
 
+    @property
+    def runs(self) -> bool:
+        """Whether its thread has not ended."""
+        return not self._over.is_set()
+
     def stop(self) -> None:
         """Stop and wait for a tick that is under way, a second at most."""
         self._stop.set()

@@ -102,6 +102,9 @@ def test_remove_restores_exactly_what_was_there(world: None, tmp_path: Path) -> 
         assert probe.install(Settings(tick=TICK), tmp_path, model, [DataLoader(ONES)]) is installed
         during = everything()
         assert during["ProcessGroup.allreduce"] is not before["ProcessGroup.allreduce"]
+        ticker = installed._ticker
+        assert ticker is not None
+        assert ticker.runs
         board = installed.board
         assert board is not None
         installed.remove()
@@ -110,7 +113,7 @@ def test_remove_restores_exactly_what_was_there(world: None, tmp_path: Path) -> 
         assert {name for name in before if after[name] is not before[name] and after[name] != before[name]} == set()
         assert not model._forward_hooks
         assert read_board(board).detached
-    assert not [thread for thread in threading.enumerate() if thread.name == "hangwatch-ticker"]
+        assert not ticker.runs
 
 
 def test_installing_from_many_threads_at_once(tmp_path: Path) -> None:

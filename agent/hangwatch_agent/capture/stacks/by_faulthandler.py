@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hangwatch.model import Frame, ThreadStack
+from hangwatch_agent.capture.stacks.own_threads import name_of_own
 from hangwatch_agent.capture.stacks.py_spy import Dump
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.own_stacks import END, stacks_file
@@ -103,8 +104,9 @@ def parse(text: str) -> Iterator[ThreadStack]:
     for position, head in enumerate(heads):
         last = position == len(heads) - 1
         body = text[head.end() : None if last else heads[position + 1].start()]
-        name = head["name"] or ("MainThread" if last else "")
-        yield ThreadStack(int(head[1], 16), name, _frames(body), main=last, source="faulthandler")
+        frames = _frames(body)
+        name = head["name"] or ("MainThread" if last else name_of_own(frames))
+        yield ThreadStack(int(head[1], 16), name, frames, main=last, source="faulthandler")
 
 
 def _frames(body: str) -> tuple[Frame, ...]:

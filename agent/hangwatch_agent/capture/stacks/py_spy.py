@@ -24,6 +24,7 @@ from typing import Any
 
 from hangwatch.model import CaptureNote, Frame, ThreadStack
 from hangwatch_agent.capture.stacks import refusal
+from hangwatch_agent.capture.stacks.own_threads import name_of_own
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC
 
@@ -249,10 +250,11 @@ def parse(threads: Iterable[Mapping[str, Any]]) -> tuple[ThreadStack, ...]:
 def _stack(thread: Mapping[str, Any]) -> ThreadStack:
     identity = thread["os_thread_id"] or thread["thread_id"]
     main = thread["os_thread_id"] == thread["pid"]
+    frames = tuple(_frame(frame) for frame in thread["frames"])
     return ThreadStack(
         thread_id=identity,
-        name=thread["thread_name"] or ("MainThread" if main else ""),
-        frames=tuple(_frame(frame) for frame in thread["frames"]),
+        name=thread["thread_name"] or ("MainThread" if main else name_of_own(frames)),
+        frames=frames,
         owns_gil=thread["owns_gil"],
         active=thread["active"],
         main=main,

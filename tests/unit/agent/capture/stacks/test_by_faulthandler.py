@@ -115,3 +115,10 @@ def test_a_status_that_does_not_say(tmp_path: Path) -> None:
 def test_markers_that_name_no_signal(tmp_path: Path, marker: str) -> None:
     (tmp_path / "stacks-5.txt").write_text(marker)
     assert by_faulthandler.ask_faulthandler(5, tmp_path).failure.startswith("no faulthandler")
+
+
+def test_our_own_thread_has_its_name() -> None:
+    ours = (
+        'Thread 0x00007f00 (most recent call first):\n  File "/x/hangwatch_agent/rank/ticker.py", line 64 in _run\n\n'
+    )
+    assert [stack.name for stack in by_faulthandler.parse(ours + TRACE)][:2] == ["hangwatch-ticker", ""]

@@ -103,3 +103,9 @@ def test_local_variables_are_dropped_but_for_a_few_of_torchs_own(tmp_path: Path)
     assert taken.ok, taken.failure
     assert [each["locals"] for each in taken.raw[0]["frames"]] == [[], [index]]
     assert "geheim" not in repr(taken)
+
+
+def test_our_own_thread_has_a_name_though_python_gives_it_none() -> None:
+    ticker = thread(9, None, frame("wait"), frame("_run", filename="/x/hangwatch_agent/rank/ticker.py"))
+    _, ours, other = parse([thread(7), ticker, thread(8, None, frame("work"))])
+    assert (ours.name, other.name) == ("hangwatch-ticker", "")
