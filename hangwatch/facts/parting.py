@@ -211,7 +211,7 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
 
 def _both_usual(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> bool:
     """Most ranks have made now as many as the few and now as many as the many, in steps that are on record."""
-    asked = spread(max(few, many, key=len))
+    asked = spread(few if len(few) > len(many) else many)
     usual = {step.counts.get(divergence.group, 0) for rank in asked for step in case.ledger.steps(rank)}
     return {divergence.counts[few[0]], divergence.counts[many[0]]} <= usual
 

@@ -64,18 +64,17 @@ def test_a_rank_amid_the_messages_of_its_turn_has_not_come_to_the_next_call() ->
     broadcast, turns = Call("broadcast", line=10, root=0), 5
 
     def server() -> list[Action]:
-        pairs = [(1, 2), (2, 3), (1, 3), (1, 2), (2, 3)]
-        return [
-            each for one, two in pairs for each in (broadcast, Peer("recv", one, line=20), Peer("recv", two, line=20))
-        ]
+        actions: list[Action] = []
+        for one, two in [(1, 2), (2, 3), (1, 3), (1, 2), (2, 3)]:
+            actions += [broadcast, Peer("recv", one, line=20), Peer("recv", two, line=20)]
+        return actions
 
     def client(rank: int) -> list[Action]:
         chosen = {1: (0, 2, 3), 2: (0, 1, 3, 4), 3: (1, 2)}[rank]  # 3 should have sent in the last turn
-        return [
-            each
-            for turn in range(turns + 1)
-            for each in (broadcast, *([Peer("send", 0, line=30)] if turn in chosen else []))
-        ]
+        actions: list[Action] = []
+        for turn in range(turns + 1):
+            actions += [broadcast, *([Peer("send", 0, line=30)] if turn in chosen else [])]
+        return actions
 
     judgement = diagnose(World([server(), *map(client, (1, 2, 3))]).run().snapshot())
     assert "left out" not in judgement.verdict.summary
