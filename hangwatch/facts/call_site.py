@@ -37,6 +37,12 @@ def path(frames: tuple[Frame, ...]) -> Path:
 
 
 @lru_cache(maxsize=8192)
+def whole_path(frames: tuple[Frame, ...]) -> Path:
+    """The lines of the user and of packages in a call stack, innermost first: a trainer's loop has an order, too."""
+    return tuple((each.file, each.line) for each in frames if origin(each.file) in ("user", "package"))
+
+
+@lru_cache(maxsize=8192)
 def caller(frames: tuple[Frame, ...]) -> Caller | None:
     """The innermost line of the user or of a package; None where the frames show none."""
     own = (frame for frame in frames if not frame.native and origin(frame.file) in ("user", "package"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hangwatch.facts.call_site import Path, comes_before, path
+from hangwatch.facts.call_site import Path, comes_before, path, whole_path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, mispaired
 from hangwatch.facts.skip_paths import ways_to
@@ -67,7 +67,8 @@ def _one_way(
     here, there, last = path(call.frames), path(other.frames), path(before.frames)
     inside = [loop is not None and within(loop, call, each) for each in (here, last, there)]
     left = inside == [True, True, False]
-    if not left and not _is_due_first(here, there, last):
+    whole = (whole_path(each.frames) for each in (call, other, before))
+    if not left and not _is_due_first(here, there, last) and not _is_due_first(*whole):
         return None
     return Parted(made, without, call, before, loop, left)
 

@@ -149,3 +149,13 @@ def test_a_caller_further_down_the_file_has_answered_nothing() -> None:
     site = CallSite((Frame(SCRIPT, 30, "main"), module), (way("value"),))
     judgement = diagnose(replace(snapshot, call_sites=(site,)))
     assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 28)])
+
+
+def test_below_a_trainer_its_own_lines_show_the_order() -> None:
+    """One line of the user's leads to all calls: after line 120 of the trainer's loop come 140, and 100 of the next."""
+    reduces = Call("all_reduce", line=52, trainer=120)
+    hook, follows = Call("reduce", line=52, trainer=140), Call("broadcast", line=52, trainer=100)
+    snapshot = World([[reduces] * 3 + [each] for each in (hook, hook, follows)]).run().snapshot()
+    found = parted(Case(snapshot))
+    assert found is not None
+    assert (found.made, found.without, found.call.op) == ((0, 1), (2,), "reduce")
