@@ -24,8 +24,7 @@ def loader_worker_died(case: Case) -> Finding | None:
     if reported:
         view, match = reported[0]
         pids = [int(pid) for pid in re.findall(r"\d+", match[1])]
-        how = f"killed by signal {match[2].strip()}" if match[2] else "it exited unexpectedly"
-        return _died(case, view, pids, how, [f"rank {view.rank} raised: {first_line(worker_error(view))}"])
+        return _died(case, view, pids, *_how(view, match))
     broken = next((view for view in case if _broke_off(view)), None)
     if broken is not None:
         said = (
@@ -38,6 +37,21 @@ def loader_worker_died(case: Case) -> Finding | None:
             sentences = [f"worker {worker.name} of rank {each.view.rank} is {worker.life}" for worker in each.dead]
             return _died(case, each.view, [worker.pid for worker in each.dead], how, sentences)
     return None
+
+
+def _how(view: RankView, match: re.Match[str]) -> tuple[str, list[str]]:
+    """How the worker ended, and the errors that say so.
+
+    torch itself may catch the error that names the signal, and raise another one, that the worker exited.
+    """
+    said = [f"rank {view.rank} raised: {first_line(worker_error(view))}"]
+    if match[2]:
+        return f"killed by signal {match[2].strip()}", said
+    for error in view.reading.caught if view.reading is not None else ():
+        found = KILLED.search(error.message)
+        if found is not None and found[2] and found[1] == match[1]:
+            return f"killed by signal {found[2].strip()}", [f"rank {view.rank} met: {first_line(error.message)}", *said]
+    return "it exited unexpectedly", said
 
 
 def _broke_off(view: RankView) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.model import ExceptionFacts, Frame, LoaderFacts, Phase, RankEvidence, StepEntry
@@ -37,6 +39,16 @@ def test_a_worker_that_died_as_the_rank_reports_it(message: str, pids: list[int]
     assert told(judgement) == ("loader-worker-died", "proven", "failed")
     assert blamed(judgement) == [(0, pid, "loader-worker") for pid in pids]
     assert how in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(("pid", "known"), [(9, True), (8, False)])
+def test_the_signal_is_in_an_error_that_torch_has_caught_itself(pid: int, known: bool) -> None:
+    entry = failing(0, "DataLoader worker (pid(s) 9) exited unexpectedly")
+    assert entry.reading is not None
+    first = ExceptionFacts("RuntimeError", f"DataLoader worker (pid {pid}) is killed by signal: Killed. ", ())
+    judgement = judge(replace(entry, reading=replace(entry.reading, caught=(first,))))
+    assert ("killed by signal Killed" in judgement.verdict.summary) is known
+    assert known or "it exited unexpectedly" in judgement.verdict.summary
 
 
 def test_for_want_of_memory() -> None:
