@@ -19,7 +19,7 @@ Each program trains two ranks on gloo, first plain, then watched; then everythin
 parameters, gradients and optimizer state bit by bit, the random number generators of torch and Python, the samples
 with the seeds of the loader's workers, what is printed, standard error (numbers left out), the exit code, warnings,
 graph breaks and graphs of torch.compile, names and signatures of torch's functions, pickles and copies of models, the
-ids that torch gives to hooks, Python's threads (but those named `hangwatch-*`), open files (but hangwatch's own) and
+ids that torch gives to hooks, Python's threads, open files (but hangwatch's own) and
 the names in the environment (but `HANGWATCH_*` and `PYTHONPATH`). "equal" says that nothing differs; a cell else
 names what does.
 

@@ -88,11 +88,19 @@ def everywhere() -> dict[str, Any]:
         "random": [hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest(), random.random()],
         "graph_breaks": sum(dict(counters.get("graph_break", {})).values()),
         "graphs": dict(counters.get("stats", {})).get("unique_graphs", 0),
-        "threads": sorted(each.name for each in threading.enumerate() if not each.name.startswith("hangwatch-")),
+        "threads": _threads(),
         "files": sorted(open_files()),
         "environment": sorted(name for name in os.environ if not name.startswith(ours)),
         "hook_ids": torch.utils.hooks.RemovableHandle.next_id,
     }
+
+
+def _threads() -> list[str]:
+    """Python's threads, ours included. Those that feed the queues of workers end in their own time."""
+    for thread in threading.enumerate():
+        if thread.name == "QueueFeederThread":
+            thread.join(10)
+    return sorted(each.name for each in threading.enumerate())
 
 
 def open_files() -> list[str]:
