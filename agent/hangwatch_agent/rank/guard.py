@@ -11,6 +11,7 @@ see what was swallowed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -64,10 +65,10 @@ def _handlers() -> Iterator[CodeType]:
         handler: Any = signal.getsignal(number)
         if not callable(handler):
             continue
-        while hasattr(handler, "func"):  # functools.partial
+        while isinstance(handler, functools.partial):
             handler = handler.func
         if not hasattr(handler, "__code__"):
-            handler = vars(type(handler)).get("__call__")  # an object of a class with that method
+            handler = type(handler).__call__  # an object of a class with that method
         if hasattr(handler, "__code__"):
             yield handler.__code__
 

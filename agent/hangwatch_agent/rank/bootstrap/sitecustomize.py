@@ -95,7 +95,7 @@ class Arming(object):  # noqa: UP004 - Python 2
             if probe is not None and probe.current() is not None:
                 probe.current().ended()
         except Exception:
-            pass
+            pass  # Python would print it as an error of the program's, and nothing is left to watch
 
 
 def run_users_own():

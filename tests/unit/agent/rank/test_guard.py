@@ -57,11 +57,15 @@ class Handler:
         raise AlarmError
 
 
+class Heir(Handler):
+    """Its method is inherited."""
+
+
 def ring(*_: object) -> None:
     raise AlarmError
 
 
-@pytest.mark.parametrize("handler", [ring, Handler().ring, Handler(), functools.partial(ring, 1)])
+@pytest.mark.parametrize("handler", [ring, Handler().ring, Handler(), Heir(), functools.partial(ring, 1)])
 def test_what_a_signal_handler_of_the_program_raises_is_not_ours_to_keep(handler: Callable[..., Any]) -> None:
     noted: list[str] = []
     before = signal.signal(signal.SIGUSR1, handler)
