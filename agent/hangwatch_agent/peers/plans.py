@@ -19,6 +19,7 @@ LOOK_S = 4.0  # between two looks
 MOST_RANKS = 1024  # a larger job wants a dashboard
 LEAVE_S = 2.0
 SPREAD_S = 9.0  # from a forecast until it is acted upon: by then each node has looked, and knows of it
+EARLY_S = 3.0  # by which another node may be earlier: its polls are at other moments, clocks are read under load
 
 
 def in_thread(work: Callable[[], None]) -> threading.Thread:
@@ -59,15 +60,18 @@ class SharedPlans:
             own: gives this node's ranks; `job.id` is the name that all nodes have for the job.
             now: a clock that is never set, in seconds.
         """
-        if self._thread is not None and self._thread.is_alive():
-            return ()
-        seen, self._seen = self._seen, None
-        if seen is not None and judging:
-            self._judge(seen, now)
-        if now - self._looked_at >= LOOK_S:
-            self._looked_at = now
-            self._begin(own(), now, judging)
-        return self._due(now)
+        if self._thread is None or not self._thread.is_alive():
+            seen, self._seen = self._seen, None
+            if seen is not None and judging:
+                self._judge(seen, now)
+            if now - self._looked_at >= LOOK_S:
+                self._looked_at = now
+                self._begin(own(), now, judging)
+        return self._due(now, SPREAD_S)
+
+    def acted_upon(self, now: float) -> tuple[HealthWarning, ...]:
+        """The forecasts that are new, and that another node may have acted upon already."""
+        return self._due(now, SPREAD_S - EARLY_S)
 
     def _judge(self, seen: tuple[Shown, ...], now: float) -> None:
         self._confirmed.note(forecasts_of([each.hello for each in seen], now), now)
@@ -79,8 +83,8 @@ class SharedPlans:
         if new:
             self._looked_at = -LOOK_S  # the other nodes are to know at once
 
-    def _due(self, now: float) -> tuple[HealthWarning, ...]:
-        due = {kind for kind, told in self._told.items() if now + self._ahead_s - told.at >= SPREAD_S}
+    def _due(self, now: float, after_s: float) -> tuple[HealthWarning, ...]:
+        due = {kind for kind, told in self._told.items() if now + self._ahead_s - told.at >= after_s}
         new = due - self._returned
         self._returned |= new
         return tuple(self._told[kind].warning for kind in sorted(new))

@@ -18,6 +18,7 @@ from hangwatch.judge import diagnose
 from hangwatch.looks import Reason, Schedule
 from hangwatch.model import (
     CaptureNote,
+    Certainty,
     HealthWarning,
     Incident,
     Job,
@@ -27,6 +28,7 @@ from hangwatch.model import (
     RankEvidence,
     Reading,
     Snapshot,
+    Status,
 )
 from hangwatch.settings import Settings
 from hangwatch_agent.roster.patience import Holds, patience
@@ -198,11 +200,21 @@ class Watchdog:
         return judgement
 
     def _act(self, judgement: Judgement, snapshot: Snapshot, started: float) -> Judgement:
+        if self._was_foretold(judgement):
+            return judgement
         together, here = self.peer_exchange, self._here
         if together is not None and not self.dismissed and together.is_due(judgement, here, started):
             return together.act(judgement, snapshot, here, closing=self.stop.is_set(), nap=self._sleep)
         self.response.act(judgement, snapshot, self.rank_states)
         return judgement
+
+    def _was_foretold(self, judgement: Judgement) -> bool:
+        """Whether these ranks fail because another node has ended its own a moment before, for a forecast."""
+        unexplained = judgement.status is Status.FAILED and judgement.verdict.certainty is not Certainty.PROVEN
+        if self.peer_exchange is not None and self.settings.on_forecast == "abort" and unexplained:
+            for warning in self.peer_exchange.acted_upon(self._here, self.clock()):
+                self.warnings.tell(warning)
+        return unexplained and self.ending.is_over
 
     def take_evidence(self) -> Snapshot:
         """The evidence of this moment, with what only the watchdog knows of each rank."""
@@ -213,9 +225,7 @@ class Watchdog:
         ranks = self._last_stacks.filled(completed, taken.taken_at)
         found = replace(
             taken,
-            job=replace(
-                self.job, world_size=self.world_size, launcher=self.job.launcher or _launcher(self.rank_states)
-            ),
+            job=replace(self.job, world_size=self.world_size, launcher=self._launcher),
             ranks=ranks,
             divergences=self.warnings.divergences,
             warnings=(
@@ -272,6 +282,11 @@ class Watchdog:
         sizes = [each.reading.identity.world_size for each in self.rank_states]
         sizes += [each.world_size for each in self.launched]
         return max((size for size in sizes if size is not None), default=self.job.world_size)
+
+    @property
+    def _launcher(self) -> str:
+        named = (self.job.launcher, *(each.reading.identity.launcher for each in self.rank_states))
+        return next(filter(None, named), "")
 
     def halt(self) -> None:
         """Make `run()` return soon: nothing sleeps from here on."""
@@ -381,7 +396,3 @@ class Watchdog:
 
     def _sleep(self, seconds: float) -> bool:
         return self.stop.wait(seconds)
-
-
-def _launcher(rank_states: Sequence[RankState]) -> str:
-    return next((each.reading.identity.launcher for each in rank_states if each.reading.identity.launcher), "")

@@ -80,6 +80,10 @@ class PeerExchange:
             judging=everywhere or any(each.rank == 0 for each in living),
         )
 
+    def acted_upon(self, here: Here, now: float) -> tuple[HealthWarning, ...]:
+        """The forecasts that another node has perhaps acted upon a moment before this one."""
+        return self._plans.acted_upon(now) if self._plans is not None and here.is_part else ()
+
     def is_due(self, judgement: Judgement, here: Here, now: float) -> bool:
         """Whether the other nodes should be asked: an incident is near, or no rank moves and some wait."""
         known = self._response.incidents.open

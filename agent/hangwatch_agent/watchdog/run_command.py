@@ -232,6 +232,7 @@ def _close(watchdog: Watchdog, thread: threading.Thread, code: int) -> bool:
     closing = threading.Thread(target=lambda: _guarded(lambda: watchdog.close(code)), daemon=True)
     closing.start()
     closing.join(timeout=FAILED_S if code else 1.0)
+    watchdog.finish_abort(SLACK_S)  # its ranks have perhaps ended because another node has begun to end the job
     return watchdog.was_aborted(code)
 
 

@@ -105,6 +105,36 @@ def test_nodes_that_end_the_job_do_it_together(nodes: tuple[Node, Node], later: 
     assert [each.kind for node in nodes for each in node.told] == ["uneven-forecast"] * 2
 
 
+def test_what_another_node_may_have_acted_upon_is_known_a_little_earlier_and_returned_once(
+    nodes: tuple[Node, Node],
+) -> None:
+    """GIVEN a forecast that is due WHEN the ranks fail before THEN it is given where the moment is near, and only then.
+
+    A forecast of which nothing is due yet leaves what happens before alone: the ranks failed of something else.
+    """
+    first, second = nodes
+    second.length = 90
+    train(first, second, seconds=19)
+    (told,) = first.plans._told.values()
+    due = told.at - 777.0 + plans.SPREAD_S
+    assert first.plans.acted_upon(due - 2 * plans.EARLY_S) == ()
+    assert [each.kind for each in first.plans.acted_upon(due - plans.EARLY_S / 2)] == ["uneven-forecast"]
+    first.looks(due + 1.0, judging=True)
+    assert (first.told, first.plans.acted_upon(due + 2.0)) == ([], ())
+
+
+def test_what_is_due_does_not_wait_for_a_look_under_way(nodes: tuple[Node, Node]) -> None:
+    """GIVEN a file server that has become slow WHEN a forecast is due THEN it is acted upon, as on the other nodes."""
+    first, second = nodes
+    second.length = 90
+    train(first, second, seconds=19)
+    under_way = threading.Thread(target=threading.Event().wait, args=(30.0,), daemon=True)
+    under_way.start()
+    first.plans._thread = under_way
+    first.looks(1000.0 + 40.0, judging=True)
+    assert [each.kind for each in first.told] == ["uneven-forecast"]
+
+
 def test_the_node_that_found_it_first_sets_the_moment(nodes: tuple[Node, Node]) -> None:
     """GIVEN a node that has found it by itself WHEN it reads that another was earlier THEN that moment counts."""
     first, second = nodes

@@ -13,6 +13,7 @@ from hangwatch.model import (
     Certainty,
     Culprit,
     ExceptionFacts,
+    HealthWarning,
     Incident,
     Job,
     Judgement,
@@ -423,6 +424,58 @@ def test_a_job_that_comes_down_does_not_wait_long_for_others(tmp_path: Path, mon
     assert "Nothing is known of rank 1, on other nodes" not in a.stream.getvalue(), "it is proven all the same"
     assert a.watchdog.incidents.open is not None
     assert "nothing of rank 1 came" in a.watchdog.incidents.open.capture[-1].detail
+
+
+class Foretold:
+    """The plans of all nodes, which foretell a hang that another node has perhaps acted upon."""
+
+    def acted_upon(self, now: float) -> tuple[HealthWarning, ...]:
+        return (HealthWarning("uneven-forecast", "Rank 1 has fewer batches: the job will hang.", (1,), fix="Deal."),)
+
+    def compare(self, *ignored: object, **ways: object) -> tuple[HealthWarning, ...]:
+        return ()
+
+    def leave(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("on_forecast", "certainty", "failed"),
+    [
+        ("abort", Certainty.UNDETERMINED, False),
+        ("abort", Certainty.PROVEN, True),
+        ("report", Certainty.UNDETERMINED, True),
+    ],
+)
+@pytest.mark.parametrize("closing", [False, True])
+def test_ranks_that_fail_because_another_node_has_ended_its_own_have_not_failed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    closing: bool,
+    on_forecast: str,
+    certainty: Certainty,
+    failed: bool,
+) -> None:
+    """GIVEN nodes that end the job for a forecast WHEN one is a moment earlier THEN the other reports no failure.
+
+    What a rank has failed of by itself is told all the same.
+    """
+    monkeypatch.setattr(peers, "ENDING_S", 0.1)
+    a, _ = two_nodes(tmp_path)
+    a.watchdog.settings = replace(a.watchdog.settings, on_forecast=on_forecast)
+    assert a.watchdog.peer_exchange is not None
+    a.watchdog.peer_exchange._plans = Foretold()  # type: ignore[assignment]
+    a.verdict = Judgement(Status.FAILED, Stage.STEP, Verdict("undetermined", certainty, "Rank 0 failed."))
+    lost = replace(alone(0), state="X", reading=replace(alone(0).reading, exception=ExceptionFacts("E", "reset", ())))
+    if closing:
+        a.roster.rank_states = (lost,)
+        a.watchdog.close(exit_code=1)
+    else:
+        a.look(12.0, lost)
+    assert a.captures == 1 or not closing
+    assert ("FAILED" in a.stream.getvalue()) is failed
+    a.watchdog.finish_abort(10.0)
+    assert a.watchdog.was_aborted(1) is not failed
+    assert ("ended the job before it hangs" in a.stream.getvalue()) is not failed
 
 
 def test_native_frames_are_only_asked_of_ranks_that_are_here(world: World) -> None:
