@@ -8,6 +8,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from hangwatch import words
+from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.facts.witness import Witness, weigh
 from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snapshot, Status, StepName, Wait, every_rank
 from hangwatch.proof.conditions import never_issues_again
@@ -167,6 +168,8 @@ class Case:
             # What a dead rank wrote last may be a second old: what it had issued when its step began is certain.
             begun = {rank: reading.steps[-1].issued.get(group.name, 0) for rank, reading in readings.items()}
             issued = {rank: max(self.ledger.counted(group, rank), count) for rank, count in begun.items()}
+            for rank in readings:  # a connection broke in its last call, and it ended before that was counted
+                issued[rank] += failed_uncounted(self.ranks[rank], self.ledger, group)
             for rank, last in self._last_calls_of_destroyed(group):
                 readings[rank], issued[rank] = last
             found = unfinished(readings, group.key, issued)

@@ -8,6 +8,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
+from hangwatch.ranks.device_waits import python_frames
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import Activity, Doing
 from hangwatch.stacks.classify import activity
@@ -32,6 +33,15 @@ def status_of(case: Case, stuck: list[RankView]) -> Status:
         return Status.WAITING
     alive = any(view.writing or view.evidence.moved or child_works(view) or may_be_slow(view) for view in stuck)
     return Status.WAITING if alive else Status.HUNG
+
+
+def stands_where_others_wait(case: Case, view: RankView) -> bool:
+    """In the very frames in which other ranks wait for their device: it probably waits so, for what no counter knows.
+
+    A send or a receive that is queued on a device has no number, and the wait for it no frame.
+    """
+    waiting = (other for other in case.views(case.blocked) if other.rank != view.rank and not other.now.in_collective)
+    return any(python_frames(other) == python_frames(view) for other in waiting)
 
 
 def may_be_slow(view: RankView) -> bool:

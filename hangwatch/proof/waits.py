@@ -87,14 +87,16 @@ class Waits:
         return Blocked(view.rank, now, group, seq, need, call, certain)
 
     def _is_through(self, view: RankView) -> bool:
-        """All that it has queued is complete and no call is open: it is about to leave the call that its stack shows.
+        """All that it has issued is complete and no call is open: it is about to leave the call that its stack shows.
 
-        In a group without any call it may stand in the set-up of the communicator instead.
+        In a group without any call it may stand in the set-up of the communicator instead. On a host calls that no
+        counter knows may wait (a monitored barrier): there its counters have to move as well.
         """
-        groups = self._ledger.groups_of(view.rank)
+        groups = list(self._ledger.groups_of(view.rank))
         return (
             bool(groups)
-            and all(on_device(group, view.rank) and _is_complete(group.heads[view.rank]) for group in groups)
+            and (view.evidence.moved or all(on_device(group, view.rank) for group in groups))
+            and all(_is_complete(group.heads[view.rank]) for group in groups)
             and not self._ledger.open_calls(view.rank)
         )
 

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangwatch.facts.own_code import how_stuck
 from hangwatch.judge import diagnose
-from hangwatch.model import ProcessEvidence, Status, ThreadStack
+from hangwatch.model import Collectives, Frame, GroupHead, ProcessEvidence, RankEvidence, Status, ThreadStack
 from hangwatch.ranks.view import RankView
-from tests.unit.job import LIB, frames, process, rank
+from tests.unit.facts.test_standstill import call, host, job
+from tests.unit.job import LIB, SCRIPT, frames, process, rank
 from tests.unit.rules.step.worlds import stuck
 
 
 def test_a_process_that_waits_for_a_processor_is_not_idle() -> None:
     snapshot = stuck("compile", state="R", cpu_delta_s=0.04)
     assert diagnose(snapshot).status is Status.WAITING
+
+
+def test_a_rank_that_stands_where_others_wait_for_their_device_is_not_at_fault_beside_one_that_does_not() -> None:
+    """GIVEN a rank that waits on its device for a message, which no counter knows WHEN one sleeps THEN that one."""
+    item = (Frame(SCRIPT, 16, "main"),)
+    waits, unknown = (_nccl(number, issued, item) for number, issued in ((0, 5), (2, 4)))
+    sleeps = _nccl(1, 4, (Frame(SCRIPT, 40, "load"),))
+    verdict = diagnose(job(waits, sleeps, unknown)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [1])
+
+
+def _nccl(number: int, issued: int, python: tuple[Frame, ...]) -> RankEvidence:
+    """Of three ranks, with four calls completed."""
+    head = GroupHead("0", (0, 1, 2), backend="nccl", issued=issued, completed=4)
+    calls = tuple(call(seq, 0.5, retired=seq < 5) for seq in range(4, issued + 1))
+    return replace(
+        host(number, call(5, 1.0), native=False, python=python),
+        collectives=Collectives((head,), calls, source="flight-recorder"),
+    )
 
 
 def test_a_rank_that_waits_for_a_child_names_it_though_it_has_no_stack_to_show() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import path
+from hangwatch.facts.call_site import path, recorded_caller
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
@@ -118,10 +118,10 @@ def _known_call_in_circle(case: Case, one: int, other: int) -> bool:
     mine, theirs = case.blocked[one].group, case.blocked[other]
     if mine is None or theirs.group is None or mine is theirs.group or theirs.call is None:
         return False
-    if other not in mine.members or one not in theirs.group.members or (line := user_frame(theirs.call.frames)) is None:
+    if other not in mine.members or one not in theirs.group.members or (made := recorded_caller(theirs.call)) is None:
         return False
     return any(
-        user_frame(call.frames) == line and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
+        recorded_caller(call) == made and (call.op, call.sizes) == (theirs.call.op, theirs.call.sizes)
         for call in case.ledger.calls_in(one, theirs.group.name)
     )
 
@@ -203,7 +203,9 @@ def _witnesses(
     unshared = known and not sites.shared(lone.rank, others)
     if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
         by = f" from {words.place(caller)}" if caller is not None else ""
-        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective at {where}{by}"))
+        line = package_line(case, lone.rank) if caller is None else None
+        at = f"in {name_of(line.function)} ({words.place(line)})" if line is not None else f"at {where}{by}"
+        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective {at}"))
     if inside and lone.now.guard == "rank":
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     return tuple(heard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.call_site import Caller, in_the_engine
+from hangwatch.facts.call_site import BACKWARD, Caller, in_the_engine
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import ended_before_others, last_place
@@ -64,7 +64,7 @@ def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
     records = [sites.callers(other) for other in others]
     if any(sum(found.values()) < RECORDED for found in records):
         return None
-    here = {*sites.callers(rank), *_failed_in(case, rank)}
+    here = {*sites.callers(rank), *_failed_in(case, rank)} - {BACKWARD}  # of some ranks' it is known, of others' not
     lone = [place for place in here if not any(place in found for found in records)]
     return lone[0] if len(lone) == 1 else None
 

@@ -6,7 +6,14 @@ import re
 
 from hangwatch import words
 from hangwatch.facts.case import Case
-from hangwatch.facts.own_code import IN_CODE, how_stuck, status_of, stuck_children, tries_again
+from hangwatch.facts.own_code import (
+    IN_CODE,
+    how_stuck,
+    stands_where_others_wait,
+    status_of,
+    stuck_children,
+    tries_again,
+)
 from hangwatch.model import Certainty, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -24,6 +31,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         return None
     if all(_is_ahead(case, view) for view in stuck):
         return None
+    stuck = [view for view in stuck if not stands_where_others_wait(case, view)] or stuck
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]

@@ -255,3 +255,19 @@ def test_a_failure_in_backward_is_at_no_place_where_others_never_were(
     ranks = [called(each) for each in (ended(0), failed(1, *inner), ended(2))]
     found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
     assert (found is not None) is told
+
+
+@pytest.mark.parametrize(("thread", "told"), [("MainThread", True), ("pt_autograd_0", False)])
+def test_gradients_of_which_one_rank_alone_has_a_record_are_no_place_of_its_own(thread: str, told: bool) -> None:
+    """GIVEN calls without frames, as the engine's threads issue them, WHEN others have none on record THEN no place."""
+
+    def called(evidence: RankEvidence, *more: Collective) -> RankEvidence:
+        ring = tuple(Collective("0", number, "barrier", frames=(Frame(SCRIPT, 20, "main"),)) for number in range(1, 6))
+        assert evidence.reading is not None
+        return replace(evidence, reading=replace(evidence.reading, calls=(*ring, *more)))
+
+    own = Frame(SCRIPT, 70, "save")
+    one = Collective("0", 6, "all_reduce", thread_name=thread, frames=(own,) if thread == "MainThread" else ())
+    ranks = [called(ended(0)), called(failed(1, ENGINE), one), called(ended(2))]
+    found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
+    assert (found is not None) is told

@@ -1,0 +1,39 @@
+"""The call in which a rank failed, where its board has not counted it any more: it has been made all the same."""
+
+from __future__ import annotations
+
+from hangwatch.facts.call_site import path
+from hangwatch.facts.rank_end import follows
+from hangwatch.model import Collective, Frame
+from hangwatch.ranks.ledger import Group, Ledger
+from hangwatch.ranks.view import RankView
+
+_MAKES_CALLS = "/torch/distributed/distributed_c10d.py"
+
+
+def failed_uncounted(view: RankView, ledger: Ledger, group: Group) -> bool:
+    """The rank lost a peer in a call of `group` that is not among those counted: these are complete, or made elsewhere.
+
+    Which group that call was of, earlier calls from the same lines tell.
+    """
+    frames, head = _lost_a_peer_in(view), group.heads.get(view.rank)
+    if not frames or head is None:
+        return False
+    groups = {call.group for call in ledger.calls(view.rank).values() if _may_be_from(call, frames)}
+    if (groups or {each.name for each in ledger.groups_of(view.rank)}) != {group.name}:
+        return False
+    last = ledger.call(view.rank, group.name, head.issued)
+    return 0 < head.issued <= head.completed or (last is not None and not _may_be_from(last, frames))
+
+
+def _lost_a_peer_in(view: RankView) -> tuple[Frame, ...]:
+    """The frames of the collective function in which a connection broke; none where it failed of something else."""
+    error = view.exception
+    lost = error is not None and error.fatal and follows(error)
+    inside = lost and error is not None and bool(error.frames) and error.frames[0].file.endswith(_MAKES_CALLS)
+    return error.frames if inside and error is not None else ()
+
+
+def _may_be_from(call: Collective, frames: tuple[Frame, ...]) -> bool:
+    """As far as is known: of some calls only the user's innermost line is on record."""
+    return not call.frames or path(call.frames)[:1] == path(frames)[:1]
