@@ -210,6 +210,26 @@ class Case:
             return frozenset(view.rank for view in self if self.blocked and view.rank not in self.blocked)
         return frozenset(rank for need in needs.values() for rank in need.absent if rank not in self.blocked)
 
+    def may_wait_for(self, ranks: Iterable[int], others: Iterable[int]) -> bool:
+        """One of `ranks` may wait for one of `others`, by way of other waiting ranks too.
+
+        In a collective that is any member of its group: those that have issued its number may have made another call.
+        """
+        wanted, reached, asked = set(others), set(ranks), set[int]()
+        todo = list(reached)
+        while todo:
+            entry = self.blocked.get(todo.pop())
+            if entry is None:
+                continue
+            if entry.need is None or (entry.group is None and not entry.to_a_peer):
+                return True
+            for_whom = entry.group.members if entry.group is not None and not entry.to_a_peer else entry.need.absent
+            if id(for_whom) not in asked:
+                asked.add(id(for_whom))
+                todo += set(for_whom) - reached
+                reached.update(for_whom)
+        return not wanted.isdisjoint(reached)
+
     def wait(self, rank: int, awaited: tuple[int, ...]) -> Wait:
         """The edge of the wait-for graph from `rank` to `awaited`, in words."""
         entry = self.blocked.get(rank)

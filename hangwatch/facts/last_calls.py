@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, Site, comes_before, path, site_of
+from hangwatch.facts.call_site import Path, Site, comes_before, same, site_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
 from hangwatch.facts.skip_paths import reached_by_all
@@ -57,7 +57,7 @@ def last_call(case: Case, view: RankView) -> Last | None:
         return None
     name = library_call(frames) or name
     call = newest(case, view.rank)
-    if call is not None and same_call(path(call.frames), path(frames)):
+    if call is not None and same(site_of("", call.frames), site_of("", frames)):
         return Last(site_of(call.op, frames), frames, name or call.op, call)
     return Last(site_of(op, frames), frames, name or op or entered(frames))
 
@@ -129,11 +129,6 @@ def _redistributing(view: RankView) -> tuple[Frame, ...]:
 def newest(case: Case, rank: int) -> Collective | None:
     calls = case.ledger.calls(rank).values()
     return max(calls, key=lambda call: (call.at or 0.0, call.seq), default=None)
-
-
-def same_call(one: Path, other: Path) -> bool:
-    """Equal as far as both are known: where only the innermost line was recorded, that decides."""
-    return one[:1] == other[:1] if 1 in (len(one), len(other)) else one == other
 
 
 def by_backend(end: Ending) -> bool:

@@ -218,7 +218,8 @@ def _both_usual(case: Case, divergence: Divergence, few: tuple[int, ...], many: 
 
 def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:
     """Which side left the path: the few if more witnesses agree, the many if fewer; none where they balance."""
-    if balance == 0 and found.places and all(past_by_an_error(case, place.lines) for place in found.places):
+    by_an_error = balance == 0 and found.places and all(past_by_an_error(case, place.lines) for place in found.places)
+    if by_an_error and not _made_there_too(case, found, few[0]):
         by_source = Witness(Kind.SOURCE, only_by_an_error(found.ways))
         found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1
     if balance == 0:
@@ -228,6 +229,12 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
         return replace(found, how=Left.SKIPPED, who=few, witnesses=found.witnesses + doubt)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in found.witnesses)
     return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)
+
+
+def _made_there_too(case: Case, found: Parting, rank: int) -> bool:
+    """`rank` called from there in that step as well, less often: one call more is as likely as one left out."""
+    mine = sites_of(case).inside(rank, found.divergence.group, found.divergence.step)
+    return mine is not None and any(mine[0][place] for place in found.places)
 
 
 def _checked(found: Parting) -> Witness | None:

@@ -57,6 +57,8 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     left = tuple(rank for rank in left if begun.get(rank, 0) < most or not _made_as_many(case, rank, inside))
     if not left or not inside or not set(left).isdisjoint(inside) or are_behind(case, inside, left):
         return None  # those inside make more forwards for an optimizer step: the others are ahead, and not early
+    if case.blocked and not case.may_wait_for(inside, left):
+        return None  # they are kept by other ranks, and those that left may have made all their turns
     level = any(begun.get(rank, 0) == begun.get(inside[0], 0) for rank in left)
     if level and left != _ended_around(case) and not _all_regular(case, inside, counted=bool(begun)):
         return None  # a rank at a place where no rank has been before may rather have the extra call
@@ -321,7 +323,8 @@ def passed_call_site(case: Case) -> PassedCallSite | None:
 
     Their collectives have one number, but not one call site: the ranks diverged before, where nothing was counted.
     """
-    if len({entry.where for entry in case.blocked.values()}) < 2:
+    numbers = {(entry.group.key, entry.seq) for entry in case.blocked.values() if entry.group and entry.seq}
+    if len(numbers) > 1 or len({entry.where for entry in case.blocked.values()}) < 2:
         return None
     sites, places = sites_of(case), {}
     for rank in case.blocked:

@@ -112,15 +112,18 @@ def stacks_of_error(error: ExceptionFacts | None) -> tuple[ThreadStack, ...]:
 
 
 def told(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    """The frames that tell call sites apart: the function that the user's code called, and the user's own frames.
+    """The frames that tell call sites apart: the user's own, and the function of torch's that was called.
 
-    Where no frame is the user's, the innermost of an installed package stands for them.
+    Where an installed package called that, such as a trainer, its innermost frame is one of them: one line of the
+    user's leads to all that a trainer calls.
     """
     where = user_frame(frames)
     if where is None:
         return frames[:1]
     at = frames.index(where)
-    return (*frames[max(at - 1, 0) : at], where, *(each for each in frames[at + 1 :] if origin(each.file) == "user"))
+    package = next((n for n, each in enumerate(frames[:at]) if origin(each.file) == "package"), at)
+    inner = frames[max(package - 1, 0) : package + (package < at)]
+    return (*inner, where, *(each for each in frames[at + 1 :] if origin(each.file) == "user"))
 
 
 _TRACE_LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)

@@ -20,6 +20,7 @@ from hangwatch.model import (
     Reading,
     StepTimes,
 )
+from hangwatch.stacks.frames import told
 
 from .acts import Collective as CollectiveCall
 from .acts import DeviceWait, Monitored, Peer
@@ -121,7 +122,7 @@ def _recorded(machine: Machine, call: Issued) -> Collective:
 
 
 def on_board(call: Issued) -> Collective:
-    """An entry of the board's ring of calls: torch's function and the user's line are all of its frames."""
+    """An entry of the board's ring of calls, with those of its frames that evidence keeps."""
     act = call.act
     peer = act.peer if isinstance(act, Peer) else act.root
     barrier = "barrier" in act.op
@@ -135,15 +136,15 @@ def on_board(call: Issued) -> Collective:
         tag=act.tag if isinstance(act, Peer) else None,
         thread_id=1,
         thread_name=call.thread.name,
-        frames=_short(act.op, act.site),
+        frames=_path(act.op, act.site),
         at=call.at,
         step=call.step,
     )
 
 
 @lru_cache(maxsize=4096)
-def _short(op: str, site: Site) -> tuple[Frame, ...]:
-    return (Frame(C10D, 2900, op), user_line(site))
+def _path(op: str, site: Site) -> tuple[Frame, ...]:
+    return told((Frame(C10D, 2900, op), *site.frames))
 
 
 def user_line(site: Site) -> Frame:

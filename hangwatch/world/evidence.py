@@ -27,7 +27,7 @@ from hangwatch.stacks.frames import stacks_of_calls, stacks_of_error
 from .boards import answer_of, from_board, reading_of
 from .camera import Camera
 from .machine import Machine
-from .places import LAST_IN_LOOP, SCRIPT, SKIP
+from .places import CONDITIONS, LAST_IN_LOOP, SCRIPT, SKIP
 from .processes import process_of, workers_of
 from .ranks import Rank
 from .stacks import crash_stacks, stacks_of
@@ -72,7 +72,14 @@ def _call_sites(ranks: tuple[RankEvidence, ...]) -> tuple[CallSite, ...]:
         for call in entry.collectives.recent
         if (frames := tuple(frame for frame in call.frames if frame.file == SCRIPT)) and _behind(frames[0])
     }
-    return tuple(CallSite(frames, (Bypass(SKIP, "if not torch.isfinite(loss): continue"),)) for frames in lines)
+    skip = Bypass(SKIP, "if not torch.isfinite(loss): continue")
+    return tuple(CallSite(frames, (skip, *_condition(frames[0]))) for frames in lines)
+
+
+def _condition(frame: Frame) -> tuple[Bypass, ...]:
+    """The `if` right above a call that not every turn makes."""
+    found = CONDITIONS.get(frame.line)
+    return (Bypass(replace(frame, line=frame.line - 1), found[0], asks=found[1]),) if found is not None else ()
 
 
 def _behind(frame: Frame) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangwatch.model import ExceptionFacts, Phase
 
-from .acts import Collective, Monitored, Peer
+from .acts import Act, Collective, Monitored, Peer
 from .calls import Comm, Issued, Thread
 from .ranks import Rank
 
@@ -98,15 +98,17 @@ class Failures:
         message = LOST_PEER.format(
             file="../third_party/gloo/gloo/transport/tcp/pair.cc", host=1, port=20000 + dead.number
         )
-        if (rank := self.ranks[thread.rank]).exception is None:
-            rank.failed_in = act
-        self.fail(thread, "RuntimeError", message, site)
+        self.fail(thread, "RuntimeError", message, site, inside=act)
 
-    def fail(self, thread: Thread, kind: str, message: str, site: object, *, lingers: bool = False) -> None:
-        """An uncaught error ends a thread; that of the main thread ends the process."""
+    def fail(
+        self, thread: Thread, kind: str, message: str, site: object, *, inside: Act | None = None, lingers: bool = False
+    ) -> None:
+        """An uncaught error ends a thread, or comes up `inside` a call; that of the main thread ends the process."""
         rank = self.ranks[thread.rank]
         frames = getattr(site, "frames", ())
-        rank.exception = rank.exception or ExceptionFacts(kind, message, frames, thread.name, self.clock)
+        if rank.exception is None or (thread.main and not rank.exception.fatal):
+            rank.failed_in = inside
+            rank.exception = ExceptionFacts(kind, message, frames, thread.name, self.clock, fatal=thread.main)
         thread.running, thread.waits = False, ()
         if not thread.main:
             return

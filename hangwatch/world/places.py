@@ -56,6 +56,8 @@ LINES: dict[str, tuple[int, str, bool]] = {
     "cleanup": (140, "main", False),
     "data-set": (150, "__getitem__", False),
 }
+# The condition above a place, and what it asks for.
+CONDITIONS = {LINES["extra"][0]: ("if overflow", "value"), LINES["lone-log"][0]: ("if rank == 0", "rank")}
 
 
 @dataclass(frozen=True, slots=True)

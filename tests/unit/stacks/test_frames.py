@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch.model import Frame
-from hangwatch.stacks.frames import name_of, origin, stacks_of_trace, user_frame
+from hangwatch.stacks.frames import name_of, origin, stacks_of_trace, told, user_frame
 from tests.unit.stacks.thread_stacks import LIB, SITE, TORCH, USER
 
 
@@ -61,3 +61,24 @@ def test_faulthandlers_trace_becomes_stacks() -> None:
     assert main.main
     assert main.frames[0] == Frame("/a/train.py", 7, "save")
     assert stacks_of_trace("") == ()
+
+
+STRATEGY = Frame("/venv/lib/python3.12/site-packages/trainer/strategy.py", 31, "Strategy.reduce")
+FIT = Frame("/venv/lib/python3.12/site-packages/trainer/trainer.py", 540, "Trainer.fit")
+BARRIER = Frame("/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 5356, "barrier")
+GLOO = Frame("/venv/lib/python3.12/site-packages/torch/distributed/c10d_logger.py", 83, "wrapper")
+MINE, BELOW = Frame("/home/ann/train.py", 9, "main"), Frame("/home/ann/train.py", 20, "<module>")
+
+
+@pytest.mark.parametrize(
+    ("frames", "kept"),
+    [
+        ((GLOO, BARRIER, MINE, BELOW), (BARRIER, MINE, BELOW)),
+        ((GLOO, BARRIER, STRATEGY, FIT, MINE, BELOW), (BARRIER, STRATEGY, MINE, BELOW)),
+        ((BARRIER, STRATEGY, FIT), (BARRIER, STRATEGY)),
+        ((MINE, FIT, BELOW), (MINE, BELOW)),
+    ],
+    ids=["the user's own call", "a trainer's", "no user", "a hook"],
+)
+def test_what_is_kept_of_a_call_path(frames: tuple[Frame, ...], kept: tuple[Frame, ...]) -> None:
+    assert told(frames) == kept

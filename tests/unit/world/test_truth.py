@@ -90,6 +90,16 @@ ONCE_LIKELY: tuple[Wrong, ...] = (
     Wrong(3357, "innocent", "collective-mismatch"),  # skipped
     Wrong(43, "cause", "device-stall"),  # none
     Wrong(480, "cause", "device-stall"),  # none
+    Wrong(502694, "innocent", "rank-zero-only-collective"),  # none
+    Wrong(502053, "innocent", "rank-zero-only-collective"),  # none
+    Wrong(500951, "innocent", "user-code-blocked"),  # slow compute
+    Wrong(600407, "innocent", "early-exit"),  # stuck loop
+    Wrong(603081, "innocent", "skipped-collective"),  # slow loop
+    Wrong(601443, "innocent", "skipped-collective"),  # slow socket
+    Wrong(501098, "innocent", "skipped-collective"),  # skipped
+    Wrong(502092, "innocent", "group-order-cycle"),  # extra
+    Wrong(601439, "innocent", "rank-zero-only-collective"),  # rank zero only
+    Wrong(601283, "innocent", "rank-zero-only-collective"),  # size mismatch
 )
 
 

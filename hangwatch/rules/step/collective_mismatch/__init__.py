@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
-from hangwatch.facts.call_site import site
+from hangwatch.facts.call_site import framework, site
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down, end_sentences
@@ -100,11 +100,16 @@ def _ended(case: Case, calls: dict[int, Collective]) -> list[int]:
 
 
 def _each_its_own(case: Case, calls: dict[int, Collective]) -> bool:
-    """No rank has ever made the call of another one, as in the branches of one condition: nothing was left out."""
+    """No rank has ever made the call of another one, as in the branches of one condition: nothing was left out.
+
+    Two functions of a framework are no branches: one may come after the other.
+    """
     sides = by_value({rank: site(call) for rank, call in calls.items()})
+    of_frameworks = {one.caller[:2] for one in sides if one is not None and framework(one)}
     return (
         len(sides) > 1
         and None not in sides
+        and len(of_frameworks) < 2
         and all(
             (sides.keys() - {own}).isdisjoint(map(site, case.ledger.calls(rank).values()))
             for own, ranks in sides.items()

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import Site, comes_before, site
+from hangwatch.facts.call_site import Site, comes_before, same, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import (
@@ -23,7 +23,6 @@ from hangwatch.facts.last_calls import (
     is_early_at,
     last_calls,
     may_have_come_first,
-    same_call,
 )
 from hangwatch.facts.parting import parting
 from hangwatch.facts.rank_end import told
@@ -55,7 +54,7 @@ def _complete(case: Case) -> bool:
 
 def _is_new(case: Case, last: Last, known: set[Site]) -> bool:
     """No rank had ever called there. What C++ code issued leaves no record: unknown where such calls are usual."""
-    if not known or any(same_call(place.lines, last.site.lines) for place in known):
+    if not known or any(same(place._replace(kind=""), last.site) for place in known):
         return False
     return last.call is not None or _complete(case)
 
@@ -81,7 +80,7 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     asked = {rank: last for rank, last in lasts.items() if not _of_every_step(case.ranks[rank])}
     passed = [rank for rank in asked if not known and _passed_by(case, rank, lasts)]
     new = passed or [rank for rank, last in asked.items() if _is_new(case, last, known)]
-    if len(new) != 1 or (not passed and _comes_to_all(case, new[0], lasts)):
+    if len(new) != 1 or (not passed and _comes_to_all(case, new[0], lasts)) or not _is_alone(new[0], lasts):
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
     caller = _first_unlike(last, known)
@@ -96,6 +95,16 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
         f"no rank has an earlier collective from {line} on its board",
         *_ahead(case, passed),
     )
+
+
+def _is_alone(rank: int, lasts: dict[int, Last]) -> bool:
+    """No other rank ended in that call, with a record of it or without; and it is not ahead of them in its group."""
+    mine, others = lasts[rank], [last for other, last in lasts.items() if other != rank]
+    if any(same(last.site._replace(kind=""), mine.site) for last in others):
+        return False
+    numbers = [last.call.seq for last in others if last.call is not None and mine.call is not None]
+    of_one_group = all(last.call and mine.call and last.call.group == mine.call.group for last in others)
+    return not (numbers and of_one_group and mine.call is not None and mine.call.seq > max(numbers))
 
 
 def _comes_to_all(case: Case, rank: int, lasts: dict[int, Last]) -> bool:

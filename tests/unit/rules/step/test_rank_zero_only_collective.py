@@ -45,15 +45,31 @@ def test_one_that_issued_more_in_its_last_step_than_others_in_theirs(culprit: in
 
 @pytest.mark.parametrize("code", [-6, None])
 def test_the_rank_that_called_where_no_rank_ever_had(code: int | None) -> None:
-    judgement = judge(lost(0, calls(6)), dead(1, calls(6, EXTRA), code, crash_trace=TRACE))
+    judgement = judge(lost(0, calls(6, USUAL)), dead(1, calls(6, EXTRA), code, crash_trace=TRACE))
     assert said(judgement) == ("rank-zero-only-collective", "likely", "failed")
     assert blamed(judgement) == [(1, 101, "rank")]
     assert "Rank 1 called all_reduce (train.py:27) in epoch 0, batch 5" in judgement.verdict.summary
 
 
+def test_a_call_that_no_other_rank_has_come_to_is_paired_with_none() -> None:
+    """GIVEN ranks that stand in a reduction WHEN one that need not wait for it is in the next call THEN it is ahead."""
+    judgement = judge(lost(0, calls(6)), dead(1, calls(6, EXTRA), crash_trace=TRACE))
+    assert blamed(judgement) == []
+
+
+def test_a_place_where_another_rank_failed_without_a_record_is_no_lone_one() -> None:
+    third = lost(2, calls(6))
+    assert third.reading is not None
+    assert third.reading.exception is not None
+    there = replace(third.reading.exception, frames=(Frame(C10D, 3252, "all_reduce"), *EXTRA))
+    third = replace(third, reading=replace(third.reading, exception=there))
+    judgement = judge(lost(0, calls(6, USUAL)), dead(1, calls(6, EXTRA), crash_trace=TRACE), third, world_size=3)
+    assert (1, 101, "rank") not in blamed(judgement)
+
+
 def test_it_is_named_too_where_gloo_aborted_another() -> None:
     """GIVEN an extra call with a larger message THEN gloo aborts the rank that gets it, which is a victim."""
-    judgement = judge(lost(0, calls(6, EXTRA)), dead(1, calls(6), last_output=SIZES))
+    judgement = judge(lost(0, calls(6, EXTRA)), dead(1, calls(6, USUAL), last_output=SIZES))
     assert blamed(judgement) == [(0, 100, "rank")]
     assert judgement.verdict.victims == (1,)
     assert judgement.verdict.details[0].startswith("Rank 1 was aborted by gloo: a message of 676 bytes")
@@ -62,7 +78,7 @@ def test_it_is_named_too_where_gloo_aborted_another() -> None:
 def test_a_helper_that_all_use_is_told_by_its_caller() -> None:
     helper = Frame(SCRIPT, 9, "log")
     usual, extra = (helper, *USUAL), (helper, *EXTRA)
-    judgement = judge(lost(0, calls(6, site=usual)), dead(1, calls(6, extra, site=usual)))
+    judgement = judge(lost(0, calls(6, usual, site=usual)), dead(1, calls(6, extra, site=usual)))
     assert blamed(judgement) == [(1, 101, "rank")]
     assert "all_reduce (train.py:9, called from train.py:27)" in judgement.verdict.summary
     assert judgement.verdict.culprits[0].where == EXTRA[0]
