@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 
-from hangwatch.facts.call_site import site
+from hangwatch.facts.call_site import same, site
+from hangwatch.facts.call_sites import HABIT
 from hangwatch.facts.case import Case
+from hangwatch.facts.rounds import BEFORE_STEPS, record, step_of
 from hangwatch.model import Collective
 from hangwatch.queues.readings import due
 from hangwatch.ranks.ledger import is_point_to_point
@@ -37,6 +39,29 @@ def left_own_order(case: Case, rank: int, peers: Collection[int]) -> bool | None
         elif any(is_point_to_point(call) and call.peer in peers for call in (calls[at], calls[tokens.index(usual)])):
             return True
     return False if known else None
+
+
+def gone_by(case: Case, rank: int, call: Collective) -> int:
+    """In how many steps on record `rank` made `call` ahead of the one in which it waits; 0 unless this step lacks it.
+
+    It must have made it in all of them: then it has gone by it now, whatever the number of that call would be.
+    """
+    entry, step = case.blocked.get(rank), case.ranks[rank].step.step
+    waits = entry.call if entry is not None else None
+    here, there = site(waits) if waits is not None else None, site(call)
+    if here is None or there is None or step is None or not case.ledger.group(rank, call.group):
+        return 0
+    steps: dict[int, list[bool]] = {}
+    for made in record(case, rank):
+        place = site(made)
+        is_it = place is not None and made.group == call.group and same(place, there)
+        if place is not None and (is_it or same(place, here)):
+            steps.setdefault(step_of(case, rank, made), []).append(is_it)
+    now = steps.pop(step, [])
+    before = [order for each, order in steps.items() if each != BEFORE_STEPS and False in order]
+    if True in now or len(before) < HABIT or not all(order[0] for order in before):
+        return 0
+    return len(before)
 
 
 def has_new_partner(case: Case, rank: int) -> bool:

@@ -119,7 +119,7 @@ def _of(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | 
 def _by_interval(case: Case, entry: Blocked, call: Collective, peer: int) -> LeftHabit | None:
     """The peer went past the place where it had made its part, while the rank that waits kept to its interval."""
     markers, other = _markers(case, entry.rank, peer), "recv" if "send" in call.op else "send"
-    records = [[*_record(case, rank), *_unrecorded(case, rank)] for rank in (entry.rank, peer)]
+    records = [[*record(case, rank), *_unrecorded(case, rank)] for rank in (entry.rank, peer)]
     mine = messages(records[0], call.op, peer, call, markers)
     theirs = messages(records[1], other, entry.rank, call, markers)
     if not markers or mine is None or theirs is None or not theirs.overdue:
@@ -161,8 +161,8 @@ def _in_round(
     count = usual.pop()
     if made[now] > count == served[now]:
         return LeftHabit(entry.rank, peer, made[now], count, len(before), call, now)
-    if not made[now] <= count > served[now]:
-        return None
+    if not count >= made[now] > served[now]:
+        return None  # where neither made them, as at the end of an epoch, none is missing
     lasts = {n: theirs[n].last(other, entry.rank, call) for n in before}
     last = lasts[before[-1]]
     if now < max(theirs) or theirs[now].has_passed(last, theirs[before[-1]]):
@@ -182,10 +182,10 @@ def _markers(case: Case, rank: int, peer: int) -> str:
 
 
 def _numbered(case: Case, rank: int) -> Iterator[Collective]:
-    return (call for call in _record(case, rank) if is_numbered(call))
+    return (call for call in record(case, rank) if is_numbered(call))
 
 
-def _record(case: Case, rank: int) -> Sequence[Collective]:
+def record(case: Case, rank: int) -> Sequence[Collective]:
     """The calls of a rank in the order of their issue: those of its board and, where it has told, DDP's own."""
     entry = case.ranks[rank].evidence
     ring = entry.board_calls
@@ -202,13 +202,13 @@ def _rounds(case: Case, rank: int, markers: str) -> Rounds:
     """
     found: Rounds = {}
     number = 0
-    for call in (*_record(case, rank), *_unrecorded(case, rank)):
+    for call in (*record(case, rank), *_unrecorded(case, rank)):
         if is_numbered(call) and call.group == markers:
             number = call.seq
             found.setdefault(number - 1, _Round(None))
             found.setdefault(number, _Round(site(call)))
         else:
-            found.setdefault(number if markers else _step(case, rank, call), _Round(None)).calls.append(call)
+            found.setdefault(number if markers else step_of(case, rank, call), _Round(None)).calls.append(call)
     if len(found) > 1 and not markers:
         found.pop(BEFORE_STEPS, None)
     if found and case.ledger.to_peers(rank) is None:
@@ -218,10 +218,10 @@ def _rounds(case: Case, rank: int, markers: str) -> Rounds:
 
 def _unrecorded(case: Case, rank: int) -> Iterable[Collective]:
     """The calls that the rank is in, where the record does not have them yet."""
-    known = {(call.group, call.seq, call.op, call.peer) for call in _record(case, rank)}
+    known = {(call.group, call.seq, call.op, call.peer) for call in record(case, rank)}
     return (e for e in case.ledger.open_calls(rank) if (e.group, e.seq, e.op, e.peer) not in known)
 
 
-def _step(case: Case, rank: int, call: Collective) -> int:
+def step_of(case: Case, rank: int, call: Collective) -> int:
     step = case.ledger.step_of(rank, call) if is_numbered(call) else call.step
     return step if step is not None else BEFORE_STEPS

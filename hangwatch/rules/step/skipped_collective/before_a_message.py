@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
+from hangwatch.facts.own_order import gone_by
 from hangwatch.facts.rounds import amid_its_turn, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.witness import Kind, Witness
@@ -22,16 +23,17 @@ class _LeftOut:
     waiting: tuple[int, ...]
     absent: tuple[int, ...]
     call: Collective
+    by_order: bool  # in each of their steps before, those absent made it ahead of the call in which they wait
 
 
 def left_out_before_a_message(case: Case) -> Finding | None:
     """Few ranks are in their usual sends or receives, and most of the others in a collective that needs them.
 
     Where each side kept its number of messages, those few have gone by the collective, or the others are in one too
-    many: the majority and the source say which.
+    many: the majority and the source say which. So do, however many they are, the earlier steps of those few.
     """
     found = _left_out(case)
-    if found is None or left_habit(case) is not None:
+    if found is None or (left_habit(case) is not None and not found.by_order):
         return None
     ways = ways_to(case, found.call)
     if any(way.asks == "rank" for way in ways):
@@ -68,18 +70,25 @@ def _left_out(case: Case) -> _LeftOut | None:
     needs: dict[int, Need] = {
         id(entry.need): entry.need for entry in case.blocked.values() if not entry.to_a_peer and entry.need is not None
     }
-    if len(needs) != 1:
-        return None
-    need = next(iter(needs.values()))
+    found = (_in(case, need, alone=len(needs) == 1) for need in needs.values())
+    return next((each for each in found if each is not None), None)
+
+
+def _in(case: Case, need: Need, *, alone: bool) -> _LeftOut | None:
+    """In one collective; that most ranks of the job wait in it counts only where all but a few do."""
     waiting = tuple(rank for rank, entry in case.blocked.items() if entry.need is need)
-    absent = tuple(rank for rank in case.blocked if rank not in waiting)
+    absent = tuple(rank for rank in need.absent if rank in case.blocked)
     call = case.blocked[waiting[0]].call
-    if call is None or set(absent) != set(need.absent) or len(absent) >= len(waiting):
+    if call is None or len(absent) < len(need.absent):
+        return None
+    most = alone and len(absent) < len(waiting) and len(absent) + len(waiting) == len(case.blocked)
+    by_order = bool(absent) and all(gone_by(case, rank, call) for rank in absent)
+    if not most and not by_order:
         return None
     usual = all(_awaits(case, rank, waiting) and sites_of(case).regular(rank) for rank in absent)
     if not usual or need.never or any(amid_its_turn(case, rank, call.group) for rank in absent):
         return None
-    return _LeftOut(waiting, absent, call)
+    return _LeftOut(waiting, absent, call, by_order)
 
 
 def _awaits(case: Case, rank: int, others: tuple[int, ...]) -> bool:
@@ -91,10 +100,14 @@ def _witnesses(case: Case, found: _LeftOut, ways: tuple[Bypass, ...]) -> list[Wi
     sites = sites_of(case)
     known = any(sites.used(rank, found.call) for rank in (*found.waiting, *found.absent))
     place = "that call had been made in earlier steps" if known else "no rank had made that call before"
-    told = [
-        Witness(Kind.MAJORITY, f"most ranks made it: {case.name(found.waiting)}"),
-        Witness(Kind.PLACE, place, agrees=known),
-    ]
+    told = [Witness(Kind.PLACE, place, agrees=known)]
+    if len(found.waiting) > len(found.absent):
+        told.insert(0, Witness(Kind.MAJORITY, f"most ranks made it: {case.name(found.waiting)}"))
+    steps = min(gone_by(case, rank, found.call) for rank in found.absent)
+    if steps:
+        few, entry = case.name(found.absent), case.blocked[found.absent[0]]
+        ahead = f"ahead of {what(entry)}{words.at(entry.where)}"
+        told.append(Witness(Kind.HABIT, f"{few} made it {ahead} in each of {steps} steps before, and not in this one"))
     if ways:
         told.append(Witness(Kind.SOURCE, "what leads past that call is a rank's own, and no condition on the rank"))
     return told

@@ -80,3 +80,29 @@ def test_a_rank_amid_the_messages_of_its_turn_has_not_come_to_the_next_call() ->
     assert "left out" not in judgement.verdict.summary
     assert judgement.verdict.cause == "point-to-point-deadlock"
     assert blamed_ranks(judgement) in ([3], [0, 3])
+
+
+def _in_pairs(*, steps: int, short: int | None = 1, habit: bool = True) -> Judgement:
+    """Two ranks that reduce in a group of their own, and then send and receive; rank `short` leaves the first out."""
+
+    def program(rank: int) -> list[Action]:
+        message = Peer("send", 1, line=31) if rank == 0 else Peer("recv", 0, line=30)
+        reduce = Call(line=12, group="pairs")
+        usual = [reduce, message] if habit else [message, reduce]
+        before = [action for batch in range(steps) for action in (Draw(0, batch), *usual)]
+        return [*before, Draw(0, steps), *([message] if rank == short else [reduce, message]), Call(line=50)]
+
+    return diagnose(World([program(0), program(1)], {"pairs": [(0, 1)]}).run().snapshot())
+
+
+def test_one_of_two_is_told_by_the_order_of_its_own_steps() -> None:
+    judgement = _in_pairs(steps=4)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [1])
+    said = "rank 1 made it ahead of recv (train.py:30) in each of 4 steps before, and not in this one"
+    assert said in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize(("steps", "habit"), [(1, True), (4, False)], ids=["no habit yet", "the call comes later"])
+def test_without_such_an_order_neither_of_two_is_told(steps: int, habit: bool) -> None:
+    judgement = _in_pairs(steps=steps, habit=habit)
+    assert "left out all_reduce" not in judgement.verdict.summary
