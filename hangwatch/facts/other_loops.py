@@ -120,15 +120,21 @@ def _loaders(case: Case, run: WentOn) -> Iterator[dict[int, LoaderFacts]]:
 def _is_past(case: Case, loop: OtherLoop) -> bool:
     """Each of those that went on has ended its loop over that loader, and the others have not.
 
-    All may have exhausted it: the others made another call of the run then, on batches that they had drawn ahead.
+    All may have exhausted it: the others made another call of the run then, on batches that they had drawn ahead. Where
+    the loader does not show it, the one they train on may: those that went on are further in it, or have done with it.
     """
     run, drawn = loop.run, loop.drawn
     if any(drawn[rank].left or (drawn[rank].exhausted and not loop.exhausted) for rank in run.others):
         return False
-    trains = {view.rank: view.loader.epoch for view in case if view.loader is not None}
+    trains = {view.rank: _came_to(view.loader) for view in case if view.loader is not None}
     inside = [trains[rank] for rank in run.others if rank in trains]
     known = len(inside) == len(run.others)
     return all(
         drawn[rank].left or drawn[rank].exhausted or (known and rank in trains and trains[rank] > max(inside))
         for rank in run.ranks
     )
+
+
+def _came_to(loader: LoaderFacts) -> tuple[int, bool]:
+    """The epoch of the training loader, and whether its loop has been ended in it."""
+    return loader.epoch, loader.left or loader.exhausted

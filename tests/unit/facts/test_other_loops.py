@@ -99,3 +99,27 @@ def test_ranks_that_are_still_in_the_loop_are_not_past_it_for_standing_behind_th
 
     judgement = diagnose(replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks))))
     assert blamed_ranks(judgement) == [2], judgement.verdict.summary
+
+
+@pytest.mark.parametrize(("short_left", "told"), [(True, True), (False, False)])
+def test_a_trainer_that_keeps_its_iterators_is_past_the_loop_where_it_has_done_with_the_epoch_around_it(
+    short_left: bool, told: bool
+) -> None:
+    """GIVEN batches that are counted, and no loader exhausted, WHEN one rank has left its training loop THEN it."""
+    turns = (3, 4)
+    check, signal = Call("all_gather", line=20), Call("broadcast", line=50)
+
+    def program(count: int) -> Program:
+        return [check, check, signal, *[check] * count, signal]
+
+    snapshot = world(*map(program, turns))
+
+    def drawing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        count = turns[entry.rank]
+        trains = LoaderFacts(0, 10, epoch=0, drawn=10, training=True, left=short_left and count == 3)
+        checks = LoaderFacts(1, 4, epoch=1, drawn=count, training=False)
+        return replace(entry, reading=replace(entry.reading, loaders=(trains, checks)))
+
+    found = other_loop_ended(Case(replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks)))))
+    assert (found is not None and found.run.ranks == (0,)) is told
