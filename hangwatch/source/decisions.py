@@ -32,10 +32,11 @@ _SETTINGS = re.compile(
     r"^(self\.)?(args?|cfg|config|conf|opts?|hparams?|hp|params|flags|settings|options)$", re.IGNORECASE
 )
 _COUNTS = re.compile(
-    r"(^|_)(step|steps|epochs?|iter|iters|iteration|iterations|batch_idx|batch_index|idx|every|interval|freq\w*|period"
+    r"(^|_)(step|steps|epochs?|iter|iters|iteration|iterations|batch_idx|batch_index|every|interval|freq\w*|period"
     r"|warmup|training|sanity_checking|validating|evaluating|testing|predicting|max_\w+|num_\w+|n_\w+)($|_)",
     re.IGNORECASE,
 )
+_INDEX = re.compile(r"(^|_)idx$", re.IGNORECASE)  # of a turn, where it is given; computed here, often one of the data
 _CHECKS = frozenset(
     {
         "isnan",
@@ -174,6 +175,8 @@ class _Reader:
             return False
         if _by_name(name) or _SETTINGS.search(name) or name.isupper() or self._met(node, depth) or self._counts(name):
             return True
+        if _INDEX.search(name) and not self._is_assigned(name):
+            return True
         made = self._all_made(name) if depth < _DEPTH else []
         return bool(made) and all(self._alike(each, depth + 1) for each in made)
 
@@ -197,6 +200,11 @@ class _Reader:
             if isinstance(node, ast.Assign)
             if any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
         ]
+
+    def _is_assigned(self, name: str) -> bool:
+        """In this function, alone or as one of several."""
+        assigned = (node for node in within(self.scope) if isinstance(node, ast.Assign))
+        return any(_binds(target, name) for node in assigned for target in node.targets)
 
     def _met(self, node: ast.Name, depth: int) -> bool:
         """A collective has left its result in that name by then: before it, or in an earlier turn of the loop."""

@@ -22,6 +22,7 @@ def main(args):
     shared = reduced(score)
     dist.broadcast(flag, 0)
     boxes = find(batch)
+    chosen_idx, gate = router(batch)
     first = rank == 0
     for step, batch in enumerate(loader):
         if {condition}:
@@ -51,6 +52,9 @@ def main(args):
         ("torch.isfinite(score)", "check"),
         ("not torch.isnan(score).any()", "check"),
         ("mask.any()", "check"),
+        ("(chosen_idx == step).nonzero()[0].numel() == 0", "check"),
+        ("chosen_idx > 3", "value"),
+        ("idx % 10 == 0", "alike"),
         ("step % args.every == 0", "alike"),
         ("step > WARM_UP", "alike"),
         ("self.config.save", "alike"),
