@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.arrivals import main_stack
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, once
 from hangwatch.facts.child import Child, idle_children
 from hangwatch.facts.locks import held_lock, holds, lock_name
-from hangwatch.model import ExceptionFacts, ProcessEvidence, ProcessFacts, Status
+from hangwatch.model import ExceptionFacts, Frame, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.device_waits import python_frames
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import Activity, Doing
@@ -40,8 +40,12 @@ def stands_where_others_wait(case: Case, view: RankView) -> bool:
 
     A send or a receive that is queued on a device has no number, and the wait for it no frame.
     """
-    waiting = (other for other in case.views(case.blocked) if other.rank != view.rank and not other.now.in_collective)
-    return any(python_frames(other) == python_frames(view) for other in waiting)
+    return view.rank not in case.blocked and python_frames(view) in _where_others_wait(case)
+
+
+@once
+def _where_others_wait(case: Case) -> frozenset[tuple[Frame, ...]]:
+    return frozenset(python_frames(view) for view in case.views(case.blocked) if not view.now.in_collective)
 
 
 def may_be_slow(view: RankView) -> bool:

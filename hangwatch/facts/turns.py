@@ -323,7 +323,7 @@ def passed_call_site(case: Case) -> PassedCallSite | None:
 
     Their collectives have one number, but not one call site: the ranks diverged before, where nothing was counted.
     """
-    numbers = {(entry.group.key, entry.seq) for entry in case.blocked.values() if entry.group and entry.seq}
+    numbers = {(id(entry.group), entry.seq) for entry in case.blocked.values() if entry.group and entry.seq}
     if len(numbers) > 1 or len({entry.where for entry in case.blocked.values()}) < 2:
         return None
     sites, places = sites_of(case), {}

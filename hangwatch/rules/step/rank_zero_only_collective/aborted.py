@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import Site, comes_before, same, site
+from hangwatch.facts.call_site import Site, comes_before, framework, same, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import (
@@ -32,6 +32,7 @@ from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
+from hangwatch.stacks.frames import name_of
 
 
 def _known_sites(case: Case, besides: Iterable[Collective | None]) -> set[Site]:
@@ -83,15 +84,16 @@ def _at_a_new_place(case: Case, lasts: dict[int, Last]) -> Finding | None:
     if len(new) != 1 or (not passed and _comes_to_all(case, new[0], lasts)) or not _is_alone(new[0], lasts):
         return None
     view, last = case.ranks[new[0]], lasts[new[0]]
-    caller = _first_unlike(last, known)
+    below = framework(last.site) if _is_known_line(last, known) else None
+    caller = _first_unlike(last, known) if below is None else last.where
     when = words.in_step(view.step)
-    line = words.place(caller)
+    line = words.place(below or caller)
     return _found(
         case,
         view,
         caller,
-        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller)}{when}; no rank had ever called a"
-        " collective from there, and the call was paired with another one of the other ranks.",
+        f"{words.ranks([view.rank], capital=True)} called {_called(last, caller, below)}{when}; no rank had ever called"
+        " a collective from there, and the call was paired with another one of the other ranks.",
         f"no rank has an earlier collective from {line} on its board",
         *_ahead(case, passed),
     )
@@ -153,9 +155,16 @@ def _first_unlike(last: Last, known: set[Site]) -> Frame | None:
     return next((frame for frame in last.frames if (frame.file, frame.line) == (file, line)), last.where)
 
 
-def _called(last: Last, caller: Frame | None) -> str:
-    """`all_reduce (train.py:9, called from train.py:38)`."""
+def _is_known_line(last: Last, known: set[Site]) -> bool:
+    """The user's lines lead to other calls as well, as those of a trainer do: its own line tells them apart."""
+    return any(place.lines == last.site.lines for place in known)
+
+
+def _called(last: Last, caller: Frame | None, below: Frame | None) -> str:
+    """`all_reduce (train.py:9, called from train.py:38)`, `all_reduce of reduce (strategy.py:31, below train.py:9)`."""
     name = last.name or "a collective"
+    if below is not None:
+        return f"{name} of {name_of(below.function)} ({words.place(below)}, below {words.place(last.where)})"
     if caller is None or caller == last.where:
         return f"{name}{words.at(last.where)}"
     return f"{name} ({words.place(last.where)}, called from {words.place(caller)})"

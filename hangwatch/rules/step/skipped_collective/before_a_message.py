@@ -67,33 +67,32 @@ def left_out_before_a_message(case: Case) -> Finding | None:
 
 
 def _left_out(case: Case) -> _LeftOut | None:
-    needs: dict[int, Need] = {
-        id(entry.need): entry.need for entry in case.blocked.values() if not entry.to_a_peer and entry.need is not None
-    }
-    found = (_in(case, need, alone=len(needs) == 1) for need in needs.values())
+    needs: dict[int, Need] = {}
+    waiting: dict[int, list[int]] = {}
+    for rank, entry in case.blocked.items():
+        if not entry.to_a_peer and entry.need is not None:
+            needs[id(entry.need)] = entry.need
+            waiting.setdefault(id(entry.need), []).append(rank)
+    found = (_in(case, need, tuple(waiting[key]), alone=len(needs) == 1) for key, need in needs.items())
     return next((each for each in found if each is not None), None)
 
 
-def _in(case: Case, need: Need, *, alone: bool) -> _LeftOut | None:
+def _in(case: Case, need: Need, waiting: tuple[int, ...], *, alone: bool) -> _LeftOut | None:
     """In one collective; that most ranks of the job wait in it counts only where all but a few do."""
-    waiting = tuple(rank for rank, entry in case.blocked.items() if entry.need is need)
-    absent = tuple(rank for rank in need.absent if rank in case.blocked)
-    call = case.blocked[waiting[0]].call
-    if call is None or len(absent) < len(need.absent):
+    absent, call = need.absent, case.blocked[waiting[0]].call
+    usual = all(_awaits(case, rank, waiting) and sites_of(case).regular(rank) for rank in absent)
+    if call is None or not absent or not usual or need.never:
         return None
     most = alone and len(absent) < len(waiting) and len(absent) + len(waiting) == len(case.blocked)
-    by_order = bool(absent) and all(gone_by(case, rank, call) for rank in absent)
-    if not most and not by_order:
-        return None
-    usual = all(_awaits(case, rank, waiting) and sites_of(case).regular(rank) for rank in absent)
-    if not usual or need.never or any(amid_its_turn(case, rank, call.group) for rank in absent):
+    by_order = all(gone_by(case, rank, call) for rank in absent)
+    if not (most or by_order) or any(amid_its_turn(case, rank, call.group) for rank in absent):
         return None
     return _LeftOut(waiting, absent, call, by_order)
 
 
 def _awaits(case: Case, rank: int, others: tuple[int, ...]) -> bool:
-    entry = case.blocked[rank]
-    return entry.to_a_peer and entry.need is not None and {*entry.need.absent} <= {*others}
+    entry = case.blocked.get(rank)
+    return entry is not None and entry.to_a_peer and entry.need is not None and {*entry.need.absent} <= {*others}
 
 
 def _witnesses(case: Case, found: _LeftOut, ways: tuple[Bypass, ...]) -> list[Witness]:

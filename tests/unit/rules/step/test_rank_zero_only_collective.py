@@ -84,6 +84,17 @@ def test_a_helper_that_all_use_is_told_by_its_caller() -> None:
     assert judgement.verdict.culprits[0].where == EXTRA[0]
 
 
+def test_below_a_trainer_its_own_line_tells_the_call_that_no_rank_had_made() -> None:
+    """GIVEN one line of the user's for all calls THEN it is not said that none was ever made from there."""
+    strategy = "/venv/lib/python3.12/site-packages/trainer/strategy.py"
+    usual, extra = ((Frame(strategy, line, "reduce"), *USUAL) for line in (12, 31))
+    judgement = judge(lost(0, calls(6, usual, site=usual)), dead(1, calls(6, extra, site=usual)))
+    assert blamed(judgement) == [(1, 101, "rank")]
+    assert "all_reduce of reduce (strategy.py:31, below train.py:24)" in judgement.verdict.summary
+    assert "no rank has an earlier collective from strategy.py:31 on its board" in judgement.verdict.evidence
+    assert judgement.verdict.culprits[0].where == USUAL[0]
+
+
 def test_a_call_that_is_repeated_against_the_order_of_all_steps() -> None:
     other = (Frame(SCRIPT, 30, "main"), MODULE)
     ring = tuple(
