@@ -227,8 +227,14 @@ def between(
         counts, entry = _counts(name, readings, positions, step)
         if len(set(counts.values())) > 1:
             break
-    short, more = sides(counts, {rank: usual(readings[rank].steps, name) for rank in readings})
+    places = {rank: positions[rank].get(step) for rank in readings}
+    short, more = sides(counts, {rank: _usual_before(readings[rank].steps, places[rank], name) for rank in readings})
     return Divergence(name, members, entry.step, entry.epoch, entry.batch, counts, short, more, now)
+
+
+def _usual_before(steps: Sequence[StepEntry], index: int | None, name: str) -> int | None:
+    """What a rank usually issued in its steps before that one: it is not measured by itself."""
+    return usual(steps[: index + 1] if index is not None else steps, name)
 
 
 def _some_time_before(
@@ -348,7 +354,8 @@ def unfinished(readings: Mapping[int, Reading], key: GroupKey, issued: Mapping[i
         return None
     if max(counts[rank] for rank in inside) <= min(counts[rank] for rank in through):
         return None
-    short, more = sides(counts, {rank: usual(readings[rank].steps, key[0]) for rank in counts})
+    places = {rank: _index(readings[rank].steps, oldest, named) for rank in counts}
+    short, more = sides(counts, {rank: _usual_before(readings[rank].steps, places[rank], key[0]) for rank in counts})
     short = tuple(rank for rank in short if rank not in inside)  # a rank still inside may issue the rest
     return Divergence(key[0], key[1], entry.step, entry.epoch, entry.batch, counts, short, more)
 
@@ -372,8 +379,13 @@ def _same_at_both_ends(name: str, readings: Mapping[int, Reading]) -> bool:
 
 
 def _find(steps: Sequence[StepEntry], step: StepKey, named: bool) -> StepEntry | None:
+    index = _index(steps, step, named)
+    return steps[index] if index is not None else None
+
+
+def _index(steps: Sequence[StepEntry], step: StepKey, named: bool) -> int | None:
     index = bisect_left(steps, step, key=lambda entry: step_key(entry, named))
-    return steps[index] if index < len(steps) and step_key(steps[index], named) == step else None
+    return index if index < len(steps) and step_key(steps[index], named) == step else None
 
 
 def _first_of(key: GroupKey, readings: Mapping[int, Reading], now: float) -> Divergence | None:

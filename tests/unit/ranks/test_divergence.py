@@ -222,3 +222,15 @@ def _shifted_by_join(*, frame: str) -> list[Divergence]:
 def test_steps_that_join_made_up_for_shift_the_count_of_steps() -> None:
     assert _shifted_by_join(frame="notify_join_context")
     assert not _shifted_by_join(frame="__exit__")
+
+
+@pytest.mark.parametrize(
+    ("counts", "short", "more"),
+    [(([0], [3]), (), ()), (([3, 3, 0], [3, 3, 3]), (0,), ()), (([0, 0, 0], [0, 0, 3]), (), (1,))],
+    ids=["the first step", "fewer than before", "more than before"],
+)
+def test_of_two_ranks_the_steps_before_say_which_differs_and_never_that_step_itself(
+    counts: tuple[list[int], list[int]], short: tuple[int, ...], more: tuple[int, ...]
+) -> None:
+    (found,) = first_divergence([reading(rank, each, ranks=2) for rank, each in enumerate(counts)])
+    assert (found.short, found.more) == (short, more)
