@@ -179,8 +179,8 @@ def has_left_loop(case: Case, view: RankView) -> bool:
         return not view.now.in_loop
     if view.main.doing in (Doing.JOIN_THREADS, Doing.JOIN_CHILD):
         return True
-    if view.loader is not None or view.rank not in case.blocked:
-        return False
+    if view.loader is not None or view.rank not in case.blocked or not view.now.in_collective:
+        return False  # where its host waits for its device is no place of a call
     return view.rank != 0 and not sites_of(case).regular(view.rank)
 
 

@@ -100,6 +100,10 @@ ONCE_LIKELY: tuple[Wrong, ...] = (
     Wrong(502092, "innocent", "group-order-cycle"),  # extra
     Wrong(601439, "innocent", "rank-zero-only-collective"),  # rank zero only
     Wrong(601283, "innocent", "rank-zero-only-collective"),  # size mismatch
+    Wrong(601536, "innocent", "point-to-point-deadlock"),  # checkpoint-stuck
+    Wrong(602127, "innocent", "uneven-steps"),  # skipped by most
+    Wrong(602753, "innocent", "rank-zero-only-collective"),  # cadence
+    Wrong(604260, "innocent", "point-to-point-deadlock"),  # skipped
 )
 
 
