@@ -242,8 +242,13 @@ class Sites:
         return self._came_from
 
     def _order(self, rank: int) -> list[Site]:
-        """The sites of the recorded calls of a rank, in all groups, as they were issued."""
-        return [place for call in self._in_order(rank) if (place := site(call)) is not None]
+        """The sites of the recorded calls of a rank, in all groups, as the thread that trains issued them.
+
+        Calls of a background thread come between its calls as chance has it.
+        """
+        trains = self.case.ranks[rank].now.thread
+        own = (call for call in self._in_order(rank) if call.thread_name in ("", trains) or in_backward(call))
+        return [place for call in own if (place := site(call)) is not None]
 
     def _in_order(self, rank: int) -> list[Collective]:
         return sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)

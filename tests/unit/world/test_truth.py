@@ -103,6 +103,7 @@ ONCE_LIKELY: tuple[Wrong, ...] = (
     Wrong(601536, "innocent", "point-to-point-deadlock"),  # checkpoint-stuck
     Wrong(602127, "innocent", "uneven-steps"),  # skipped by most
     Wrong(602753, "innocent", "rank-zero-only-collective"),  # cadence
+    Wrong(602966, "innocent", "skipped-collective"),  # bucket order
     Wrong(604260, "innocent", "point-to-point-deadlock"),  # skipped
 )
 
