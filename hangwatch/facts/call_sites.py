@@ -202,7 +202,7 @@ class Sites:
         steps: dict[int, list[Site]] = {}
         for call in view.evidence.board_calls:
             place = site(call)
-            if place is not None and call.step is not None:
+            if place is not None and call.step is not None and self._of_training(rank, call):
                 steps.setdefault(call.step, []).append(place)
         present = steps.pop(view.step.step, []) if view.step.step is not None else []
         whole = list(steps.values())[1:]  # the ring may have lost the beginning of the oldest
@@ -213,7 +213,8 @@ class Sites:
 
         A call is a place and a group: one line may serve several groups in turn.
         """
-        entry, calls = self.case.blocked.get(rank), self._in_order(rank)
+        entry = self.case.blocked.get(rank)
+        calls = [call for call in self._in_order(rank) if self._of_training(rank, call)]
         made = [(call.group, site(call)) for call in calls]
         if entry is None or entry.call is None or len(made) < 2 or calls[-1].seq != entry.seq:
             return None
@@ -242,13 +243,13 @@ class Sites:
         return self._came_from
 
     def _order(self, rank: int) -> list[Site]:
-        """The sites of the recorded calls of a rank, in all groups, as the thread that trains issued them.
-
-        Calls of a background thread come between its calls as chance has it.
-        """
-        trains = self.case.ranks[rank].now.thread
-        own = (call for call in self._in_order(rank) if call.thread_name in ("", trains) or in_backward(call))
+        """The sites of the recorded calls of a rank, in all groups, as the thread that trains issued them."""
+        own = (call for call in self._in_order(rank) if self._of_training(rank, call))
         return [place for call in own if (place := site(call)) is not None]
+
+    def _of_training(self, rank: int, call: Collective) -> bool:
+        """Issued by the thread that trains, or while gradients are computed; those of others come as chance has it."""
+        return call.thread_name in ("", self.case.ranks[rank].now.thread) or in_backward(call)
 
     def _in_order(self, rank: int) -> list[Collective]:
         return sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
