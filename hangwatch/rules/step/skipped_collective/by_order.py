@@ -82,6 +82,8 @@ def skipped_by_order(case: Case) -> Finding | None:
     if len(found) != 1:
         return None
     (rank, (left_out, here)), view = next(iter(found.items())), case.ranks[next(iter(found))]
+    if left_out.lines[:1] == here.lines[:1]:
+        return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
     first, second = words.place(Frame(*left_out.lines[0], "")), words.place(Frame(*here.lines[0], ""))
     when = words.in_step(view.step)
     ways = ways_past(case, left_out)
