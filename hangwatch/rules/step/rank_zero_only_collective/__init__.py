@@ -205,7 +205,9 @@ def _witnesses(
         by = f" from {words.place(caller)}" if caller is not None else ""
         line = package_line(case, lone.rank) if caller is None else None
         at = f"in {name_of(line.function)} ({words.place(line)})" if line is not None else f"at {where}{by}"
-        heard.append(Witness(Kind.PLACE, f"no other rank has ever called a collective {at}"))
+        place = sites.now(lone.rank)  # of the others some may have called another operation there
+        what = place.kind if place is not None and place.kind else "a collective"
+        heard.append(Witness(Kind.PLACE, f"no other rank has ever called {what} {at}"))
     if inside and lone.now.guard == "rank":
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     return tuple(heard)

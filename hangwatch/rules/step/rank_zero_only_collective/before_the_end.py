@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.call_site import BACKWARD, Caller, in_the_engine
+from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.process_end import ended_before_others, last_place
+from hangwatch.facts.process_end import ended_before_others
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Status
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import origin
 
 RECORDED = 4  # calls of a rank that must be on record before its never having been at a place says anything
 
@@ -48,7 +49,7 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
         Certainty.LIKELY,
         f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
         f" ranks never call: {'its' if one else 'their'} later calls lack a partner, and {case.name(left)} have ended.",
-        culprits=case.culprits(stayed, where),
+        culprits=case.culprits(stayed, where if origin(where.file) == "user" else None),
         victims=(),
         step=case.ranks[stayed[0]].step,
         evidence=(f"{case.name(left)} {words.verb(len(left), 'has', 'have')} ended the program",),
@@ -75,5 +76,5 @@ def _failed_in(case: Case, rank: int) -> list[Caller]:
     Of a backward it says nothing: the gradients' collectives of the others have left no place either.
     """
     error = case.ranks[rank].exception
-    frame = last_place(case.ranks[rank]) if error is not None and not in_the_engine(error.frames) else None
-    return [(frame.file, frame.function, frame.line)] if frame is not None else []
+    made = caller(error.frames) if error is not None and not in_the_engine(error.frames) else None
+    return [made] if made is not None else []

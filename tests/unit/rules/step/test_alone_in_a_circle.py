@@ -31,7 +31,7 @@ def test_the_one_in_a_call_that_is_new_to_all_is_to_blame(alone: int) -> None:
     assert blamed_ranks(judgement) == [alone]
     assert [who.where.line for who in judgement.verdict.culprits if who.where] == [70]
     assert judgement.verdict.certainty is Certainty.LIKELY
-    assert "no other rank has ever called a collective at train.py:70" in judgement.verdict.evidence
+    assert "no other rank has ever called all_gather at train.py:70" in judgement.verdict.evidence
 
 
 def test_calls_of_all_groups_from_one_line_of_a_trainer_are_told_apart_by_the_trainers_lines() -> None:
