@@ -12,9 +12,12 @@ from itertools import pairwise
 
 from hangwatch import words
 from hangwatch.facts.call_site import (
+    BACKWARD,
     Caller,
     Site,
+    by_the_engine,
     caller,
+    framework,
     in_backward,
     recorded_caller,
     same,
@@ -22,8 +25,10 @@ from hangwatch.facts.call_site import (
 )
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Frame
+from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import family
 from hangwatch.ranks.sides import spread
+from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import name_of
 
 HABIT = 2  # earlier steps, or turns of a loop, that make a habit
@@ -36,6 +41,7 @@ class Sites:
         self.case = case
         self._known: dict[int, Counter[Site]] = {}
         self._callers: dict[int, Counter[Caller]] = {}
+        self._all: dict[int, set[Site]] = {}
         self._came_from: dict[Site, set[Site]] | None = None
 
     def now(self, rank: int) -> Site | None:
@@ -67,6 +73,13 @@ class Sites:
             self._known[rank] = Counter(each for each in found if each is not None)
         return self._known[rank]
 
+    def _made(self, rank: int) -> set[Site]:
+        """The sites of all that `rank` has issued, complete or not."""
+        if rank not in self._all:
+            issued = (site(call) for call in self.case.ledger.calls(rank).values())
+            self._all[rank] = {*self.before(rank), *(each for each in issued if each is not None)}
+        return self._all[rank]
+
     def _messages(self, rank: int) -> list[Collective]:
         """The sends and receives of `rank` on record, without the one in which it waits."""
         blocked = self.case.blocked.get(rank)
@@ -81,8 +94,10 @@ class Sites:
         return self._callers[rank]
 
     def any_called_from(self, made: Caller, calls: dict[int, Collective]) -> bool:
-        """One of the ranks has made another call from there than the one in `calls`."""
-        return any(self.callers(rank)[made] > (recorded_caller(calls[rank]) == made) for rank in spread(calls))
+        """A rank has made another call from there than the one in `calls`."""
+        asked = {*spread(calls), *spread(rank for rank in self.case.ranks if rank not in calls)}
+        known = {rank: recorded_caller(calls[rank]) == made if rank in calls else False for rank in asked}
+        return any(self.callers(rank)[made] > this_one for rank, this_one in known.items())
 
     def inside(self, rank: int, group: str, step: int) -> tuple[Counter[Site], set[Site]] | None:
         """The sites of one group that `rank` used in one step, and those that it used before, where recorded."""
@@ -126,8 +141,28 @@ class Sites:
     def named(self, rank: int, place: Site, times: int = 1) -> str:
         """`backward (train.py:50)`, `all_reduce (train.py:60)`, `2 calls of all_reduce (train.py:60)`."""
         backward = self.in_backward(rank, place)
-        name = f"{'backward' if backward else place.kind or 'a collective'} ({words.place(Frame(*place.lines[0], ''))})"
+        name = self.called(rank, "backward" if backward else place.kind or "a collective", place)
         return name if backward or times == 1 else f"{times} calls of {name}"
+
+    def called(self, rank: int, op: str, place: Site) -> str:
+        """`all_reduce (train.py:60)`, or with the framework's function where calls of several come from that line:
+
+        `all_reduce of log (connector.py:93, below train.py:60)`.
+        """
+        where, below = words.place(Frame(*place.lines[0], "")), self.below(rank, place)
+        if below is None:
+            return f"{op} ({where})"
+        return f"{op} of {name_of(below.function)} ({words.place(below)}, below {where})"
+
+    def below(self, rank: int, place: Site) -> Frame | None:
+        """The framework's function that called, where the user's line says less: others below it have called, too.
+
+        The engine that computes gradients may be one of them: its own threads show no line.
+        """
+        functions = {each.caller for each in self._made(rank) if each.lines[:1] == place.lines[:1]}
+        if any(by_the_engine(call) for call in self.case.ledger.calls(rank).values()):
+            functions.add(BACKWARD)
+        return framework(place) if len(functions) > 1 else None
 
     def in_backward(self, rank: int, place: Site) -> bool:
         """The calls of `rank` at `place` were issued by the engine that computes gradients.
@@ -150,6 +185,18 @@ class Sites:
             for other in self.case.ledger.calls_in(rank, call.group)
             if other.seq < call.seq and here is not None and (there := site(other)) is not None and same(here, there)
         ]
+
+    def remembers(self, rank: int) -> bool:
+        """The first of the calls of `rank` is on record still, or was of its first steps; or it has made none."""
+        calls = self._in_order(rank)
+        return not calls or calls[0].seq <= 1 or (calls[0].step is not None and calls[0].step <= 1)
+
+    def used_from(self, rank: int, call: Collective, maker: int) -> bool:
+        """`rank` has called from the place of `call`, which `maker` has made; or that is not known."""
+        here, made = site(call), self.case.ranks[maker].evidence.board_calls
+        listed = any((each.group, each.seq, each.op) == (call.group, call.seq, call.op) for each in made)
+        known = listed or (rank in self.case.ranks and self.case.ranks[rank].evidence.collectives.complete)
+        return not known or here is None or any(same(here, each) for each in self._made(rank))
 
     def due(self, rank: int, place: Site) -> bool | None:
         """By its own rhythm (every so many steps) `place` is due in the rank's present step; None where it has none."""
@@ -231,7 +278,14 @@ class Sites:
             return None
         here, own = order[-1], {one for one, two in pairwise(order[:-1]) if two == order[-1]}
         usual = own | self._before_each().get(here, set())
+        if any(self._begins_with(other, here) for other in spread(self.case.blocked)):
+            return None
         return (usual.pop(), here) if own and len(usual) == 1 and usual.isdisjoint((order[-2], here)) else None
+
+    def _begins_with(self, rank: int, place: Site) -> bool:
+        """The first of all calls of `rank` came from `place`, and after none: what is forgotten came after others."""
+        first = next(iter(self._in_order(rank)), None)
+        return first is not None and first.seq <= 1 and site(first) == place
 
     def _before_each(self) -> dict[Site, set[Site]]:
         """For each site, the sites of the calls made right before it; calls that ranks are in now are left out."""
@@ -249,7 +303,8 @@ class Sites:
 
     def _of_training(self, rank: int, call: Collective) -> bool:
         """Issued by the thread that trains, or while gradients are computed; those of others come as chance has it."""
-        return call.thread_name in ("", self.case.ranks[rank].now.thread) or in_backward(call)
+        thread = self.case.ranks[rank].now.thread
+        return issuer(self.case.ledger, rank, call) in ("", thread) or in_backward(call)
 
     def _in_order(self, rank: int) -> list[Collective]:
         return sorted(self.case.ledger.calls(rank).values(), key=lambda call: call.at or 0.0)
@@ -266,18 +321,33 @@ class Sites:
     def regular(self, rank: int) -> bool | None:
         """`rank` has stood before where it stands now; None where its sites were not recorded."""
         now, before = self.now(rank), self.before(rank)
-        if now is None or not before:
+        if now is None or not before or not self._would_list(rank, rank):
             return None
         return any(same(now, other) for other in before)
 
+    def _would_list(self, rank: int, other: int) -> bool:
+        """The records of `other` would show a call such as that in which `rank` waits, with its place.
+
+        What DDP issues by itself, in forward and backward, is on no board: a flight recorder alone lists it, and those
+        of the engine's own threads have no place.
+        """
+        within = self.case.ranks[rank].now.within
+        if within.isdisjoint((Within.BACKWARD, Within.BUFFERS)):
+            return True
+        calls = self.case.ledger.calls(other).values()
+        placed = Within.BACKWARD not in within or not any(by_the_engine(call) for call in calls)
+        return placed and other in self.case.ranks and self.case.ranks[other].evidence.collectives.complete
+
     def shared(self, rank: int, others: list[int]) -> bool:
-        """One of `others` stands, or has stood, where `rank` stands now."""
+        """One of `others` has called from where `rank` stands now, or stands there; or that is not known."""
         now = self.now(rank)
         if now is None:
             return False
+        if not all(self._would_list(rank, other) for other in spread(others)):
+            return True
         for other in spread(others):
             there = self.now(other)
-            if (there is not None and same(now, there)) or any(same(now, site) for site in self.before(other)):
+            if (there is not None and same(now, there)) or any(same(now, site) for site in self._made(other)):
                 return True
         return False
 

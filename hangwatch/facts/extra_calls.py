@@ -10,13 +10,15 @@ pair of different lines. Two lines of one kind may also be two branches of one c
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from hangwatch import words
-from hangwatch.facts.call_site import caller, in_backward, path
+from hangwatch.facts.call_site import caller, framework, in_backward, path, same, site
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.mismatches import Mismatch, alike, all_alike, both_ways, differing, first_mismatch, threads_of
 from hangwatch.model import Collective, Frame
@@ -110,9 +112,26 @@ def _at(case: Case, pair: Mismatch, last: int) -> ExtraCalls | None:
     fits = pair.seq < last
     for ranks, others in both_ways(pair):
         calls = _until_paired(case, pair, ranks[0], pair.calls[others[0]])
-        if calls is not None and (not fits or _shifted(case, pair, last, ranks[0], others[0], len(calls))):
+        if calls is None or _is_odd(case, pair, ranks[0], others[0]):
+            continue
+        if not fits or _shifted(case, pair, last, ranks[0], others[0], len(calls)):
             return ExtraCalls(ranks, others, calls, pair.calls[others[0]], fits)
     return None
+
+
+def _is_odd(case: Case, pair: Mismatch, rank: int, other: int) -> bool:
+    """One call of the program, made otherwise: both come from one site, and all calls behind it agree as they are."""
+    mine, theirs = site(pair.calls[rank]), site(pair.calls[other])
+    if mine is None or theirs is None or not same(mine, theirs):
+        return False
+    behind = [case.ledger.under(pair.group.name, seq, (rank, other)) for seq in _both(case, pair, rank, other)]
+    return bool(behind) and all(all_alike(calls.values()) for calls in behind)
+
+
+def _both(case: Case, pair: Mismatch, rank: int, other: int) -> list[int]:
+    """The numbers behind that of the pair under which calls of both ranks are on record."""
+    one, two = ({call.seq for call in case.ledger.calls_in(each, pair.group.name)} for each in (rank, other))
+    return sorted(seq for seq in one & two if seq > pair.seq)
 
 
 def _shifted(case: Case, pair: Mismatch, last: int, rank: int, other: int, places: int) -> bool:
@@ -155,24 +174,29 @@ def _until_paired(case: Case, found: Mismatch, rank: int, theirs: Collective) ->
 
 def sentences(case: Case, extra: ExtraCalls) -> tuple[str, ...]:
     """What the records say of it: which calls one side issued, and where the other side's call is in its history."""
-    calls = [*groups(extra.calls)]
+    calls = [*groups(case, extra)]
+    theirs = _text(case, extra.others[0], extra.paired)
+    if any(text == theirs for text, _ in calls):  # one line calls with several sizes
+        theirs = f"{theirs} of {words.plural(math.prod(math.prod(size) for size in extra.paired.sizes), 'element')}"
     issued = words.listed([f"{times} calls of {text}" if times > 1 else text for text, times in calls])
-    theirs = _text(extra.paired)
     first, second = f"{case.name(extra.ranks)} issued {issued}", case.name(extra.others)
     return (f"{first}, and only then {theirs}, which {second} issued as number {extra.paired.seq} already",)
 
 
-def groups(calls: tuple[Collective, ...]) -> Iterator[tuple[str, int]]:
-    """Calls in words, and how many of each came in a row."""
-    for text, same in groupby(calls, key=_text):
-        yield text, len(list(same))
+def groups(case: Case, extra: ExtraCalls) -> Iterator[tuple[str, int]]:
+    """The extra calls in words, and how many of each came in a row."""
+    for text, run in groupby(_text(case, extra.ranks[0], call) for call in extra.calls):
+        yield text, len(list(run))
 
 
 def _token(call: Collective) -> Hashable:
     return (call.op, path(call.frames))
 
 
-def _text(call: Collective) -> str:
+def _text(case: Case, rank: int, call: Collective) -> str:
+    found = site(call)
+    if found is not None and framework(found) is not None:
+        return sites_of(case).called(rank, call.op, found)
     function = caller(call.frames)
     where = user_frame(call.frames) or (Frame(function[0], function[2], function[1]) if function is not None else None)
     return f"{call.op} of backward" if where is None and in_backward(call) else f"{call.op}{words.at(where)}"

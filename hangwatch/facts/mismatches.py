@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from hangwatch import words
-from hangwatch.facts.call_site import path, recorded_caller
+from hangwatch.facts.call_site import by_the_engine, path, recorded_caller
 from hangwatch.facts.case import Case, once
 from hangwatch.model import Collective, Culprit, Frame
 from hangwatch.proof.needs import FROM_ROOT, TO_ROOT
 from hangwatch.ranks.issuers import MAIN, issuer, issuers
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value
+from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import name_of, origin, user_frame
 
 # Kinds in which every member must bring the same number of elements.
@@ -79,8 +80,14 @@ def differing(calls: dict[int, Collective]) -> dict[Shape, list[int]]:
 
 
 def place_of(case: Case, rank: int, calls: dict[int, Collective]) -> Frame | None:
-    view = case.ranks.get(rank)
-    return user_frame(calls[rank].frames) or (view.where if view is not None else None)
+    """The line of the call of `rank`; else where the rank stands, if that may be it.
+
+    A call that the engine issued has no frames: with a GPU the host may have gone on to other lines since.
+    """
+    view, call = case.ranks.get(rank), calls[rank]
+    if (known := user_frame(call.frames)) is not None or view is None:
+        return known
+    return None if by_the_engine(call) and Within.BACKWARD not in view.now.within else view.where
 
 
 def alike(one: Collective, other: Collective) -> bool:

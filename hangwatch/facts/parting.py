@@ -9,26 +9,24 @@ for the other; where they disagree, the verdict says so, and where they balance,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, rejoined, worked_on
 from hangwatch.facts.call_site import Site
-from hangwatch.facts.call_sites import HABIT, Sites, sites_of
+from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
+from hangwatch.facts.usual_counts import agree, by_habit, by_majority
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
-from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import RankView
 
 MOST = 3  # times as many ranks that made a call as left it out: it is the program's, even if it is new
 CALLS_NAMED = 3  # at most, of those that one side made and the other did not
-WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
 
 class Left(StrEnum):
@@ -191,10 +189,10 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
     if divergence.exact:
         by_sites, call, ways = _by_sites(case, divergence, few[0], many[0])
         places = tuple(_surplus(case, divergence, few[0], many[0]))
-    majority = _by_majority(case, divergence, few, many)
+    majority = by_majority(case, divergence, few, many)
     others = (
-        _by_habit(case, divergence, few, many),
-        _by_place(case, by_sites, few, call) if not _several_turns(case, divergence) else None,
+        by_habit(case, divergence, few, many),
+        _by_place(case, divergence, few, by_sites, call) if not _several_turns(case, divergence) else None,
     )
     told = tuple(witness for witness in (majority, *others) if witness is not None)
     found = Parting(divergence, Left.UNKNOWN, (), told, call, ways, places)
@@ -264,75 +262,32 @@ def _of_several_levels(case: Case, divergence: Divergence) -> Parting:
     usual = tuple(sorted(rank for rank, count in divergence.counts.items() if count == norm))
     short = tuple(sorted(rank for rank, count in divergence.counts.items() if count < norm))
     more = tuple(sorted(rank for rank, count in divergence.counts.items() if count > norm))
-    witness = Witness(Kind.MAJORITY, _agree(case, divergence, usual))
+    witness = Witness(Kind.MAJORITY, agree(case, divergence, usual))
     return Parting(divergence, Left.SKIPPED if short else Left.EXTRA, short or more, (witness,))
 
 
-# The witnesses below agree where the few have skipped a call, and speak against it where the many made one too many.
-
-
-def _by_majority(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
-    if len(few) == len(many):
-        return None
-    return Witness(Kind.MAJORITY, _agree(case, divergence, max(few, many, key=len)), agrees=len(many) > len(few))
-
-
-def _agree(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> str:
-    alike = len({divergence.counts[rank] for rank in ranks}) == 1  # else they are in that step still
-    return f"most ranks {'agree' if alike else 'issued more'} in that step: {case.name(ranks)}"
-
-
-def _by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
-    """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten.
-
-    Steps need not be alike (two models in turn, a log now and then): fewer or more than any step had before are unusual
-    too.
-    """
-    fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
-    before = [_counts_before(case, divergence, ranks) for ranks in (few, many)]
-    recorded = "every earlier step that is recorded"
-    if before == [set(), set()] and len(few) == len(many):
-        before = [{most} if divergence.short else set(), {fewest} if divergence.more else set()]
-        recorded = "most of the steps before"
-    known = before[0] | before[1]
-    skipped = before[0] == {most} or (most in before[0] and fewest < min(known))
-    added = before[1] == {fewest} or (fewest in before[1] and most > max(known))
-    if skipped == added:
-        return None
-    ranks, usual = (few, before[0]) if skipped else (many, before[1])
-    count = words.either(str(each) for each in sorted(usual)[: words.SHOWN])
-    return Witness(Kind.HABIT, f"{case.name(ranks)} issued {count} in {recorded}", agrees=skipped)
-
-
-def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
-    """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
-    found: set[int] = set()
-    for rank in spread(ranks):
-        steps = list(_before(case.ledger.steps(rank), divergence))
-        settled = [step for step in steps if step.step >= WARM_UP]
-        steps = settled if len(settled) >= HABIT else steps
-        if len(steps) < HABIT:
-            return set()
-        found.update(step.counts.get(divergence.group, 0) for step in steps)
-    return found
-
-
-def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
-    named = divergence.epoch is not None and divergence.batch is not None
-    for step in steps:
-        here = (step.epoch, step.batch) == (divergence.epoch, divergence.batch) if named else False
-        if here or (not named and step.step >= divergence.step):
-            return
-        yield step
-
-
-def _by_place(case: Case, by_sites: Left, few: tuple[int, ...], call: str) -> Witness | None:
+def _by_place(case: Case, divergence: Divergence, few: tuple[int, ...], by_sites: Left, call: str) -> Witness | None:
     if by_sites is Left.UNKNOWN:
         return None
     what = call or "the call in question"
     if by_sites is Left.SKIPPED:
-        return Witness(Kind.PLACE, f"{what} had been made in earlier steps, by {case.name(few)} too")
-    return Witness(Kind.PLACE, f"no rank had ever made {what}, or so many of them in a step, before", agrees=False)
+        too = f", by {case.name(few)} too" if all(_made_before(case, divergence, rank) for rank in spread(few)) else ""
+        return Witness(Kind.PLACE, f"{what} had been made in earlier steps{too}")
+    ever = "ever made" if _is_whole(case, divergence) else "on record made"
+    return Witness(Kind.PLACE, f"no rank had {ever} {what}, or so many of them in a step, before", agrees=False)
+
+
+def _is_whole(case: Case, divergence: Divergence) -> bool:
+    """The calls of that group are on record from the first one on."""
+    ranks = spread(divergence.counts)
+    firsts = (min((call.seq for call in case.ledger.calls_in(rank, divergence.group)), default=1) for rank in ranks)
+    return max(firsts, default=1) <= 1
+
+
+def _made_before(case: Case, divergence: Divergence, rank: int) -> bool:
+    """`rank` had issued calls in that group in an earlier step, as far as recorded."""
+    found = sites_of(case).inside(rank, divergence.group, divergence.step)
+    return found is not None and bool(found[1])
 
 
 def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tuple[Left, str, tuple[Bypass, ...]]:
@@ -406,4 +361,7 @@ def counted(case: Case, found: Parting) -> str:
     sides = sorted(by_value(found.divergence.counts).items())
     parts = [f"{case.name(ranks)} issued {count}" for count, ranks in sides[:4]]
     when = "in" if found.divergence.exact else "in all steps before"
-    return f"{when} {words.step(found.step)}, {words.listed(parts)} collectives in group {found.divergence.group}"
+    step = found.step
+    if _apart_before(case, found.divergence):
+        step = replace(step, step=None)  # it has another number on some ranks
+    return f"{when} {words.step(step)}, {words.listed(parts)} collectives in group {found.divergence.group}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch.facts.case import Case, once
-from hangwatch.model import Certainty, Collective
+from hangwatch.model import Certainty, Collective, GroupHead
 from hangwatch.queues import Assessment, Queues, assess
 from hangwatch.queues.departure import Departure
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
@@ -62,8 +62,16 @@ class _Reader:
         found = Communicator(group.name, group.members, described)
         for rank in self.found.ranks & group.heads.keys():
             head = group.heads[rank]
-            found.lanes[rank] = Lane(rank, enqueued=head.issued, started=head.completed, completed=head.completed)
+            completed = self._completed(rank, head)
+            found.lanes[rank] = Lane(rank, enqueued=head.issued, started=completed, completed=completed)
         return found
+
+    def _completed(self, rank: int, head: GroupHead) -> int:
+        """What a device has completed, a board does not know: then what its rank has come out of counts as complete."""
+        if not self.boards or head.completed >= 0:
+            return head.completed
+        calls = filter(is_numbered, self.case.ledger.open_calls(rank))
+        return min((call.seq for call in calls if call.group == head.name), default=head.issued + 1) - 1
 
     def _fill(self, rank: int, own: dict[str, Communicator]) -> None:
         """The collectives of one rank, in the order in which it made them.

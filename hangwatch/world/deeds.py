@@ -35,6 +35,7 @@ def draw(machine: Failures, rank: Rank, thread: Thread, act: Draw) -> bool:
 def _close(loader: LoaderState) -> None:
     loader.counts.append(loader.drawn)
     loader.ends.append(loader.exhausted)
+    loader.lengths.append(loader.length)
 
 
 def _begin_step(

@@ -27,6 +27,7 @@ class LoaderState:
     where: Draw | None = None
     counts: list[int] = field(default_factory=list)
     ends: list[bool] = field(default_factory=list)
+    lengths: list[int | None] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

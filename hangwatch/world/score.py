@@ -8,6 +8,8 @@ from enum import StrEnum
 from hangwatch.judge import diagnose
 from hangwatch.model import Certainty, Judgement, Status
 
+from .claims import Checked, check
+from .program import DUAL
 from .world import Played
 
 
@@ -36,6 +38,8 @@ class Score:
     false_proof: bool
     said: str
     alive: bool = False  # the job could go on
+    checked: int = 0  # sentences of the evidence that were held against what the ranks had done
+    false_claims: tuple[str, ...] = ()  # those of them that are not true
 
     @property
     def unforgivable(self) -> bool:
@@ -46,6 +50,7 @@ def score(played: Played) -> Score:
     """Judges the evidence of a simulated job, and compares."""
     judgement = diagnose(played.snapshot)
     truth, verdict = played.truth, judgement.verdict
+    checked = check(verdict, played.lives) if played.plan.backend != DUAL else Checked()  # no number tells its calls
     return Score(
         played.seed,
         truth.kind,
@@ -56,6 +61,8 @@ def score(played: Played) -> Score:
         verdict.hang is Certainty.PROVEN and truth.alive,
         verdict.cause,
         truth.alive,
+        checked.count,
+        checked.false,
     )
 
 

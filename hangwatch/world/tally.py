@@ -24,7 +24,10 @@ Row = dict[str, int]
 
 @dataclass
 class Failure:
-    """A seed whose verdict must not be: a proof that is false, or an innocent rank that is proven guilty."""
+    """A seed whose verdict must not be: a false proof, an innocent rank proven guilty, or a false sentence of evidence.
+
+    `said` is the cause, or the sentence.
+    """
 
     seed: int
     what: str
@@ -41,6 +44,8 @@ class Tally:
     programs: int = 0
     false_proofs: int = 0
     alive: int = 0
+    checked: int = 0  # sentences of evidence
+    false_claims: int = 0
     seconds: float = 0.0
     counts: dict[str, dict[str, Row]] = field(default_factory=lambda: {name: {} for name in BEGINS})
     failures: list[Failure] = field(default_factory=list)
@@ -49,6 +54,8 @@ class Tally:
         self.programs += 1
         self.alive += found.alive
         self.false_proofs += found.false_proof
+        self.checked += found.checked
+        self.false_claims += len(found.false_claims)
         rows = {"cause": _cause(found), "backend": found.backend, "size": _band(found.size)}
         for column, row in rows.items():
             outcomes = self.counts[column].setdefault(row, {})
@@ -56,11 +63,15 @@ class Tally:
         if found.unforgivable:
             what = "false proof" if found.false_proof else "innocent proven guilty"
             self.failures.append(Failure(found.seed, what, found.kind, found.said, found.backend))
+        for sentence in found.false_claims:
+            self.failures.append(Failure(found.seed, "false sentence", found.kind, sentence, found.backend))
 
     def merge(self, other: Tally) -> None:
         self.programs += other.programs
         self.alive += other.alive
         self.false_proofs += other.false_proofs
+        self.checked += other.checked
+        self.false_claims += other.false_claims
         for column, rows in other.counts.items():
             for row, outcomes in rows.items():
                 mine = self.counts[column].setdefault(row, {})
@@ -121,6 +132,8 @@ def dump(found: Tally, path: Path) -> None:
         "programs": found.programs,
         "alive": found.alive,
         "false_proofs": found.false_proofs,
+        "checked": found.checked,
+        "false_claims": found.false_claims,
         "seconds": round(found.seconds, 1),
         "counts": found.counts,
         "failures": [vars(failure) for failure in failures],

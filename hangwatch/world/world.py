@@ -10,6 +10,7 @@ from hangwatch.model import Snapshot
 from .camera import Camera
 from .evidence import snapshot
 from .faults import Fault, inject
+from .lives import Life, lives_of
 from .machine import Machine
 from .oracle import Truth, can_go_on, finished, fired
 from .program import Design, Program, design, programs
@@ -26,6 +27,7 @@ class Played:
     faults: list[Fault]
     camera: Camera
     snapshot: Snapshot
+    lives: tuple[Life, ...]
     truth: Truth
 
 
@@ -43,10 +45,10 @@ def play(seed: int) -> Played:
     if not machine.ready:
         _aftermath(machine, dice)
     camera = _camera(machine, plan, dice)
-    seen = snapshot(machine, camera)
+    seen, lives = snapshot(machine, camera), lives_of(machine, camera)
     known = fired(machine, faults)
     running = frozenset(thread.rank for thread in machine.ready)
-    return Played(seed, plan, lines, faults, camera, seen, Truth(can_go_on(machine), known, over, running))
+    return Played(seed, plan, lines, faults, camera, seen, lives, Truth(can_go_on(machine), known, over, running))
 
 
 def _aftermath(machine: Machine, dice: random.Random) -> None:

@@ -70,7 +70,9 @@ def _show(found: Tally) -> None:
         f" {rate:.0f} per second"
     )
     console.print(
-        f"false proofs of a hang: {found.false_proofs}; innocent ranks proven guilty: {found.proven_innocents}"
+        f"false proofs of a hang: {found.false_proofs}; innocent ranks proven guilty: {found.proven_innocents};"
+        f" false sentences: {found.false_claims} of {found.checked} of the evidence that were checked",
+        soft_wrap=True,
     )
     for failure in sorted(found.failures, key=lambda failure: failure.seed)[:SHOWN]:
         console.print(

@@ -37,6 +37,8 @@ diagnosis, and compares:
 
 - Is the hang *proven* although the job can go on, if everything slow comes to its end? That must never be.
 - Is an innocent rank named with the certainty *proven*? That must never be.
+- Is a sentence of the evidence false? Those that tell of steps, batches, calls, waits and ends are held against what
+  the ranks have done. Of process groups with two backends they are not: no number tells their calls.
 - Are cause and ranks right, or undetermined, or wrong?
 
 ```sh
@@ -64,6 +66,7 @@ def _sums(found: Tally) -> str:
         "| | |\n|---|---:|\n"
         f"| false proofs of a hang | {found.false_proofs} |\n"
         f"| programs with an innocent rank proven guilty | {found.proven_innocents} |\n"
+        f"| false sentences of {found.checked:,} of the evidence | {found.false_claims} |\n"
     )
 
 

@@ -17,6 +17,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Phase, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
 
@@ -48,12 +49,20 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         culprits=tuple(view.culprit() for view in few),
         victims=tuple(staying),
         step=first.step,
-        evidence=tuple(
-            f"rank {rank} is in {case.blocked[rank].op}{words.at(case.blocked[rank].where)}" for rank in staying[:8]
-        ),
+        evidence=tuple(_stays_in(case, rank) for rank in staying[: words.SHOWN]),
         witnesses=witnesses,
         awaited=tuple(ranks),
     )
+
+
+def _stays_in(case: Case, rank: int) -> str:
+    """A host that waits for its device stands at another line than that of the call."""
+    wait, now = case.blocked[rank], case.ranks[rank].now
+    if wait.activity.in_collective:
+        op = "backward" if Within.BACKWARD in now.within else now.call or wait.op
+        return f"rank {rank} is in {wait.call.op if wait.call is not None else op}{words.at(wait.where)}"
+    op = wait.call.op if wait.call is not None else "a collective"
+    return f"rank {rank} waits for its GPU, and that for {op}{words.at(wait.where)}"
 
 
 def _fed_alike(view: RankView, stayer: RankView) -> bool:

@@ -108,7 +108,9 @@ def synchronised_alone(case: Case) -> Finding | None:
         return None
     if not all(_has_passed(case, rank, first) and not _ever_synchronised(case, rank, first) for rank in without):
         return None
-    return _alone(case, inside, without, first.name, f"{case.name(without)} synchronised in no step so far")
+    return _alone(
+        case, inside, without, first.name, f"{case.name(without)} synchronised in no recorded step up to that one"
+    )
 
 
 def synchronised_out_of_turn(case: Case) -> Finding | None:
@@ -229,11 +231,16 @@ def _has_passed(case: Case, rank: int, divergence: Divergence) -> bool:
 
 
 def _ever_synchronised(case: Case, rank: int, divergence: Divergence) -> bool:
-    """A backward of `rank` has issued calls in that group, or it is not known."""
+    """A backward of `rank` has issued calls in that group until then, or it is not known.
+
+    Where no record lists them, a step with more calls than the one in question may have had them.
+    """
     if rank not in case.ranks:
         return True
-    steps = {step.step for step in case.ledger.steps(rank)}
-    return bool(sites_of(case).synchronised(rank, divergence.group, steps))
+    steps = [step for step in case.ledger.steps(rank) if step.complete and step.step <= divergence.step]
+    if not case.ranks[rank].evidence.collectives.complete:
+        return any(step.counts.get(divergence.group, 0) > divergence.counts[rank] for step in steps)
+    return bool(sites_of(case).synchronised(rank, divergence.group, {step.step for step in steps}))
 
 
 def _representatives(divergence: Divergence) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hangwatch import words
@@ -89,10 +90,16 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
 def _told(case: Case, calls: dict[int, Collective], sides: dict[Shape, list[int]]) -> list[str]:
     """What each side calls, and where; the fewest ranks first."""
     return [
-        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}"
-        f"{words.at(place_of(case, ranks[0], calls))}"
+        f"{case.name(ranks)} {words.verb(len(ranks), 'calls', 'call')} {side}{_places(case, ranks, calls)}"
         for side, ranks in sorted(sides.items(), key=lambda item: (len(item[1]), item[1]))
     ]
+
+
+def _places(case: Case, ranks: list[int], calls: dict[int, Collective]) -> str:
+    """` (train.py:70)`, ` (train.py:70, train.py:60)`: where they call, most of them first; "" if unknown."""
+    counts = Counter(place for rank in ranks if (place := words.place(place_of(case, rank, calls))))
+    shown = [place for place, _ in counts.most_common(words.SHOWN)]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _ended(case: Case, calls: dict[int, Collective]) -> list[int]:

@@ -20,6 +20,8 @@ from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
 
+from .witnesses import alone_at
+
 
 def rank_zero_only(case: Case) -> Finding | None:
     """One rank called a collective that the others never call."""
@@ -204,10 +206,11 @@ def _witnesses(
     if unshared and not any(witness.kind is Kind.PLACE for witness in heard):
         by = f" from {words.place(caller)}" if caller is not None else ""
         line = package_line(case, lone.rank) if caller is None else None
-        at = f"in {name_of(line.function)} ({words.place(line)})" if line is not None else f"at {where}{by}"
         place = sites.now(lone.rank)  # of the others some may have called another operation there
+        line = line or (sites.below(lone.rank, place) if place is not None else None)
+        at = f"in {name_of(line.function)} ({words.place(line)})" if line is not None else f"at {where}{by}"
         what = place.kind if place is not None and place.kind else "a collective"
-        heard.append(Witness(Kind.PLACE, f"no other rank has ever called {what} {at}"))
+        heard.append(alone_at(case, what, at))
     if inside and lone.now.guard == "rank":
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
     return tuple(heard)
@@ -253,7 +256,11 @@ def _call_name(case: Case, view: RankView) -> str:
 def evaluated_alone(case: Case) -> Finding | None:
     """One rank failed in an evaluation, in a collective that no other rank issued: the others ended as they should."""
     failed = [view for view in case if view.failed]
-    if len(failed) != 1 or len(case.ranks) < 2 or not all(view.ended_well for view in case if view is not failed[0]):
+    if (
+        len(failed) != 1
+        or len(case.ranks) < 2
+        or not all(_came_to_its_end(view) for view in case if view is not failed[0])
+    ):
         return None
     view = failed[0]
     error, more = view.exception, _more_forwards(case, view)
@@ -273,10 +280,15 @@ def evaluated_alone(case: Case) -> Finding | None:
         evidence=(
             f"rank {view.rank} made {words.plural(more, 'forward')} more than any other rank, in as many steps",
             f"it failed with {error.type}, in a collective of the model's forward{words.at(where)}",
-            f"{others} had ended with exit code 0",
+            f"{others} had ended the program",
         ),
         status=Status.FAILED,
     )
+
+
+def _came_to_its_end(view: RankView) -> bool:
+    """Not in the midst of a step, as after os._exit."""
+    return view.ended_well and view.over
 
 
 def _more_forwards(case: Case, view: RankView) -> int:

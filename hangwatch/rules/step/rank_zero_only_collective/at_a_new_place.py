@@ -12,9 +12,11 @@ from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_o
 from hangwatch.facts.other_loops import skipped_in_other_loop
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Collective
+from hangwatch.model import Certainty, Collective, Frame
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding, where_failed
+
+from .witnesses import alone_at
 
 
 def mispaired_at_a_new_place(case: Case) -> Finding | None:
@@ -109,8 +111,8 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
     others = tuple(rank for rank in found.calls if rank not in alone)
     theirs = place_of(case, others[0], found.calls)
     new = made is not None and not sites_of(case).any_called_from(made, found.calls)
-    inside = f" in {made[1]}" if new and made is not None else f" at {words.place(where)}"
-    witnesses = [Witness(Kind.PLACE, f"no other rank has ever called a collective{inside}")]
+    line = words.place(Frame(made[0], made[2], made[1]) if new and made is not None else where)
+    witnesses = [alone_at(case, "a collective", f"at {line}")]
     if 2 * len(alone) < len(found.calls):
         witnesses.append(
             Witness(Kind.MAJORITY, f"most ranks are in a call that they have made before: {case.name(others)}")

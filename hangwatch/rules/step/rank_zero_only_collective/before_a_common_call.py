@@ -5,12 +5,14 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import in_backward, path
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.extra_calls import ExtraCalls, extra_calls, groups, sentences
 from hangwatch.facts.mismatches import culprits_at
 from hangwatch.facts.skip_paths import past_by_an_error
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
+from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
 
 from .witnesses import most_or_the_source
@@ -31,18 +33,22 @@ def issued_before_a_common_call(case: Case) -> Finding | None:
 
 def _alone(case: Case, extra: ExtraCalls, others_say: tuple[Witness, ...]) -> Finding:
     calls = dict.fromkeys(extra.ranks, extra.calls[0])
-    first, times = next(groups(extra.calls))
+    first, times = next(groups(case, extra))
     count = f", {times} times" if times > 1 else ""
+    sites, maker = sites_of(case), extra.ranks[0]
+    new = not any(sites.used_from(rank, extra.calls[0], maker) for rank in spread(extra.others))
+    never = "never made" if new else f"did not make {'then' if times == 1 else 'so often'}"
+    place = (Witness(Kind.PLACE, f"{case.name(extra.others)} never called from there"),) if new else ()
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,  # the records say that it was alone there, and not that the others were right
         f"{case.name(extra.ranks, capital=True)} {words.verb(len(extra.ranks), 'is', 'are')} alone in {first}{count},"
-        f" which {case.name(extra.others)} never made; since then their calls are mispaired.",
+        f" which {case.name(extra.others)} {never}; since then their calls are mispaired.",
         culprits=culprits_at(case, extra.ranks, calls),
         victims=extra.others,
         step=case.step_of(extra.ranks),
         evidence=sentences(case, extra),
-        witnesses=(Witness(Kind.PLACE, f"{case.name(extra.others)} never called from there"), *others_say),
+        witnesses=(*place, *others_say),
         status=case.failed,
         awaited=extra.ranks,
     )

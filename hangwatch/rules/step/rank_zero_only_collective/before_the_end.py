@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine
+from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine, recorded_caller
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import ended_before_others
-from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Status
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin
+
+from .witnesses import alone_at
 
 RECORDED = 4  # calls of a rank that must be on record before its never having been at a place says anything
 
@@ -53,7 +54,7 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
         victims=(),
         step=case.ranks[stayed[0]].step,
         evidence=(f"{case.name(left)} {words.verb(len(left), 'has', 'have')} ended the program",),
-        witnesses=(Witness(Kind.PLACE, f"no other rank has ever called a collective at {words.place(where)}"),),
+        witnesses=(alone_at(case, "a collective", f"at {words.place(where)}"),),
         status=status,
         awaited=tuple(stayed),
     )
@@ -65,9 +66,17 @@ def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
     records = [sites.callers(other) for other in others]
     if any(sum(found.values()) < RECORDED for found in records):
         return None
-    here = {*sites.callers(rank), *_failed_in(case, rank)} - {BACKWARD}  # of some ranks' it is known, of others' not
+    listed = all(case.ranks[other].evidence.collectives.complete for other in others)
+    made = sites.callers(rank) if listed else _on_board(case, rank)
+    here = {*made, *_failed_in(case, rank)} - {BACKWARD}  # of some ranks' it is known, of others' not
     lone = [place for place in here if not any(place in found for found in records)]
     return lone[0] if len(lone) == 1 else None
+
+
+def _on_board(case: Case, rank: int) -> set[Caller]:
+    """From where Python code of `rank` has called: what DDP issues by itself, a rank that has ended shows no more."""
+    made = (recorded_caller(call) for call in case.ranks[rank].evidence.board_calls)
+    return {each for each in made if each is not None}
 
 
 def _failed_in(case: Case, rank: int) -> list[Caller]:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Collective
+from hangwatch.ranks.sides import spread
+
+
+def alone_at(case: Case, what: str, where: str) -> Witness:
+    """No other rank has ever made such a call there, as far as known; `what` is "a collective" or its name."""
+    known = len(case.ranks) == case.size and all(view.reading is not None for view in case)
+    whole = known and all(sites_of(case).remembers(rank) for rank in spread(case.ranks))
+    recorded = "" if whole else "as far as recorded, "
+    return Witness(Kind.PLACE, f"{recorded}no other rank has ever called {what} {where}")
 
 
 def most_or_the_source(

@@ -33,7 +33,7 @@ def left_out_before_a_common_call(case: Case) -> Finding | None:
 
 def _either(case: Case, extra: ExtraCalls) -> Finding:
     """As many made the calls as did not, and nothing tells what is usual: all that comes of it says no more."""
-    text = words.listed([name for name, _ in groups(extra.calls)])
+    text = words.listed([name for name, _ in groups(case, extra)])
     paired = f"{extra.paired.op}{words.at(place_of(case, extra.others[0], dict.fromkeys(extra.others, extra.paired)))}"
     made = f"{case.name(extra.ranks, capital=True)} called {text} before {paired}"
     return replace(
@@ -48,7 +48,7 @@ def _either(case: Case, extra: ExtraCalls) -> Finding:
 
 def _left_out(case: Case, extra: ExtraCalls, errors: tuple[Bypass, ...], *, usual: bool) -> Finding:
     calls = dict.fromkeys(extra.others, extra.paired)
-    text = words.listed([name for name, _ in groups(extra.calls)])
+    text = words.listed([name for name, _ in groups(case, extra)])
     at, witnesses = the_only(errors), []
     if len(extra.ranks) > len(extra.others):
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks made the call: {case.name(extra.ranks)}"))

@@ -1,0 +1,86 @@
+"""What most ranks did in a step, and what ranks did in the steps before it: whether few issued too little, or others
+too much.
+
+The witnesses agree where the few have skipped a call, and speak against it where the many made one too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hangwatch import words
+from hangwatch.facts.call_sites import HABIT
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Divergence
+from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import spread
+
+WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
+
+
+def by_majority(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    if len(few) == len(many):
+        return None
+    return Witness(Kind.MAJORITY, agree(case, divergence, max(few, many, key=len)), agrees=len(many) > len(few))
+
+
+def agree(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> str:
+    alike = len({divergence.counts[rank] for rank in ranks}) == 1  # else they are in that step still
+    return f"most ranks {'agree' if alike else 'issued more'} in that step: {case.name(ranks)}"
+
+
+def by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:
+    """What either side did in all of its earlier steps; as the watch remembers it, where the rings have forgotten.
+
+    Steps need not be alike (two models in turn, a log now and then): fewer or more than any step had before are unusual
+    too.
+    """
+    fewest, most = divergence.counts[few[0]], divergence.counts[many[0]]
+    before = [_counts_before(case, divergence, ranks) for ranks in (few, many)]
+    remembered = before == [set(), set()] and len(few) == len(many)
+    if remembered:
+        before = [{most} if divergence.short else set(), {fewest} if divergence.more else set()]
+    known = before[0] | before[1]
+    skipped = before[0] == {most} or (most in before[0] and fewest < min(known))
+    added = before[1] == {fewest} or (fewest in before[1] and most > max(known))
+    if skipped == added:
+        return None
+    ranks, usual = (few, before[0]) if skipped else (many, before[1])
+    count = words.either(str(each) for each in sorted(usual)[: words.SHOWN])
+    when = "most of the steps before" if remembered else "every earlier step that is recorded"
+    if not remembered and _began_otherwise(case, divergence, ranks, usual):
+        when += f" (the first {WARM_UP} apart)"
+    return Witness(Kind.HABIT, f"{case.name(ranks)} issued {count} in {when}", agrees=skipped)
+
+
+def _began_otherwise(case: Case, divergence: Divergence, ranks: tuple[int, ...], usual: set[int]) -> bool:
+    """One of `ranks` issued another number in one of its first steps, of which the habit is not made."""
+    steps = (step for rank in spread(ranks) for step in _before(case.ledger.steps(rank), divergence))
+    return any(step.counts.get(divergence.group, 0) not in usual for step in steps)
+
+
+def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
+    """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
+    found: set[int] = set()
+    for rank in spread(ranks):
+        steps = _settled(list(_before(case.ledger.steps(rank), divergence)))
+        if len(steps) < HABIT:
+            return set()
+        found.update(step.counts.get(divergence.group, 0) for step in steps)
+    return found
+
+
+def _settled(steps: list[Step]) -> list[Step]:
+    """Without the first of all steps, where enough are left."""
+    settled = [step for step in steps if step.step >= WARM_UP]
+    return settled if len(settled) >= HABIT else steps
+
+
+def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:
+    named = divergence.epoch is not None and divergence.batch is not None
+    for step in steps:
+        here = (step.epoch, step.batch) == (divergence.epoch, divergence.batch) if named else False
+        if here or (not named and step.step >= divergence.step):
+            return
+        yield step
