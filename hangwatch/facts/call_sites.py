@@ -42,7 +42,7 @@ class Sites:
         self._known: dict[int, Counter[Site]] = {}
         self._callers: dict[int, Counter[Caller]] = {}
         self._all: dict[int, set[Site]] = {}
-        self._came_from: dict[Site, set[Site]] | None = None
+        self._came_from: dict[Site, set[Site | None]] | None = None
 
     def now(self, rank: int) -> Site | None:
         """Where `rank` waits now."""
@@ -273,33 +273,39 @@ class Sites:
 
         All its earlier calls from here, and those of the others, came right after the same call from another site.
         """
-        order = self._order(rank)
-        if len(order) < 4 or rank not in self.case.blocked or order[-1] != self.now(rank):
+        order, here = self._order(rank), self.now(rank)
+        if len(order) < 4 or here is None or order[-1] != here:
             return None
-        here, own = order[-1], {one for one, two in pairwise(order[:-1]) if two == order[-1]}
+        own = {one for one, two in pairwise(order[:-1]) if two == here}
         usual = own | self._before_each().get(here, set())
         if any(self._begins_with(other, here) for other in spread(self.case.blocked)):
             return None
-        return (usual.pop(), here) if own and len(usual) == 1 and usual.isdisjoint((order[-2], here)) else None
+        if not own or len(usual) != 1 or not usual.isdisjoint((order[-2], here)):
+            return None
+        before = usual.pop()
+        return (before, here) if before is not None else None
 
     def _begins_with(self, rank: int, place: Site) -> bool:
         """The first of all calls of `rank` came from `place`, and after none: what is forgotten came after others."""
         first = next(iter(self._in_order(rank)), None)
         return first is not None and first.seq <= 1 and site(first) == place
 
-    def _before_each(self) -> dict[Site, set[Site]]:
+    def _before_each(self) -> dict[Site, set[Site | None]]:
         """For each site, the sites of the calls made right before it; calls that ranks are in now are left out."""
         if self._came_from is None:
             self._came_from = {}
             for rank in spread(self.case.blocked):
                 for one, two in pairwise(self._order(rank)[:-1]):
-                    self._came_from.setdefault(two, set()).add(one)
+                    if two is not None:
+                        self._came_from.setdefault(two, set()).add(one)
         return self._came_from
 
-    def _order(self, rank: int) -> list[Site]:
-        """The sites of the recorded calls of a rank, in all groups, as the thread that trains issued them."""
-        own = (call for call in self._in_order(rank) if self._of_training(rank, call))
-        return [place for call in own if (place := site(call)) is not None]
+    def _order(self, rank: int) -> list[Site | None]:
+        """The sites of the recorded calls of a rank, in all groups, as the thread that trains issued them.
+
+        None for those of which no site is on record, such as those of the engine's own threads.
+        """
+        return [site(call) for call in self._in_order(rank) if self._of_training(rank, call)]
 
     def _of_training(self, rank: int, call: Collective) -> bool:
         """Issued by the thread that trains, or while gradients are computed; those of others come as chance has it."""

@@ -85,9 +85,9 @@ def _life(rank: Rank, camera: Camera) -> Life:
 def _drawn(loader: LoaderState) -> list[tuple[int, int, str]]:
     found = []
     for epoch, (count, end, length) in enumerate(zip(loader.counts, loader.ends, loader.lengths, strict=True)):
-        found += [(epoch, count, how) for how in _ends(exhausted=end, drained=count == length)]
+        found += [(epoch, count, how) for how in _ends(exhausted=end, drained=count >= (length or count + 1))]
     if len(loader.counts) <= loader.epoch:
-        ended = loader.exhausted or loader.drawn == loader.length
+        ended = loader.exhausted or loader.drawn >= (loader.length or loader.drawn + 1)
         found += [(loader.epoch, loader.drawn, end) for end in ("exhausted" if ended else "", "")]
     return found
 

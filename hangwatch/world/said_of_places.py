@@ -24,10 +24,9 @@ def stands_at(job: Job, ranks: str, place: str) -> bool:
     return all(place in lines(life.stands) and not any(_stands_in(life, call) for call in life.waits) for life in lives)
 
 
-@claim(rf"{RANKS} waits for its GPU, and that for {CALL}")
-def waits_for_device(job: Job, ranks: str, op: str, place: str) -> bool:
-    there = all(place in lines(life.stands) for life in job.named(ranks))
-    return there and all(any(is_named(call, op) for call in life.open) for life in job.named(ranks))
+@claim(rf"{RANKS} waits for its GPU \({PLACE}\)")
+def waits_for_device(job: Job, ranks: str, place: str) -> bool:
+    return all(life.awaits_device and place in lines(life.stands) for life in job.named(ranks))
 
 
 @claim(rf"{RANKS} waits? for {RANKS} in {CALL}")

@@ -56,13 +56,12 @@ def destroy_asymmetric(case: Case) -> Finding | None:
 
 
 def _stays_in(case: Case, rank: int) -> str:
-    """A host that waits for its device stands at another line than that of the call."""
+    """A host that waits for its device stands at another line than that of the call, which may be any of its last."""
     wait, now = case.blocked[rank], case.ranks[rank].now
-    if wait.activity.in_collective:
-        op = "backward" if Within.BACKWARD in now.within else now.call or wait.op
-        return f"rank {rank} is in {wait.call.op if wait.call is not None else op}{words.at(wait.where)}"
-    op = wait.call.op if wait.call is not None else "a collective"
-    return f"rank {rank} waits for its GPU, and that for {op}{words.at(wait.where)}"
+    if not wait.activity.in_collective:
+        return f"rank {rank} waits for its GPU{words.at(wait.where)}"
+    op = "backward" if Within.BACKWARD in now.within else now.call or wait.op
+    return f"rank {rank} is in {op}{words.at(wait.where)}"
 
 
 def _fed_alike(view: RankView, stayer: RankView) -> bool:

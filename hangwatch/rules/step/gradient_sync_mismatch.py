@@ -231,15 +231,17 @@ def _has_passed(case: Case, rank: int, divergence: Divergence) -> bool:
 
 
 def _ever_synchronised(case: Case, rank: int, divergence: Divergence) -> bool:
-    """A backward of `rank` has issued calls in that group until then, or it is not known.
+    """A backward of `rank` has issued calls in that group until then, or may have.
 
-    Where no record lists them, a step with more calls than the one in question may have had them.
+    Where no record lists them, those that no Python code has made may be such.
     """
     if rank not in case.ranks:
         return True
     steps = [step for step in case.ledger.steps(rank) if step.complete and step.step <= divergence.step]
-    if not case.ranks[rank].evidence.collectives.complete:
-        return any(step.counts.get(divergence.group, 0) > divergence.counts[rank] for step in steps)
+    evidence = case.ranks[rank].evidence
+    if not evidence.collectives.complete:
+        made = Counter(call.step for call in evidence.board_calls if call.group == divergence.group)
+        return any(step.counts.get(divergence.group, 0) > made[step.step] for step in steps)
     return bool(sites_of(case).synchronised(rank, divergence.group, {step.step for step in steps}))
 
 

@@ -58,6 +58,10 @@ ONCE_FALSE = {
     3736: "on all ranks, every earlier call at train.py:46 came right after one at train.py:55",  # DDP's buffers
     7352: "no other rank has ever called a collective at call.py:85",  # the ring has forgotten it
     52558: "rank 1 is in barrier (train.py:112)",  # in monitored_barrier
+    42984: "every earlier call at train.py:55 came right after one at train.py:46",  # of those that make it
+    63373: "every earlier call at train.py:60 came right after one at train.py:46",  # the engine's calls between
+    39080: "rank 5 waits for its GPU, and that for all_reduce (train.py:93)",  # for which of its calls is not known
+    39182: "rank 1 synchronised in no step up to that one",  # no record would show it
     878808: "no other rank has ever called barrier at train.py:105",  # below fit() other functions have
 }
 

@@ -94,7 +94,10 @@ def skipped_by_order(case: Case) -> Finding | None:
         f" already ({second}).",
         culprits=(view.culprit(the_only(ways)),),
         step=view.step,
-        evidence=(f"on all ranks, every earlier call at {second} came right after one at {first}", *evidence_of(ways)),
+        evidence=(
+            f"on rank {rank}, every earlier call at {second} came right after one at {first}",
+            *evidence_of(ways),
+        ),
         awaited=(rank,),
     )
 
