@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hangwatch.model import ExceptionFacts, Frame, GroupMade, Phase, RankEvidence
+from hangwatch.model import Collectives, ExceptionFacts, Frame, GroupHead, GroupMade, Phase, RankEvidence
 from tests.unit.job import IN_BARRIER, IN_CODE, IN_MESH, NOW, SCRIPT, blamed, judge, rank, told
 
 INIT = Frame(SCRIPT, 50, "main")
+MESH = (("0", (0, 1)), ("tp", (0, 1)), ("tp", (2, 3)))  # names and members, in the order in which they are made
 
 
 def again(
@@ -17,6 +19,11 @@ def again(
 ) -> RankEvidence:
     made = (GroupMade(0, (0, 1), "0", True, INIT), GroupMade(1, (), name, done, INIT))
     return rank(number, stack, phase=Phase.READY if done else Phase.INIT, groups_made=made, **parts)
+
+
+def with_heads(evidence: RankEvidence, heads: tuple[GroupHead, ...]) -> RankEvidence:
+    assert evidence.reading is not None
+    return replace(evidence, reading=replace(evidence.reading, heads=heads), collectives=Collectives(heads))
 
 
 def test_ranks_that_are_not_connected_a_second_time() -> None:
@@ -44,6 +51,14 @@ def test_a_second_group_over_the_connections_of_the_first_completes_nothing() ->
     assert "a second time" not in judge(*late).verdict.summary
     used = [again(number, done=True, stack=IN_BARRIER, issued=3, completed=2) for number in range(2)]
     assert "a second time" not in judge(*used).verdict.summary
+
+
+def test_subgroups_of_one_name_are_not_made_again() -> None:
+    """The groups of a mesh share their name; where no recorder runs, nothing shows which calls are complete."""
+    made = tuple(GroupMade(index, ranks, name, True, INIT) for index, (name, ranks) in enumerate(MESH))
+    heads = (GroupHead("tp", (0, 1), "tp", "nccl", 1, -1),)
+    ranks = [with_heads(rank(number, IN_BARRIER, groups_made=made), heads) for number in range(2)]
+    assert "a second time" not in judge(*ranks).verdict.summary
 
 
 @pytest.mark.parametrize(
