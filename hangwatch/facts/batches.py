@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hangwatch import words
-from hangwatch.facts.call_site import Path, comes_before, path
+from hangwatch.facts.call_site import Path, comes_before, from_one_line, path
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
@@ -15,7 +15,7 @@ from hangwatch.facts.drawn_together import ended_together
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Frame, LoopFacts, Phase
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import OVER, RankView
 from hangwatch.stacks.activity import Doing
 from hangwatch.stacks.frames import origin
@@ -181,6 +181,9 @@ def has_left_loop(case: Case, view: RankView) -> bool:
         return True
     if view.loader is not None or view.rank not in case.blocked or not view.now.in_collective:
         return False  # where its host waits for its device is no place of a call
+    others = spread([other for other in case.blocked if other != view.rank])
+    if any(from_one_line(view.evidence.main_stack, case.ranks[other].evidence.main_stack) for other in others):
+        return False  # a trainer calls both from there: nothing shows that its loop lies behind that rank
     return view.rank != 0 and not sites_of(case).regular(view.rank)
 
 

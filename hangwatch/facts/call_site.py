@@ -109,3 +109,14 @@ def comes_before(one: Path, other: Path) -> bool:
     pairs = zip(reversed(one), reversed(other), strict=False)
     apart = next((pair for pair in pairs if pair[0] != pair[1]), None)
     return apart is not None and apart[0][0] == apart[1][0] and apart[0][1] < apart[1][1]
+
+
+def from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
+    """Both stacks come through one line, which called another function in each: their order is not in the source."""
+    pairs = list(zip(reversed(one), reversed(other), strict=False))
+    apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
+    return apart > 0 and _function(pairs[apart][0]) != _function(pairs[apart][1])
+
+
+def _function(frame: Frame) -> tuple[str, str]:
+    return frame.file, frame.function

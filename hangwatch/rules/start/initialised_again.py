@@ -70,6 +70,6 @@ def _heads(view: RankView) -> tuple[GroupHead, ...]:
 
 
 def _known_before(view: RankView) -> bool:
-    """Its newest group is that of init_process_group, and one of those was made before: there is never more than one."""
+    """Its newest group is that of init_process_group, of which one was made before: there is only one at a time."""
     made = view.reading.groups_made if view.reading is not None else ()
     return bool(made) and made[-1].name == "0" and any(each.done and each.name == "0" for each in made[:-1])

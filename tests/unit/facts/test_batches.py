@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.batches import has_left_loop
+from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
-from hangwatch.model import Status
+from hangwatch.model import Frame, Status
+from tests.unit.job import IN_BARRIER, SCRIPT, rank, snapshot
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch
-from tests.unit.simulator import Leave, Stall, World, blamed_ranks
+from tests.unit.simulator import TRAINER, Leave, Stall, World, blamed_ranks
 
 
 def test_calls_that_have_been_made_up_for_are_no_parting() -> None:
@@ -46,3 +49,16 @@ def test_loaders_resumed_at_different_batches_are_named() -> None:
     assert "their loaders began that epoch at different batches: rank 0 at batch 0 and rank 1 at batch 4" in (
         verdict.evidence
     )
+
+
+def test_a_call_from_the_line_that_runs_the_steps_is_not_behind_their_loop() -> None:
+    """GIVEN a trainer whose one line calls the step and, on rank 1 alone, a function with a barrier
+    WHEN nothing else tells of loops THEN rank 1 has not left the loop; at a later line of the trainer it has."""
+    run = (Frame(TRAINER, 574, "run"), Frame(SCRIPT, 105, "main"))
+    step = (*IN_BARRIER[:1], Frame(TRAINER, 57, "step"), *run)
+    retry = (*IN_BARRIER[:1], Frame(TRAINER, 67, "retry"), *run)
+    behind = (*IN_BARRIER[:1], Frame(TRAINER, 590, "run"), *run[1:])
+    for stack, left in ((retry, False), (behind, True)):
+        ranks = (rank(0, step, issued=3, completed=2), rank(1, stack, issued=2, completed=1))
+        case = Case(snapshot(*ranks))
+        assert has_left_loop(case, case.ranks[1]) is left

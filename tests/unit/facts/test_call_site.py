@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangwatch.facts.call_site import caller, framework, same, site_of
+from hangwatch.facts.call_site import caller, framework, from_one_line, same, site_of
 from hangwatch.model import Frame
 
 SCRIPT = "/home/ann/train.py"
@@ -47,3 +47,13 @@ def test_a_function_has_one_name_however_its_frame_was_read() -> None:
 def test_frames_of_torch_alone_show_no_caller() -> None:
     assert caller((TORCH,)) is None
     assert site_of("all_reduce", (TORCH,)).lines == ()
+
+
+def test_what_one_line_calls_in_two_functions_has_no_order_in_the_source() -> None:
+    step, retry = (Frame(TRAINER, line, name) for line, name in ((57, "Loop.step"), (67, "Loop.retry")))
+    run = (Frame(TRAINER, 30, "Loop.run"), Frame(SCRIPT, 90, "main"))
+    assert from_one_line((TORCH, retry, *run), (step, *run))
+    behind = (TORCH, Frame(TRAINER, 35, "Loop.run"), Frame(SCRIPT, 90, "main"))
+    assert not from_one_line(behind, (step, *run))
+    assert not from_one_line((step, *run), (step, *run))
+    assert not from_one_line((TORCH,), (Frame(SCRIPT, 90, "main"),))  # no line in common

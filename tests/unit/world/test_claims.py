@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hangwatch.judge import diagnose
 from hangwatch.model import Verdict
 from hangwatch.world import play, score
-from hangwatch.world.claim import CLAIMS, PLACE, RANKS, lines
+from hangwatch.world.claim import CALL, CLAIMS, PLACE, RANKS, lines
 from hangwatch.world.claims import check
 from hangwatch.world.world import Played
 
@@ -97,14 +97,15 @@ def test_each_kind_of_sentence_is_found_false_where_a_number_of_it_is_another() 
 
 
 def _changed(sentence: str, played: Played) -> list[str]:
-    """The sentence with another number, of another rank, or of another line: those of calls, and one of none."""
+    """The sentence with another number, of another rank, of another line (of a call, and of none), or another call."""
     found = []
     for number in re.finditer(r"(?<![\w.])\d+\b", sentence):
         before, after = sentence[: number.start()], sentence[number.end() :]
         if re.search(r"ranks? (?:[\d, -]|and )*$", before) is None:
             found.append(f"{before}{int(number[0]) + 1}{after}")
     found += [re.sub(RANKS, f"rank {rank}", sentence, count=1) for rank in range(played.plan.size)]
-    calls = {line for life in played.lives for call in life.calls for line in lines(call.act.site.frames)}
-    found += [re.sub(PLACE, line, sentence) for line in sorted({*calls, "train.py:1"})]
+    calls = {(call.act.op, at) for life in played.lives for call in life.calls for at in lines(call.act.site.frames)}
+    found += [re.sub(PLACE, line, sentence) for line in sorted({*(line for _, line in calls), "train.py:1"})]
+    found += [re.sub(CALL, f"{op} ({line})", sentence) for op, line in sorted(calls)]
     found.append(re.sub(r"exit code \d+|SIG[A-Z]+", "exit code 77", sentence))
     return [each for each in found if each != sentence]
