@@ -178,13 +178,13 @@ class Sites:
         return {step for call in calls if (step := self.case.ledger.step_of(rank, call)) in steps}
 
     def used(self, rank: int, call: Collective) -> list[Collective]:
-        """The earlier calls of `rank` in the group of `call`, from the very place of `call`."""
+        """The earlier calls of `rank` in the group of `call`, from the very place of `call`, or from the engine."""
+        earlier = (other for other in self.case.ledger.calls_in(rank, call.group) if other.seq < call.seq)
+        if by_the_engine(call):
+            return [other for other in earlier if by_the_engine(other)]
         here = site(call)
-        return [
-            other
-            for other in self.case.ledger.calls_in(rank, call.group)
-            if other.seq < call.seq and here is not None and (there := site(other)) is not None and same(here, there)
-        ]
+        known = ((other, site(other)) for other in earlier)
+        return [other for other, there in known if here is not None and there is not None and same(here, there)]
 
     def remembers(self, rank: int) -> bool:
         """The first of the calls of `rank` is on record still, or was of its first steps; or it has made none."""

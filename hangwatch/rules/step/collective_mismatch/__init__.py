@@ -8,7 +8,7 @@ from dataclasses import replace
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import framework, site
-from hangwatch.facts.call_sites import caller_of, sites_of
+from hangwatch.facts.call_sites import HABIT, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
@@ -59,6 +59,9 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
     order = departure_of(case) if not unlike else None
     if order is not None and order.habit and _is_at(order, group, seq):
         unlike = list(order.ranks)
+    most = spread(set(unlike) - set(outvoted)) if outvoted else []
+    if most and all(_lacks(case, rank, calls[outvoted[0]]) for rank in most):
+        return _either_side(case, group, seq, calls, sides)
     odd = outvoted or unlike
     if not odd and len({issuer(case.ledger, rank, call) for rank, call in calls.items()}) > 1:
         odd = sorted(calls)  # the order of threads is a matter of chance, on whichever rank
@@ -85,6 +88,13 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         status=Status.FAILED if ended else None,
         awaited=tuple(calls),
     )
+
+
+def _lacks(case: Case, rank: int, usual: Collective) -> bool:
+    """`rank` made that call in each of its last steps, and not in its present one: most ranks may have left it out."""
+    now = case.ranks[rank].step.step
+    made = {call.step for call in sites_of(case).used(rank, usual)}
+    return now is not None and now not in made and made.issuperset(range(now - HABIT, now))
 
 
 def _told(case: Case, calls: dict[int, Collective], sides: dict[Shape, list[int]]) -> list[str]:

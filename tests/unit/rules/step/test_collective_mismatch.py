@@ -9,6 +9,7 @@ import pytest
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Certainty, Frame, Judgement, ProcessFacts, RankEvidence, Snapshot, Status
+from hangwatch.rules.step.collective_mismatch import collective_mismatch
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
 from tests.unit.simulator import SCRIPT, Call, Draw, blamed_ranks
@@ -140,3 +141,28 @@ def test_a_helper_that_all_use_is_told_by_the_line_that_calls_it() -> None:
     case = Case(replace(snapshot, ranks=tuple(map(_by_a_helper, snapshot.ranks))))
     assert sites_of(case).apart(1, [0]) == Frame(SCRIPT, 13, "")
     assert sites_of(case).apart(0, [1]) is None
+
+
+def test_most_ranks_in_a_call_new_to_them_do_not_outvote_a_usual_call() -> None:
+    """GIVEN ranks 0 to 2, which left out their last gradients and are in a barrier of the end for the first time
+    WHEN rank 3 is in its gradients, as in each step before THEN neither side is blamed."""
+    step: Program = [Draw(), Call(via="gradients", line=12)]
+    early: Program = [*step * 3, Draw(), Call("barrier", line=88)]
+    case = Case(world(early, early, early, step * 4))
+    found = collective_mismatch(case)
+    assert found is not None
+    assert (found.cause, found.culprits) == ("undetermined", ())
+
+
+def test_calls_of_the_engine_are_usual_where_it_made_some_before() -> None:
+    """GIVEN gradients that the engine's own thread reduces, which has no Python frames."""
+    step: Program = [Draw(), Call(via="gradients", line=12)]
+    usual = world(step * 3, step * 3)
+    case = Case(changed(usual, 0, by_the_engine))
+    calls = case.ledger.calls_in(0, "0")
+    assert [call.seq for call in sites_of(case).used(0, calls[-1])] == [1, 2]
+
+
+def by_the_engine(evidence: RankEvidence) -> RankEvidence:
+    entries = tuple(replace(each, frames=(), thread_name="pt_autograd_0") for each in evidence.collectives.recent)
+    return replace(evidence, collectives=replace(evidence.collectives, recent=entries))
