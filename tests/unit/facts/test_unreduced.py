@@ -51,7 +51,7 @@ def in_backward(number: int, phase: Phase = Phase.BACKWARD, optimized: int = STE
 
 @pytest.mark.parametrize("reduced", range(GRADIENTS))
 def test_ranks_that_their_launcher_ended_in_backward_leave_no_stack_but_their_boards_tell_it(reduced: int) -> None:
-    """GIVEN a rank past its optimizer's step without all gradients WHEN gloo aborts it for a message of another size."""
+    """GIVEN a rank past its optimizer without all its gradients WHEN gloo aborts it for a message of another size."""
     judgement = judge(in_backward(0), in_backward(1), went_on(reduced, last_output=SIZES), world_size=3)
     assert told(judgement) == ("data-dependent-graph", "likely", "failed"), judgement.verdict.summary
     assert [rank for rank, _, _ in blamed(judgement)] == [2]
