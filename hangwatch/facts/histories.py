@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import combinations, groupby
 
 from hangwatch import words
 from hangwatch.facts.call_site import Caller, Path, Site, framework, in_backward, site_of
@@ -44,6 +44,7 @@ class Made:
 
 History = dict[StepKey, list[Made]]
 Lane = tuple[int, ...]
+Tokens = tuple[tuple[Token, int], ...]  # calls, and how often each was made in a row
 Row = list[Made | None]  # one of each lane
 Place = tuple[Path, Caller]
 
@@ -54,7 +55,7 @@ def ranks_diff(case: Case) -> RanksDiff | None:
     ranks = _compared(case)
     named = _all_named(case, ranks)
     histories = {rank: found for rank in ranks if (found := _history(case, rank, named))}
-    shown = _differing(histories)
+    shown = _differing(case, histories)
     if not shown:
         return None
     lanes = _lanes(histories, shown)
@@ -119,18 +120,39 @@ def _in_a_row(same: list[Made]) -> Made:
 # ------------------------------------------------------------------------------------------ where they differ
 
 
-def _differing(histories: Mapping[int, History]) -> list[StepKey]:
+def _differing(case: Case, histories: Mapping[int, History]) -> list[StepKey]:
     """The first iteration that all have on record and that differs, and the one in which the furthest rank stands."""
     if len(histories) < 2:
         return []
     shared = sorted(set.intersection(*(set(history) for history in histories.values())))
-    differing = [key for key in shared if len({_tokens(history[key]) for history in histories.values()}) > 1]
+    first = next((key for key in shared if _differs(case, histories, key)), None)
     last = max(key for history in histories.values() for key in history)
-    apart = len({_tokens(history.get(last, [])) for history in histories.values()}) > 1
-    return list(dict.fromkeys([*differing[:1], *([last] if apart else [])]))
+    apart = _differs(case, histories, last)
+    return list(dict.fromkeys([*([first] if first is not None else []), *([last] if apart else [])]))
 
 
-def _tokens(made: list[Made]) -> tuple[tuple[Token, int], ...]:
+def _differs(case: Case, histories: Mapping[int, History], key: StepKey) -> bool:
+    """Two ranks called different things in the groups that both are members of."""
+    tokens = {rank: _tokens(history.get(key, [])) for rank, history in histories.items()}
+    if len(set(tokens.values())) < 2:
+        return False
+    return any(
+        _within(case, one, other, tokens[one]) != _within(case, other, one, tokens[other])
+        for one, other in combinations(tokens, 2)
+        if tokens[one] != tokens[other]
+    )
+
+
+def _within(case: Case, rank: int, other: int, tokens: Tokens) -> Tokens:
+    return tuple(each for each in tokens if _may_call(case, other, each[0].group, rank))
+
+
+def _may_call(case: Case, rank: int, group: str, caller: int) -> bool:
+    """`rank` is in a group of the name that `caller` calls; where the caller's is not known, any rank may be."""
+    return case.ledger.group(rank, group) is not None or case.ledger.group(caller, group) is None
+
+
+def _tokens(made: list[Made]) -> Tokens:
     return tuple((each.token, each.call.times) for each in made)
 
 
@@ -157,16 +179,17 @@ def _rows(case: Case, histories: Mapping[int, History], lanes: list[Lane], key: 
     for index, column in enumerate(columns[1:], start=1):
         rows = _merged(rows, column, index, len(lanes), order)
     notes = _Notes(case, histories, lanes, key, rows)
-    plain = _ambiguous(rows)
+    shared = _ambiguous(histories)
     return tuple(
-        DiffRow(tuple(_shown(made, plain) for made in row), notes.of(index, row))
+        DiffRow(tuple(_shown(made, shared) for made in row), notes.of(index, row))
         for index, row in enumerate(rows[:MOST_ROWS])
     )
 
 
-def _ambiguous(rows: list[Row]) -> frozenset[Place]:
-    """The places that several call paths share."""
-    paths = {(_place(made), made.token.site.lines) for row in rows for made in row if made is not None}
+def _ambiguous(histories: Mapping[int, History]) -> frozenset[Place]:
+    """The places that several call paths share, in any iteration: a note may say where no other rank ever was."""
+    every = (made for history in histories.values() for calls in history.values() for made in calls)
+    paths = {(_place(made), made.token.site.lines) for made in every}
     counts = Counter(place for place, _ in paths)
     return frozenset(place for place, count in counts.items() if count > 1)
 
@@ -236,13 +259,20 @@ class _Notes:
     def of(self, index: int, row: Row) -> str:
         """The note of the row at `index`; "" where nothing is remarkable. Ask from the first row on."""
         token = _token(row)
-        lacking = [lane for lane, made in enumerate(row) if made is None and not self._before(lane, index)]
-        late = [lane for lane, made in enumerate(row) if made is None and self._before(lane, index)]
+        without = self._members_without(row, token)
+        lacking = [lane for lane in without if not self._before(lane, index)]
+        late = [lane for lane in without if self._before(lane, index)]
         if not lacking:
             return self._not_reached(late) if late else self._of_common(row, token)
         self._mispaired.add(token.group)
         having = [rank for lane, made in enumerate(row) if made is not None for rank in self._lanes[lane]]
         return self._of_missing(token, self._lanes[lacking[0]], having)
+
+    def _members_without(self, row: Row, token: Token) -> list[int]:
+        """The lanes that have not made that call, though their ranks are members of its group."""
+        caller = next(self._lanes[lane][0] for lane, made in enumerate(row) if made is not None)
+        without = [lane for lane, made in enumerate(row) if made is None]
+        return [lane for lane in without if _may_call(self._case, self._lanes[lane][0], token.group, caller)]
 
     def _of_common(self, row: Row, token: Token) -> str:
         if token.group in self._mispaired:
@@ -282,4 +312,5 @@ def _earlier(histories: Mapping[int, History], lane: Lane, token: Token, key: St
 
 
 def _ever(history: History, token: Token) -> bool:
-    return any(each.token == token for made in history.values() for each in made)
+    """It was at that place, be it for another group."""
+    return any(each.token.site == token.site for made in history.values() for each in made)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from hangwatch.facts.call_site import in_backward, site
+from hangwatch.facts.call_site import Site, in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.caught_errors import caught_in_backward
@@ -20,7 +20,8 @@ from hangwatch.facts.last_calls import by_backend, endings_of, frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
-from hangwatch.model import ExceptionFacts, Frame, Phase, StepName
+from hangwatch.facts.usual_counts import WARM_UP
+from hangwatch.model import Collective, ExceptionFacts, Frame, Phase, StepName
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import origin, user_frame
@@ -228,7 +229,7 @@ def _at_the_end(view: RankView) -> tuple[Frame, ...]:
 
 
 def _without(case: Case, view: RankView, step: int) -> bool:
-    """It is past the optimizer of `step`, and issued nothing in it but what Python code called, unlike before.
+    """It is past the optimizer of `step`, and C++ code issued nothing in it, or less than before the same call earlier.
 
     That it called backward in that step says as much as what it did before: others reduce theirs there.
     """
@@ -244,11 +245,39 @@ def _lacks(case: Case, view: RankView, group: str, step: int) -> bool:
     span = case.ledger.span(view.rank, group, step)
     if span is None:
         return False
-    made = [call for call in case.ledger.calls_in(view.rank, group) if span[0] < call.seq <= span[1]]
+    made = _made(case, view, group, span)
     if view.dead and not made:
         return False  # its ticker may have died before it counted what C++ code issued last
-    recorded = len(made) == span[1] - span[0]
+    if len(made) < span[1] - span[0]:
+        return bool(made) and _fewer(case, view, group, step)
     steps = {each.step for each in case.ledger.steps(view.rank) if each.complete}
     usual = sites_of(case).synchronised(view.rank, group, steps)
     habit = bool(usual) or (case.ledger.usual(view.rank, group) or 0) > len(made)
-    return recorded and (habit or bool(has_called_backward(view, step))) and not any(in_backward(call) for call in made)
+    return (habit or bool(has_called_backward(view, step))) and not any(in_backward(call) for call in made)
+
+
+def _fewer(case: Case, view: RankView, group: str, step: int) -> bool:
+    """A part of the gradients: fewer calls of C++ code came before its last call than before the same call earlier.
+
+    The number of a call from Python counts all before it, also on a rank that died: only such calls are compared.
+    The first steps are left apart: torch forms its buckets anew after them.
+    """
+    now = _reduced_before(case, view, group, step)
+    place = next(reversed(now), None)
+    steps = [each.step for each in case.ledger.steps(view.rank) if each.complete and each.step >= WARM_UP]
+    earlier = [before[place] for each in steps if place in (before := _reduced_before(case, view, group, each))]
+    return place is not None and len(earlier) >= 2 and now[place] < min(earlier)
+
+
+def _reduced_before(case: Case, view: RankView, group: str, step: int) -> dict[Site | None, int]:
+    """How many calls of C++ code the rank had issued in `step` before the first call from each place, in order."""
+    span = case.ledger.span(view.rank, group, step)
+    python = [call for call in _made(case, view, group, span) if not in_backward(call)] if span is not None else []
+    found: dict[Site | None, int] = {}
+    for index, call in enumerate(python):
+        found.setdefault(site(call), call.seq - (span[0] if span is not None else 0) - index - 1)
+    return found
+
+
+def _made(case: Case, view: RankView, group: str, span: tuple[int, int]) -> list[Collective]:
+    return [call for call in case.ledger.calls_in(view.rank, group) if span[0] < call.seq <= span[1]]

@@ -8,8 +8,10 @@ from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, what
 from hangwatch.facts.own_order import has_new_partner, left_own_order
+from hangwatch.facts.passed_sends import passed_sends
 from hangwatch.facts.peer_totals import exchanged
-from hangwatch.model import Certainty
+from hangwatch.facts.skip_paths import passed_at, the_only
+from hangwatch.model import Certainty, Culprit
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 
@@ -25,7 +27,8 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
     strays, late = _strays(case, entries), _out_of_turn(case, everyone)
     by_peers = cause == "point-to-point-deadlock"
     kept = _with_old_partners(case, entries) if by_peers else []
-    guilty = (strays or kept if by_peers else late) or everyone
+    passed = [entry for entry in entries if entry.rank in passed_sends(case)]
+    guilty = (strays or kept or passed if by_peers else late) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
     return Finding(
@@ -33,7 +36,7 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
         f" {'; '.join(edges[:3])}{'; ...' if len(edges) > 3 else ''}.",
-        culprits=tuple(case.ranks[entry.rank].culprit() for entry in guilty),
+        culprits=tuple(_culprit(case, entry) for entry in guilty),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
         evidence=(
@@ -41,6 +44,7 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
             *_unserved(case, entries),
             *_astray(case, late or strays),
             *_alone_in(case, kept),
+            *_past(case, guilty),
         ),
         waits=waits,
     )
@@ -110,3 +114,15 @@ def _alone_in(case: Case, kept: list[Blocked]) -> Iterator[str]:
     for entry in kept:
         others = case.name([rank for rank in case.ranks if rank != entry.rank])
         yield f"{others} lately exchanged messages with ranks that are new to them; rank {entry.rank} alone has not"
+
+
+def _culprit(case: Case, entry: Blocked) -> Culprit:
+    passed = passed_sends(case).get(entry.rank)
+    return case.ranks[entry.rank].culprit(the_only(passed.ways) if passed is not None else None)
+
+
+def _past(case: Case, guilty: list[Blocked]) -> Iterator[str]:
+    for entry in guilty:
+        if passed := passed_sends(case).get(entry.rank):
+            ways = passed_at(passed.ways, "it")
+            yield f"rank {passed.witness} stands in the send that rank {entry.rank} is past; {ways}"

@@ -173,8 +173,10 @@ class _Reader:
         name = node.id
         if asks_rank(node, self.tree):
             return False
-        if _by_name(name) or _SETTINGS.search(name) or name.isupper() or self._met(node, depth) or self._counts(name):
+        if _SETTINGS.search(name) or name.isupper() or self._met(node, depth) or self._counts(name):
             return True
+        if _by_name(name):
+            return not self._is_given_each_turn(name, depth)
         if _INDEX.search(name) and not self._is_assigned(name):
             return True
         made = self._all_made(name) if depth < _DEPTH else []
@@ -200,6 +202,17 @@ class _Reader:
             if isinstance(node, ast.Assign)
             if any(isinstance(each, ast.Name) and each.id == name for each in node.targets)
         ]
+
+    def _is_given_each_turn(self, name: str, depth: int) -> bool:
+        """A call gives it anew in each turn, beside other things: how much of a rank's data there was, no count."""
+        loops = [each for each in within(self.scope) if isinstance(each, ast.For | ast.While)]
+        made = (node for loop in loops for node in within(loop) if isinstance(node, ast.Assign))
+        beside = (
+            node for node in made if any(isinstance(each, ast.Tuple) and _binds(each, name) for each in node.targets)
+        )
+        return depth < _DEPTH and any(
+            isinstance(node.value, ast.Call) and not self._alike(node.value, depth + 1) for node in beside
+        )
 
     def _is_assigned(self, name: str) -> bool:
         """In this function, alone or as one of several."""

@@ -9,10 +9,10 @@ import pytest
 from hangwatch.facts.case import Case
 from hangwatch.facts.histories import COMPARED, ranks_diff
 from hangwatch.judge import diagnose
-from hangwatch.model import DiffRow, Incident, Job, RanksDiff, Stage, Status, Verdict
+from hangwatch.model import DiffRow, Frame, Incident, Job, RankEvidence, RanksDiff, Stage, Status, Verdict
 from hangwatch.report import diff as text
 from hangwatch.report.html import render
-from tests.unit.simulator import Action, Call, Draw, LoopEnd, Stall, World
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, Stall, World
 
 Program = list[Action]
 BACKWARD = (Call(via="gradients", line=66), Call(via="gradients", line=66))
@@ -56,6 +56,51 @@ def test_a_call_too_many_stands_where_no_other_rank_ever_was() -> None:
     assert diff is not None
     notes = {tuple(ops(row)): row.note for row in diff.iterations[0].rows}
     assert notes[("-", "barrier")] == "only rank 1: no other rank was ever here"
+
+
+def mesh(rank: int, odd_from: int = 6) -> Program:
+    """Two by two ranks, each row and column with a group of its own; from `odd_from` on, ranks 1 and 2 call in turn."""
+    row, column = ("ab" if rank < 2 else "cd")[0], "ef"[rank % 2]
+    actions: Program = []
+    for batch in range(9):
+        both = [Call(line=20, group=row), Call(line=25, group=column)]
+        actions += [Draw(0, batch), *(both[::-1] if batch >= odd_from and rank in (1, 2) else both)]
+    return [*actions, LoopEnd()]
+
+
+def test_ranks_lack_no_call_of_a_group_that_they_are_not_in() -> None:
+    groups = {"a": [(0, 1)], "c": [(2, 3)], "e": [(0, 2)], "f": [(1, 3)]}
+    diff = ranks_diff(Case(World([mesh(rank) for rank in range(4)], groups).run().snapshot()))
+    assert diff is not None
+    assert [each.step.batch for each in diff.iterations] == [6], "before, they only called groups of their own"
+    notes = {row.note for row in diff.iterations[0].rows}
+    assert not [note for note in notes if "was ever here" in note], "at that place all ranks were, for other groups"
+    assert not [note for note in notes if "ranks" in note], "of the others, one is in the group"
+
+
+def called_from(rank: RankEvidence, usual: int, odd: int, *, when: int) -> RankEvidence:
+    """The barriers of `rank` are called from the line `usual`, in the step `when` from the line `odd`."""
+    recent = rank.collectives.recent
+    calls = tuple(
+        replace(call, frames=(*call.frames, Frame(SCRIPT, odd if call.step == when else usual, "main")))
+        if call.op == "barrier"
+        else call
+        for call in recent
+    )
+    return replace(rank, collectives=replace(rank.collectives, recent=calls))
+
+
+def test_a_place_where_other_ranks_were_by_another_path_is_shown_with_the_path() -> None:
+    # GIVEN a barrier that all ranks make in batch 2, and rank 1 again in batch 5, from another line
+    usual = loop(9, extra=2)
+    at = usual.index(Draw(0, 5)) + 1 + len(BACKWARD)
+    odd = [*usual[:at], Call("barrier", line=80), *usual[at:]]
+    snapshot = World([usual, odd]).run().snapshot()
+    ranks = tuple(called_from(rank, 30, 37, when=5) for rank in snapshot.ranks)
+    diff = ranks_diff(Case(replace(snapshot, ranks=ranks)))
+    assert diff is not None
+    (row,) = (row for row in diff.iterations[0].rows if "was ever here" in row.note)
+    assert [frame.line for call in row.calls if call is not None for frame in call.via] == [37]
 
 
 def test_a_rank_that_has_not_come_lacks_nothing() -> None:

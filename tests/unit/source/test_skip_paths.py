@@ -267,6 +267,10 @@ def test_a_condition_is_alike_on_all_ranks_where_all_that_it_was_made_from_is(ma
         ("loss = f(x)\ndist.all_reduce(loss)\nfor x in y:\n    if loss > 9:\n        g(x)  # here", "alike"),
         ("dist.all_reduce(loss)\nloss = loss / 8\nfor x in y:\n    if loss > 9:\n        g(x)  # here", "alike"),
         ("dist.all_reduce(loss)\nloss = f(x)\nfor x in y:\n    if loss > 9:\n        g(x)  # here", "value"),
+        ("for u in y:\n    part, steps = rollout(model)\n    if steps > 9:\n        send(part)  # here", "value"),
+        ("part, steps = load(PATH)\nfor u in y:\n    if steps > 9:\n        send(part)  # here", "alike"),
+        ("for u in y:\n    part, steps = load(cfg)\n    if steps > 9:\n        send(part)  # here", "alike"),
+        ("for steps, part in y:\n    if steps > 9:\n        send(part)  # here", "alike"),
         ("while on:\n    if bad > 0:\n        g()  # here\n    bad = f()\n    dist.all_reduce(bad)", "alike"),
     ],
 )
