@@ -66,12 +66,21 @@ def why(pid: int, proc: Path = procfs.PROC) -> str:
         return ""
     if environment.get("HANGWATCH_ENABLED") == "0":
         return ""  # asked for
-    if str(bootstrap_folder()) not in environment.get("PYTHONPATH", "").split(os.pathsep):
+    path = environment.get("PYTHONPATH", "").split(os.pathsep)
+    if str(bootstrap_folder()) not in path:
         return "PYTHONPATH was replaced in the launch command; append to it instead"
+    if other := other_sitecustomize(path[: path.index(str(bootstrap_folder()))]):
+        return f"{other} is found before hangwatch's own, which would run it too; append its folder to PYTHONPATH"
     version = python_version(pid, proc)
     return (
         f"hangwatch needs Python 3.11, and this is {version[0]}.{version[1]}" if version and version < (3, 11) else ""
     )
+
+
+def other_sitecustomize(folders: Iterable[str]) -> Path | None:
+    """The first sitecustomize of these folders; relative ones, whose place depends on the process, are passed over."""
+    files = (Path(folder, "sitecustomize.py") for folder in folders)
+    return next((each for each in files if each.is_absolute() and each.is_file()), None)
 
 
 def python_version(pid: int, proc: Path = procfs.PROC) -> tuple[int, int] | None:

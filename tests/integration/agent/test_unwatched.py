@@ -35,6 +35,15 @@ def test_a_rank_that_is_not_watched_is_named_once(tmp_path: Path, command: tuple
     assert "hangwatch.attach()" in told[0]
 
 
+def test_a_sitecustomize_before_ours_is_named(tmp_path: Path) -> None:
+    """Python imports the first that it finds: with another one in front of it, hangwatch's never runs."""
+    (tmp_path / "sitecustomize.py").touch()
+    prepended = f'PYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} -c "{TRAINS}"'
+    done = run(tmp_path, "sh", "-c", prepended)
+    assert done.stdout == "trained\n"
+    assert f"rank 0 is not watched: {tmp_path}/sitecustomize.py is found before hangwatch's own" in done.stderr
+
+
 def test_a_rank_that_is_watched_is_not_named(tmp_path: Path) -> None:
     done = run(tmp_path, sys.executable, "-c", TRAINS)
     assert (done.stdout, "not watched" in done.stderr) == ("trained\n", False)
