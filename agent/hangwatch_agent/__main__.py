@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hangwatch.settings import Settings
 from hangwatch_agent.board import directory
+from hangwatch_agent.board.sweep import sweep
 from hangwatch_agent.shared import steady_clock
 from hangwatch_agent.watchdog import assemble
 
@@ -43,6 +44,8 @@ def watch(folder: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: watchdog.halt())
     if early.is_set():
         watchdog.halt()
+    with contextlib.suppress(OSError):
+        sweep(settings)  # nothing else does for jobs that only attach
     watchdog.run(until_alone=True, empty_for=HOW_LONG_EMPTY)
     told_to_end = watchdog.stop.is_set()
     watchdog.close()

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from hangwatch_agent.shared.secret_shapes import SECRET_SHAPES
+
 HIDDEN = "[redacted]"
 
 _SECRET_NAME = re.compile(
@@ -34,29 +36,6 @@ _OPTION = re.compile(rf"(?<!\S)(--?{_NAME})(\s{{1,20}})(?!-)(\S+)")
 _LOGIN_OPTIONS = ("-u", "-U", "--user", "--proxy-user")
 _LOGIN = re.compile(r"(?<!\S)(-[uU]|--user|--proxy-user)([= ]{0,3}[\"']?)([^\s:\"'=]{1,100}):(\S+)")
 _OWNER = re.compile(r"\d{1,10}:\d{1,10}")  # `docker run -u 1000:1000`
-_SHAPES = re.compile(
-    r"""\b(?:
-        hf_[A-Za-z0-9]{16,}                         # Hugging Face
-      | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}         # AWS access key id
-      | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
-      | gl(?:pat|rt|dt|ptt)-[\w-]{16,}              # GitLab
-      | sk-[\w-]{16,}                               # OpenAI and others alike
-      | (?:sk|rk)_(?:live|test)_\w{10,} | whsec_\w{16,}  # Stripe
-      | xox[abeprs]-[\w-]{10,} | xapp-[\w-]{10,}    # Slack
-      | AIza[\w-]{30,} | ya29\.[\w-]{20,}           # Google
-      | SG\.[\w-]{16,64}\.[\w-]{16,64}              # SendGrid
-      | nvapi-[\w-]{20,} | r8_\w{20,}               # NVIDIA, Replicate
-      | npm_\w{30,} | pypi-[\w-]{30,} | dckr_pat_[\w-]{16,}
-      | hv[sbr]\.[\w-]{20,}                         # Vault
-      | dop_v1_[0-9a-f]{32,} | tskey-[\w-]{16,} | ATATT3[\w=-]{20,}
-      | eyJ[\w-]{8,400}\.[\w-]{8,4000}\.[\w-]*      # JSON web token
-      | wandb_v\d_\w{16,}
-      | \d{6,12}:AA[\w-]{30,}                       # Telegram
-      | [0-9a-f]{40}(?![0-9a-f])                    # wandb key; a git hash looks the same, and goes too
-    )""",
-    re.VERBOSE,
-)
-
 Replacement = str | Callable[[re.Match[str]], str]
 _PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     # The body of a key, to its end or to that of the text, and the lines of one whose head has been cut off.
@@ -86,6 +65,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
         rf"\1{HIDDEN}",
     ),
     (re.compile(r"\b(bearer|basic)\s{1,20}[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (re.compile(r"\b(login\s{1,5}\S{1,100}\s{1,5}password\s{1,5})\S+"), rf"\1{HIDDEN}"),  # .netrc
     (re.compile(r"\b(sshpass\s{1,5}-p\s{0,5})\S+"), rf"\1{HIDDEN}"),
 )
 
@@ -97,7 +77,7 @@ def redact_text(text: str) -> str:
     text = _LOGIN.sub(_without_password, text)
     text = _without_assigned(text)
     text = _OPTION.sub(_without_value, text)
-    return _SHAPES.sub(HIDDEN, text)
+    return SECRET_SHAPES.sub(HIDDEN, text)
 
 
 def redact_command(arguments: Sequence[str]) -> str:

@@ -211,7 +211,7 @@ def watch(child: Child, build: Callable[[], Watchdog]) -> tuple[int, bool]:
 
 
 def _started(watchdog: Watchdog) -> threading.Thread:
-    """The thread of the watchdog. First it sweeps what killed runs have left, for nothing else does."""
+    """The thread of the watchdog. First it sweeps what killed jobs have left."""
     from hangwatch_agent.board.sweep import sweep
 
     def run() -> None:

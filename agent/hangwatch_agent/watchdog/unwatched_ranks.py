@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,12 +66,32 @@ def why(pid: int, proc: Path = procfs.PROC) -> str:
         return ""
     if environment.get("HANGWATCH_ENABLED") == "0":
         return ""  # asked for
-    if str(bootstrap_folder()) not in environment.get("PYTHONPATH", "").split(os.pathsep):
-        return "PYTHONPATH was replaced in the launch command; append to it instead"
+    if reason := why_not_found(environment.get("PYTHONPATH", "").split(os.pathsep), proc / str(pid) / "root"):
+        return reason
     version = python_version(pid, proc)
     return (
         f"hangwatch needs Python 3.11, and this is {version[0]}.{version[1]}" if version and version < (3, 11) else ""
     )
+
+
+def why_not_found(path: Sequence[str], root: Path) -> str:
+    """Why a Python with these folders on PYTHONPATH does not find hangwatch's sitecustomize; `root`: as it sees files.
+
+    Relative folders, whose place depends on the process, are passed over.
+    """
+    ours = str(bootstrap_folder())
+    if ours not in path:
+        return "PYTHONPATH was replaced in the launch command; append to it instead"
+    files = [f"{folder}/sitecustomize.py" for folder in path[: path.index(ours) + 1] if folder.startswith("/")]
+    try:
+        first = next((file for file in files if (root / file.lstrip("/")).is_file()), "")
+    except OSError:
+        return ""  # its files may not be looked at
+    if not first:
+        return f"its container has no {ours}; mount what hangwatch is installed in at the same place"
+    if first.startswith(f"{ours}/"):
+        return ""
+    return f"{first} is found before hangwatch's own, which would run it too; append its folder to PYTHONPATH"
 
 
 def python_version(pid: int, proc: Path = procfs.PROC) -> tuple[int, int] | None:

@@ -16,6 +16,7 @@ import pytest
 
 from hangwatch.settings import Settings
 from hangwatch_agent.board import directory
+from hangwatch_agent.board.layout import board_name
 from hangwatch_agent.watchdog import start
 from hangwatch_agent.watchdog.keeper import EVERY_S, MOST_STARTS, Keeper
 
@@ -45,6 +46,17 @@ def watchdog_pid(boards: Path) -> int:
             if pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
                 return pid
     return 0
+
+
+@pytest.fixture
+def left_behind(tmp_path: Path) -> Path:
+    """The folder of an older job whose ranks and watchdog were killed together."""
+    folder = directory.private(directory.private(tmp_path / "boards") / "local-1-2")
+    (folder / directory.WATCHDOG_LOCK).touch()
+    (folder / board_name(os.getpid(), 7)).touch()  # this number is another process's by now
+    an_hour_ago = time.time() - 3600
+    os.utime(folder, (an_hour_ago, an_hour_ago))
+    return folder
 
 
 @pytest.fixture
@@ -93,6 +105,13 @@ def test_killed_it_is_started_again_and_that_is_said(rank: subprocess.Popen[str]
     assert soon(lambda: watchdog_pid(boards) not in (0, first))
     assert "rank 0 has started another one" in ended(rank)
     assert soon(lambda: list(boards.glob("*")) == [])  # the second one tidied up
+
+
+def test_the_next_watchdog_sweeps_what_a_killed_job_has_left(left_behind: Path, rank: subprocess.Popen[str]) -> None:
+    """Jobs that only attach: no `hangwatch run` ever comes by."""
+    assert soon(lambda: not left_behind.exists())
+    assert len(list(left_behind.parent.glob("*/rank-*.board"))) == 1
+    ended(rank)
 
 
 class Starts:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hangwatch_agent.rank.bootstrap import bootstrap_folder
+from tests import needs
+
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
 TRAINS = "import torch, time; time.sleep(5); print('trained')"
 
@@ -33,6 +36,24 @@ def test_a_rank_that_is_not_watched_is_named_once(tmp_path: Path, command: tuple
     assert told[0].startswith("hangwatch: rank 0 is not watched: ")
     assert reason in told[0]
     assert "hangwatch.attach()" in told[0]
+
+
+def test_a_sitecustomize_before_ours_is_named(tmp_path: Path) -> None:
+    """Python imports the first that it finds: with another one in front of it, hangwatch's never runs."""
+    (tmp_path / "sitecustomize.py").touch()
+    prepended = f'PYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} -c "{TRAINS}"'
+    done = run(tmp_path, "sh", "-c", prepended)
+    assert done.stdout == "trained\n"
+    assert f"rank 0 is not watched: {tmp_path}/sitecustomize.py is found before hangwatch's own" in done.stderr
+
+
+def test_a_container_without_hangwatch_is_named(tmp_path: Path) -> None:
+    """A container that keeps the environment, and sees other files than the machine."""
+    needs.root()
+    hidden = f'mount -t tmpfs none {bootstrap_folder()}; exec {sys.executable} -c "{TRAINS}"'
+    done = run(tmp_path, str(needs.program("unshare")), "--mount", "sh", "-c", hidden)
+    assert done.stdout == "trained\n"
+    assert f"rank 0 is not watched: its container has no {bootstrap_folder()}" in done.stderr
 
 
 def test_a_rank_that_is_watched_is_not_named(tmp_path: Path) -> None:

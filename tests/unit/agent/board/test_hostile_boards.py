@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import mmap
 import os
@@ -139,6 +140,7 @@ def use(found: Reading) -> None:
 @pytest.mark.untraced
 @pytest.mark.timeout(0)  # a million take half an hour
 def test_mutated_boards_give_a_reading_or_the_readers_own_error(tmp_path: Path) -> None:
+    faulthandler.cancel_dump_traceback_later()  # pytest's dump after five minutes can crash a thread that runs
     path = tmp_path / "rank-4321-7.board"
     original = full_board(path)
     readings = 0

@@ -75,9 +75,41 @@ def test_secrets_of_a_known_shape_go_wherever_they_stand(secret: str) -> None:
     assert secret not in redact_environment({"HARMLESS": secret})["HARMLESS"]
 
 
+BODY = "4f9Kx2mQ7vTz0Lr8Wb3Nc6Yd1Hs5Jg" * 4
+HEX = "0123456789abcdef" * 8
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"glft-{BODY[:20]}", f"glagent-{BODY[:50]}", f"GR1348941{BODY[:20]}", f"ATBB{BODY[:32]}",
+        f"rubygems_{HEX[:48]}", f"dckr_oat_{BODY[:32]}", f"AKCp{BODY[:69]}",
+        f"api_org_{BODY[:34]}", f"gsk_{BODY[:52]}", f"xai-{BODY[:80]}", f"pplx-{BODY[:48]}",
+        f"dapi{HEX[:32]}", f"pnu_{BODY[:36]}",
+        f"ABSK{BODY[:109]}", f"GOCSPX-{BODY[:28]}", f"abc8Q~{BODY[:34]}", f"LTAI{BODY[:20]}",
+        f"doo_v1_{HEX[:64]}", f"HRKU-AA{BODY[:58]}", f"s.{BODY[:24]}", f"{BODY[:14]}.atlasv1.{BODY[:64]}",
+        f"pul-{HEX[:40]}", f"dp.pt.{BODY[:43]}", f"pscale_tkn_{BODY[:40]}", f"ops_eyJ{BODY[:90]}",
+        f"AGE-SECRET-KEY-1{BODY[:58].upper()}", f"xoxe.xoxp-1-{BODY[:90]}", f"SK{HEX[:32]}", f"xkeysib-{HEX[:64]}",
+        f"glsa_{BODY[:32]}_{HEX[:8]}", f"dt0c01.{BODY[:24]}.{BODY[:64]}", f"sntrys_{BODY[:80]}", f"NRAK-{BODY[:27]}",
+        f"lin_api_{BODY[:40]}", f"ntn_{BODY[:46]}", f"PMAK-{HEX[:24]}-{HEX[:34]}", f"shpat_{HEX[:32]}",
+        f"sq0atp-{BODY[:22]}", f"fo1_{BODY[:43]}", f"fm2_{BODY[:90]}",
+        f"eyJ{BODY[:80]}",  # JSON in base64 that is no web token
+    ],
+)  # fmt: skip
+def test_tokens_with_the_prefix_of_their_issuer_go(secret: str) -> None:
+    for text in (f"RuntimeError: 401 for {secret}", f"['{secret}']", f"https://api/{secret}?a=b"):
+        assert secret not in redact_text(text)
+
+
+def test_the_password_of_a_netrc_line_goes() -> None:
+    line = f"machine api.example.com login mia password {SECRET}"
+    assert redact_text(line) == "machine api.example.com login mia password [redacted]"
+
+
 @pytest.mark.parametrize(
     "command",
     [
+        "python do_v1_run.py --run s.train.on.everything --out sk/eyJ/glossary --plan v1.0-rc2 xai-bench gsk_score",
         "torchrun --nproc-per-node 2 train.py --lr 0.1",
         "python train.py --tokenizer gpt2 --max-tokens 2048 --num_tokens=4096",
         "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6, pipe_handle=8)",
@@ -115,7 +147,7 @@ def test_an_options_secret_never_stays(secret: str, option: str) -> None:
 
 FRAGMENTS = (
     "token", "key=", "key: \"", "--token ", "-u a:", "://", "://a:", "a@", "bearer ",
-    "authorization: ", "eyJ-", "eyJaaaaaaaa.",
+    "authorization: ", "eyJ-", "eyJaaaaaaaa.", "eyJ" + "a" * 60 + ".", "a.atlasv1.", "login a ", "password ",
     "/hooks/", "https://h/", "-----BEGIN X-----", "-----END X-----", "SG.aaaaaaaaaaaaaaaa.", "a-", "_",
     " ", "\n", "'", "sshpass -p",     "A" * 64, "0" * 39,
 )  # fmt: skip
