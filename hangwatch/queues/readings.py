@@ -56,6 +56,8 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
         return _of_both(skipped, extra, mine, list(row[:place]))
     if extra is not None and _may_be_next_rounds(extra, mine, usual[:place]):
         extra = None
+    if skipped is not None and extra is None and _goes_on_with_a_run(skipped, mine, row[:place]):
+        return Reading(Kind.OTHER, whole=True)
     best = skipped or extra
     other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
     if other is not None and (best is None or other.agreeing >= best.agreeing):
@@ -85,6 +87,12 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
 def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
     """The calls of a round, and little behind them: they may as well be the next rounds as added ones."""
     return extra.count > extra.agreeing and set(mine[: extra.count]) <= set(before)
+
+
+def _goes_on_with_a_run(skipped: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
+    """All that agrees is the call right before it, which comes several times in a row: as well the same run, longer."""
+    last = before[-1:]
+    return bool(last) and set(mine[: skipped.agreeing]) == set(last) and (last[0], last[0]) in set(pairwise(before))
 
 
 def _tried(mine: list[int], due: list[int], known: int) -> Iterator[Reading]:

@@ -30,6 +30,8 @@ ROUND: list[Step] = [HEAD, FIRST, SECOND, THIRD, METRIC, LOSS, Sync()]
         pytest.param("abcd abcd axyb", "abcd abcd ab", Kind.EXTRA, 2, id="added-and-the-others-stand"),
         pytest.param("abcd abcd acbd", "abcd abcd abcd", Kind.MOVED, 2, id="moved"),
         pytest.param("abcd abcd axcd", "abcd abcd abcd", Kind.OTHER, 1, id="another"),
+        pytest.param("abcc abcc abccc", "abcc abcc abcc a", Kind.OTHER, 1, id="a-longer-run-or-a-round-left-out"),
+        pytest.param("abcc abcc abcc cca", "abcc abcc abcc a", Kind.SKIPPED, 2, id="left-out-and-its-round-goes-on"),
         pytest.param("ab ab ab ba", "ab ab ab a", Kind.OTHER, 1, id="made-twice-or-left-out"),
         pytest.param(
             f"{10 * 'ab'}m {3 * 'ab'}b{6 * 'ab'}m",
