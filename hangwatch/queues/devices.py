@@ -95,11 +95,7 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if before is not None:
         return before
     stands = root.expired or any(lane.completed > 0 for _, lane in queues.lanes())
-    unknown = (
-        "no device is known to have started it"
-        if queues.timed
-        else "without start events it is not known which devices started it"
-    )
+    unknown = _known_of_the_start(queues, root)
     whole = root.peers or not root.group.guessed  # else others may not have come
     return Finding(
         "interconnect-stall" if stands and whole else "undetermined",
@@ -116,6 +112,15 @@ def queued(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         ),
         fix="set TORCH_NCCL_ENABLE_TIMING=1 to see which devices start it; look at the GPUs and links of these ranks",
     )
+
+
+def _known_of_the_start(queues: Queues, root: Stuck) -> str:
+    if root.begun:
+        device = words.verb(len(root.begun), "the device", "the devices")
+        return f"{device} of {ranks(root.begun)} started it, and without start events it is not known of the others"
+    if queues.timed:
+        return "no device is known to have started it"
+    return "without start events it is not known which devices started it"
 
 
 def _by(root: Stuck) -> str:

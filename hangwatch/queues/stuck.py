@@ -45,6 +45,7 @@ class Stuck:
     expired: bool = False  # torch gave one of the calls up: it is retired and not complete
     peers: tuple[int, ...] = ()  # a point-to-point pair
     counted: bool = True  # of a pair: which call of one rank meets which of the other is known
+    begun: tuple[int, ...] = ()  # those waiting whose device is known to have started it
     batch: dict[int, int] = field(default_factory=dict)  # of a pair: each rank's number, which coalesced calls share
 
     @property
@@ -211,6 +212,7 @@ def _held(found: Stuck, begun: list[int], untimed: Set[int]) -> list[int]:
 
 
 def _by_start(found: Stuck, begun: list[int], untimed: Set[int] = frozenset()) -> None:
+    found.begun = tuple(rank for rank in found.waiting if rank in begun)
     if held := _held(found, begun, untimed):
         found.kind, found.awaited = Kind.HELD, tuple(held)
     elif set(found.waiting) <= set(begun):

@@ -107,6 +107,18 @@ def test_of_a_job_that_has_nothing_open_it_is_said_how_long_nothing_completed(tm
     assert any("the last of them completed 10 min before the dumps were written" in text for text in found.sentences)
 
 
+def test_where_one_rank_has_no_start_events_those_of_the_others_are_told(tmp_path: Path) -> None:
+    """GIVEN rank 2, which records no starts, and whose device has not come to a call THEN nobody is said to be held."""
+    programs = every(4, TURN * 4, {2: [*TURN * 3, StuckKernel(), *TURN]})
+    for timed in (True, False):
+        JobDumps(programs, timed=timed, silent=(2,) if timed else (0, 1, 3)).write(tmp_path)
+    found = verdict(tmp_path)
+    assert found.summary.endswith(
+        "the devices of ranks 0-1 and 3 started it, and without start events it is not known of the others."
+    )
+    assert not found.culprits
+
+
 def test_what_a_record_no_longer_holds_may_be_before_a_call(tmp_path: Path) -> None:
     """A host that ran on has overwritten the receive in which its device waits: no kernel of its own is to blame."""
     ahead: list[Step] = [Call("send", 420, 8, peer=0), Call("recv", 421, 8, peer=0)] * 12
