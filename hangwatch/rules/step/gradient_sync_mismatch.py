@@ -238,9 +238,8 @@ def _ever_synchronised(case: Case, rank: int, divergence: Divergence) -> bool:
     if rank not in case.ranks:
         return True
     steps = [step for step in case.ledger.steps(rank) if step.complete and step.step <= divergence.step]
-    evidence = case.ranks[rank].evidence
-    if not evidence.collectives.complete:
-        made = Counter(call.step for call in evidence.board_calls if call.group == divergence.group)
+    if not case.ranks[rank].evidence.collectives.complete:
+        made = Counter(call.step for call in case.ledger.calls_in(rank, divergence.group))
         return any(step.counts.get(divergence.group, 0) > made[step.step] for step in steps)
     return bool(sites_of(case).synchronised(rank, divergence.group, {step.step for step in steps}))
 

@@ -62,6 +62,7 @@ ONCE_FALSE = {
     63373: "every earlier call at train.py:60 came right after one at train.py:46",  # the engine's calls between
     39080: "rank 5 waits for its GPU, and that for all_reduce (train.py:93)",  # for which of its calls is not known
     39182: "rank 1 synchronised in no step up to that one",  # no record would show it
+    32083: "rank 0 synchronised in no recorded step up to that one",  # messages are no collectives
     878808: "no other rank has ever called barrier at train.py:105",  # below fit() other functions have
 }
 
