@@ -181,10 +181,15 @@ def has_left_loop(case: Case, view: RankView) -> bool:
         return True
     if view.loader is not None or view.rank not in case.blocked or not view.now.in_collective:
         return False  # where its host waits for its device is no place of a call
-    others = spread([other for other in case.blocked if other != view.rank])
-    if any(from_one_line(view.evidence.main_stack, case.ranks[other].evidence.main_stack) for other in others):
+    if any(from_one_line(view.evidence.main_stack, other) for other in _stacks_in_calls(case)):
         return False  # a trainer calls both from there: nothing shows that its loop lies behind that rank
     return view.rank != 0 and not sites_of(case).regular(view.rank)
+
+
+@once
+def _stacks_in_calls(case: Case) -> set[tuple[Frame, ...]]:
+    """The stacks of some ranks that wait: those of a large job are alike."""
+    return {case.ranks[rank].evidence.main_stack for rank in spread(case.blocked)}
 
 
 def has_left_inner_loop(case: Case, view: RankView) -> bool:
