@@ -92,7 +92,7 @@ def left_habit(case: Case) -> LeftHabit | None:
 
 
 def amid_its_turn(case: Case, rank: int, group: str) -> bool:
-    """`rank` made equally many messages, whoever its peers, behind each collective of `group` like the last one.
+    """`rank` made equally many messages, whatever its peers, behind each collective of `group` like the last one.
 
     It has made no more behind the last one: so it has not come to the next.
     """

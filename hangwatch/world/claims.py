@@ -1,6 +1,6 @@
 """Holds the evidence of a verdict, sentence by sentence, against the simulated job that it was taken of.
 
-A verdict may be right and a sentence of its evidence false: whoever checks that sentence believes the rest no more.
+A verdict may be right and a sentence of its evidence false: a reader who checks that sentence trusts no other.
 """
 
 from __future__ import annotations

@@ -43,6 +43,11 @@ def test_a_report_belongs_to_a_cause_that_the_gallery_shows(report: Path) -> Non
     assert report.read_text(encoding="utf-8").startswith("hangwatch: ")
 
 
+@pytest.mark.parametrize("name", [name for name in sorted(BY_ID) if shown(name) is not None])
+def test_a_cause_that_the_gallery_shows_has_its_report(name: str) -> None:
+    assert (REPORTS / f"{name}.txt").is_file(), f"python -m scripts.play_reports {name}"
+
+
 def test_the_list_keeps_the_anchors_that_verdicts_link_to() -> None:
     text = listed(CAUSES)
     assert [name for name in BY_ID if f"\n### {name}\n" not in text or f"(causes/{name}.md)" not in text] == []
