@@ -6,7 +6,6 @@ on a value of the rank's own in the source, say which side of a circle left some
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hangwatch.facts.call_site import path
@@ -29,11 +28,14 @@ class Passed:
 def passed_sends(case: Case) -> dict[int, Passed]:
     """The ranks that went past their send."""
     found: dict[int, Passed] = {}
+    sends = _sends_by_receiver(case)
     for entry in case.blocked.values():
-        sender = _lacking(case, entry)
-        for witness, call in _sends_to(case, entry.rank) if sender is not None else ():
+        sender = _lacking(case, entry) if entry.rank in sends else None
+        if sender is None:
+            continue
+        for witness, call in sends[entry.rank]:
             ways = _own_ways(case, call)
-            if sender is not None and ways and _is_past(case.blocked[sender].call, call):
+            if ways and _is_past(case.blocked[sender].call, call):
                 found[sender] = Passed(ways, witness)
     return found
 
@@ -48,11 +50,14 @@ def _lacking(case: Case, entry: Blocked) -> int | None:
     return sender.rank if counts is not None and counts[1] < counts[0] else None
 
 
-def _sends_to(case: Case, receiver: int) -> Iterator[tuple[int, Collective]]:
+def _sends_by_receiver(case: Case) -> dict[int, list[tuple[int, Collective]]]:
+    """The sends in which ranks stand, each with its rank."""
+    found: dict[int, list[tuple[int, Collective]]] = {}
     for entry in case.blocked.values():
         call = entry.call if entry.to_a_peer else None
-        if call is not None and "send" in call.op and call.peer == receiver:
-            yield entry.rank, call
+        if call is not None and call.peer is not None and "send" in call.op:
+            found.setdefault(call.peer, []).append((entry.rank, call))
+    return found
 
 
 def _own_ways(case: Case, call: Collective) -> tuple[Bypass, ...]:

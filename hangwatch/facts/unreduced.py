@@ -271,11 +271,13 @@ def _fewer(case: Case, view: RankView, group: str, step: int) -> bool:
 
 def _reduced_before(case: Case, view: RankView, group: str, step: int) -> dict[Site | None, int]:
     """How many calls of C++ code the rank had issued in `step` before the first call from each place, in order."""
-    span = case.ledger.span(view.rank, group, step)
-    python = [call for call in _made(case, view, group, span) if not in_backward(call)] if span is not None else []
     found: dict[Site | None, int] = {}
+    span = case.ledger.span(view.rank, group, step)
+    if span is None:
+        return found
+    python = (call for call in _made(case, view, group, span) if not in_backward(call))
     for index, call in enumerate(python):
-        found.setdefault(site(call), call.seq - (span[0] if span is not None else 0) - index - 1)
+        found.setdefault(site(call), call.seq - span[0] - index - 1)
     return found
 
 
