@@ -7,6 +7,7 @@ from hangwatch.model import Certainty, Collective, GroupHead
 from hangwatch.queues import Assessment, Queues, assess
 from hangwatch.queues.departure import Departure
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED, Call, Communicator, Lane
+from hangwatch.ranks.device_waits import python_frames
 from hangwatch.ranks.ledger import Group, is_numbered
 
 NS_IN_S = 1e9  # nanoseconds
@@ -55,6 +56,7 @@ class _Reader:
             own = {group.name: by_key[group.key] for group in self.case.ledger.groups_of(rank)}
             self._fill(rank, own)
         self.found.communicators = list(by_key.values())
+        self.found.hosts = {view.rank: python_frames(view) for view in self.case if view.steady and not view.failed}
         return self.found
 
     def _communicator(self, group: Group) -> Communicator:

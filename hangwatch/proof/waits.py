@@ -70,7 +70,7 @@ class Waits:
             return self._on_device(view)
         if now.doing is Doing.MEETING:
             return Blocked(view.rank, now)  # it is not recorded which workers have called: the answer may be on its way
-        if self._is_through(view):
+        if self._is_through(view) or self.runs_backward(view):
             return None
         if now.op in POINT_TO_POINT or self._open_peer(view) is not None:
             return self._on_peer(view)
@@ -130,6 +130,19 @@ class Waits:
     @cached_property
     def _at_monitored_barriers(self) -> frozenset[int]:
         return frozenset(view.rank for view in self._ranks.values() if raises_by_itself(view.now))
+
+    def runs_backward(self, view: RankView) -> bool:
+        """It stands in backward, and in none of the calls there: it computes, or waits for something else.
+
+        A host waits for its ranks there asleep, for a thread of its own process, and for a call that it has issued.
+        On a device it may wait in other ways for what is queued.
+        """
+        if view.now.doing is not Doing.BACKWARD or not (view.steady and board_is_fresh(view)):
+            return False
+        groups = list(self._ledger.groups_of(view.rank))
+        if groups and all(_is_complete(group.heads[view.rank]) for group in groups):
+            return not self._ledger.open_calls(view.rank)
+        return view.runs_or_calls and not any(on_device(group, view.rank) for group in groups)
 
     # -------------------------------------------------------------- on the device
 

@@ -142,6 +142,11 @@ class AllGroups:
         pairs = zip(mine, theirs, strict=False)
         return bool(mine) and all(a.token == b.token for a, b in pairs)
 
+    def at_one_place(self, one: int, other: int) -> bool:
+        """Whether the hosts of two ranks are known to stand in the same frames."""
+        hosts = self._queues.hosts
+        return bool(hosts.get(one)) and hosts.get(one) == hosts.get(other)
+
     def left_rounds(self, rank: int, others: Sequence[int]) -> bool:
         """Whether `rank` left out a round of what it calls in all of its groups, and not only one of one group."""
         if len({step.group.name for step in self.steps(rank)}) == 1:

@@ -32,7 +32,11 @@ def left_out(
     Then it does not come later. All later calls of that group are mispaired, and in the end its last one is missing.
     """
     found = orders.parting(rank, others) if others else None
-    if found is None or found.reading.kind is not Kind.SKIPPED or found.reading.agreeing < _BEHIND:
+    if (
+        found is None
+        or found.reading.kind is not Kind.SKIPPED
+        or found.reading.agreeing < _behind(orders, rank, others)
+    ):
         return None
     steps = (step for step in found.changed() if step.group is group and (until is None or step.number <= until))
     missing = next(steps, None)
@@ -41,6 +45,12 @@ def left_out(
         return None
     said = (
         f"over all of its groups {ranks([rank])} left out {named(call, missing.number, group)}{at(call)}: behind it,"
-        f" {words.plural(found.reading.agreeing, 'call')} agree again with those of {ranks(others)}"
+        f" {words.plural(found.reading.agreeing, 'call')} {words.verb(found.reading.agreeing, 'agrees', 'agree')} again"
+        f" with those of {ranks(others)}"
     )
     return LeftOut(rank, call, found.reading.count, said)
+
+
+def _behind(orders: AllGroups, rank: int, others: tuple[int, ...]) -> int:
+    """How many calls behind it have to be as the others': one, where its host has come to where theirs are."""
+    return 1 if any(orders.at_one_place(rank, other) for other in others) else _BEHIND

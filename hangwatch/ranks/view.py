@@ -347,6 +347,13 @@ class RankView:
         return self.state == "R" and (self.now.main or self.now.doing is Doing.NOTHING)
 
     @property
+    def runs_or_calls(self) -> bool:
+        """The training thread has a processor, or is in a system call that is no wait for a thread of its process."""
+        process = self.in_kernel
+        called = process is not None and process.system_call not in (None, "", "futex", "poll", "epoll_wait")
+        return self._runs or called
+
+    @property
     def _waits_for_its_device(self) -> bool:
         return self.now.doing is Doing.DEVICE or self.now.spins
 

@@ -46,7 +46,7 @@ def play(seed: int) -> Played:
         _aftermath(machine, dice)
     camera = _camera(machine, plan, dice)
     seen, lives = snapshot(machine, camera), lives_of(machine, camera)
-    known = fired(machine, faults)
+    known = () if over else fired(machine, faults)  # a job that has ended as it should hangs nowhere
     running = frozenset(thread.rank for thread in machine.ready)
     return Played(seed, plan, lines, faults, camera, seen, lives, Truth(can_go_on(machine), known, over, running))
 

@@ -50,7 +50,7 @@ class Call:
     via: str = "python"
     root: int | None = None
     function: str = "main"
-    trainer: int = 0  # the line of the trainer's that makes the call, which the user's line runs; 0 where there is none
+    trainer: int = 0  # the line of the trainer's in `function`, which the user's line runs; 0 where there is none
 
 
 @dataclass(frozen=True)
@@ -411,8 +411,10 @@ def _waiting(call: Call | Peer) -> tuple[Frame, ...]:
 
 def _caller(call: Call) -> tuple[Frame, ...]:
     """The user's line, and inside of it the line of the trainer's that makes the call."""
-    inside = (Frame(TRAINER, call.trainer, "Strategy.reduce"),) if call.trainer else ()
-    return (*inside, Frame(SCRIPT, call.line, call.function))
+    if not call.trainer:
+        return (Frame(SCRIPT, call.line, call.function),)
+    function = "reduce" if call.function == "main" else call.function
+    return (Frame(TRAINER, call.trainer, f"Strategy.{function}"), Frame(SCRIPT, call.line, "main"))
 
 
 def _stalled(action: Stall) -> tuple[Frame, ...]:

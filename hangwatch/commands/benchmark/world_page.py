@@ -55,7 +55,8 @@ COLUMNS = """\
 A fault may be told by several causes (a skipped call after an error that is not seen, say); each is right. *Right*: the
 cause, and no rank but guilty ones. *Cause only*: no rank is named. *Ranks only*: guilty ranks, for another cause.
 *Undetermined*: nothing is claimed. *Wrong cause*: another cause, and no rank is named. *Innocent*: a rank that has done
-nothing wrong is named. `none` are jobs in which no fault had taken effect. Shares are percent of the programs of a row.
+nothing wrong is named. `none` are jobs in which no fault had taken effect, or that have ended as they should. Shares
+are percent of the programs of a row.
 """
 
 

@@ -119,3 +119,12 @@ def test_no_likely_blame_where_two_readings_are_equally_good(once: Wrong) -> Non
 def test_a_call_from_where_no_other_rank_ever_was_is_told_as_that(seed: int) -> None:
     found = score(play(seed))
     assert (found.outcome, found.said) == (Outcome.RIGHT, "rank-zero-only-collective")
+
+
+def test_of_a_job_that_has_ended_as_it_should_no_fault_is_to_be_told() -> None:
+    """A thread of every rank used the group of the training, and all calls happened to be paired."""
+    played = play(300165)
+    assert played.faults
+    assert played.truth.finished
+    assert (played.truth.kind, played.truth.causes, played.truth.guilty) == ("none", (), frozenset())
+    assert score(played).outcome is Outcome.RIGHT

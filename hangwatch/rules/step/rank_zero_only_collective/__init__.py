@@ -6,8 +6,8 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import path, recorded_caller
-from hangwatch.facts.call_sites import sites_of
+from hangwatch.facts.call_site import NOT_KNOWN, path, recorded_caller
+from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, ended_for
@@ -39,8 +39,9 @@ def _alone_now(case: Case) -> RankView | None:
 
     Ranks that wait for each other in a circle are looked at by themselves: the others wait because of them.
     """
-    crowd = Counter(entry.where for entry in case.blocked.values())
-    by_themselves = [rank for rank, entry in case.blocked.items() if crowd[entry.where] == 1]
+    places = {rank: sites_of(case).now(rank) or entry.where for rank, entry in case.blocked.items()}
+    crowd = Counter(places.values())
+    by_themselves = [rank for rank, place in places.items() if crowd[place] == 1]
     return _alone_among(case, list(case.blocked), by_themselves) or _alone_in_a_circle(case)
 
 
@@ -69,6 +70,8 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
     if len(loners) != 1:
         return None
     lone = case.ranks[loners[0]]
+    if uneven is not None and lone.step.epoch == uneven.epoch:
+        return None  # the others may have had no batch for which they would call there
     if has_left_inner_loop(case, lone) and lone.now.guard != "rank":
         return None
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
@@ -84,7 +87,20 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
     if any(view.rank not in case.blocked for view in case if not view.dead):
         return None  # a rank is still on its way in its own code
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
-    return lone if 2 * len(usual) > len(others) or lone.guarded else None
+    known = 2 * len(usual) > len(others) or lone.guarded
+    return lone if known or _stand_together(sites, lone, others) else None
+
+
+def _stand_together(sites: Sites, lone: RankView, others: list[RankView]) -> bool:
+    """All of them, and they are several, are in one call: it is the program's, though it may be new to all.
+
+    Not in the function of the lone call: the two may be the branches of one condition.
+    """
+    places = {sites.now(other.rank) for other in others}
+    place, here = places.pop() if len(places) == 1 else None, sites.now(lone.rank)
+    if len(others) < 2 or place is None or here is None or NOT_KNOWN in (place.caller, here.caller):
+        return False
+    return place.caller[:2] != here.caller[:2]
 
 
 def _same_point(case: Case, one: int, other: int) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import Caller, comes_before, path
+from hangwatch.facts.call_site import Caller, comes_before, path, site
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import is_early_at, may_be_ahead
@@ -93,7 +95,17 @@ def _at_new_places(case: Case, found: Mismatch) -> tuple[int, ...]:
     sites = sites_of(case)
     new = {each for each in set(callers.values()) if not sites.any_called_from(each, found.calls)}
     alone = tuple(rank for rank, each in callers.items() if each in new or _at_a_new_line(case, found, rank))
+    if len(alone) == len(callers):
+        return _fewer(callers)
     return alone if 2 * len(alone) <= len(callers) else ()
+
+
+def _fewer(callers: dict[int, Caller]) -> tuple[int, ...]:
+    """The fewer ranks, where all call from places that are new to all: most of them from one, as the program has it."""
+    ((most, count), *_) = Counter(callers.values()).most_common(1)
+    fewer = tuple(rank for rank, made in callers.items() if made != most)
+    functions = {callers[rank][:2] for rank in fewer}
+    return fewer if 2 * count > len(callers) and most[:2] not in functions else ()
 
 
 def _at_a_new_line(case: Case, found: Mismatch, rank: int) -> bool:
@@ -127,9 +139,9 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
     return Finding(
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
-        f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in {call.op}{words.at(where)},"
-        f" which the other ranks never call; it is paired with {found.calls[others[0]].op} of {case.name(others)}"
-        f"{words.at(theirs)}.",
+        f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in"
+        f" {_named(case, alone[0], call, where)}, which the other ranks never call; it is paired with"
+        f" {_named(case, others[0], found.calls[others[0]], theirs)} of {case.name(others)}.",
         culprits=culprits_at(case, alone, found.calls),
         victims=others,
         step=case.step_of(alone),
@@ -143,3 +155,11 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         status=case.failed,
         awaited=alone,
     )
+
+
+def _named(case: Case, rank: int, call: Collective, where: Frame | None) -> str:
+    """`all_reduce (train.py:60)`; below a trainer with its function, where several call from the user's line."""
+    place = site(call)
+    if place is None or sites_of(case).below(rank, place) is None:
+        return f"{call.op}{words.at(where)}"
+    return sites_of(case).called(rank, call.op, place)

@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"\d")
 def user_code_blocked(case: Case) -> Finding | None:
     """An awaited rank stands in the program's own code: blocked, or in a loop."""
     awaited = case.views(sorted(case.awaited()))
-    stuck = [view for view in awaited if view.now.doing in IN_CODE and not view.over and view.where is not None]
+    stuck = [view for view in awaited if _in_its_own_code(case, view) and not view.over and view.where is not None]
     if not stuck or len(stuck) != len(awaited) or all(case.waits.shows_device_wait(view) for view in stuck):
         return None
     if all(_is_ahead(case, view) for view in stuck):
@@ -42,7 +42,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         "user-code-blocked",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
-        f" {first.where.function if first.where else '?'}{words.at(first.where)}: {_how_all(stuck)};"
+        f" {_what(first)}{words.at(first.where)}: {_how_all(stuck)};"
         f" {waiting}{words.at(case.usual_place(victims))}.",
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
@@ -54,6 +54,16 @@ def user_code_blocked(case: Case) -> Finding | None:
         status=status_of(case, stuck),
         awaited=tuple(culprits),
     )
+
+
+def _in_its_own_code(case: Case, view: RankView) -> bool:
+    return view.now.doing in IN_CODE or case.waits.runs_backward(view)
+
+
+def _what(view: RankView) -> str:
+    if view.now.doing is Doing.BACKWARD:
+        return "its backward pass"
+    return view.where.function if view.where else "?"
 
 
 def _is_ahead(case: Case, view: RankView) -> bool:

@@ -14,7 +14,7 @@ from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import Call, Draw, World, blamed_ranks
+from tests.unit.simulator import Call, Draw, LoopEnd, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -298,3 +298,38 @@ def test_gradients_of_which_one_rank_alone_has_a_record_are_no_place_of_its_own(
     ranks = [called(ended(0)), called(failed(1, ENGINE), one), called(ended(2))]
     found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
     assert (found is not None) is told
+
+
+@pytest.mark.parametrize(("lone", "cause"), [("save", "rank-zero-only-collective"), ("main", "collective-mismatch")])
+def test_of_calls_that_are_new_to_all_the_one_of_a_single_rank_in_a_function_of_its_own_is_the_odd_one(
+    lone: str, cause: str
+) -> None:
+    """Within one function the two may as well be the branches of one condition."""
+    steps: Program = [action for batch in range(3) for action in (Draw(0, batch), Call(line=12))]
+    usual: Program = [*steps, Call("broadcast", line=96, size=1)]
+    odd: Program = [*steps, Call("all_gather", line=82, size=256, function=lone)]
+    judgement = judged(usual, odd, 3, 0)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [0])
+
+
+@pytest.mark.parametrize(
+    ("first", "line"),
+    [(Call(line=5, trainer=88, function="validate"), 88), (Call("broadcast", line=5, via="buffers", root=2), 90)],
+    ids=["in its first call", "past one that no rank waits in"],
+)
+def test_below_a_trainer_ranks_stand_apart_by_its_lines_where_the_users_line_is_one(first: Call, line: int) -> None:
+    """All calls lead to trainer.fit(); the others stand together in a call that is new to them too."""
+    steps: Program = [action for batch in range(3) for action in (Draw(0, batch), Call(line=5, trainer=12))]
+    usual: Program = [*steps, Call("barrier", line=5, trainer=85, function="save")]
+    odd: Program = [*steps, first, Call(line=5, trainer=90, function="validate")]
+    judgement = judged(usual, odd, 4, 2)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [2])
+    assert f"of validate (strategy.py:{line}, below train.py:5)" in judgement.verdict.summary
+
+
+def test_a_rank_in_an_epoch_that_had_ended_earlier_for_the_other_is_in_no_call_of_its_own() -> None:
+    """It logs every second step; the other one had no second step in that epoch."""
+    short: Program = [Draw(0, 0), Call(line=12), LoopEnd(), Draw(1, 0), Call(line=12)]
+    long: Program = [Draw(0, 0), Call(line=12), Draw(0, 1), Call("all_to_all", line=60)]
+    judgement = judged(long, short, 2, 1)
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [1])

@@ -208,3 +208,28 @@ def test_batches_of_a_rank_that_loads_the_data_for_all_are_no_later_steps(
     waiting = rank(1, IN_BACKWARD, progress=Progress(step=23), issued=4, completed=3, still_s=151.0)
     verdict = judge(feeding, waiting).verdict
     assert (verdict.cause == "user-code-blocked") is told, verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("facts", "how"),
+    [
+        ({"state": "R", "cpu_delta_s": 0.98}, "it runs without making progress"),
+        ({"system_call": "pread64", "cpu_delta_s": 0.02}, "it waits and uses no processor time"),
+        ({"system_call": "futex", "cpu_delta_s": 0.0}, ""),
+    ],
+    ids=["computes", "reads", "sleeps as one does that waits for its peers"],
+)
+def test_a_rank_in_its_backward_works_there_or_waits_for_others(facts: dict[str, object], how: str) -> None:
+    """Others wait for its gradients; which of its own calls are complete is not known."""
+    mine = rank(1, IN_BACKWARD, issued=4, completed=-1, facts=facts, still_s=31.0)
+    judgement = judge(rank(0, IN_BACKWARD, issued=5, completed=4, still_s=31.0), mine)
+    assert (judgement.verdict.cause == "user-code-blocked") is bool(how)
+    assert blamed(judgement) == ([(1, 101, "rank")] if how else [])
+    assert not how or f"in its backward pass (train.py:50): {how}" in judgement.verdict.summary
+
+
+def test_a_rank_in_its_backward_whose_calls_are_all_complete_waits_for_no_other_rank() -> None:
+    mine = rank(1, IN_BACKWARD, issued=3, completed=3, facts={"system_call": "futex", "cpu_delta_s": 0.0})
+    judgement = judge(rank(0, IN_BACKWARD, issued=4, completed=3), mine)
+    assert judgement.verdict.cause == "user-code-blocked"
+    assert blamed(judgement) == [(1, 101, "rank")]
