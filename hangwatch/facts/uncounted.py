@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from hangwatch.facts.call_site import path
 from hangwatch.facts.rank_end import follows
-from hangwatch.model import Collective, Frame
+from hangwatch.model import Collective, Frame, ThreadStack
 from hangwatch.ranks.ledger import Group, Ledger
 from hangwatch.ranks.view import RankView
-
-_MAKES_CALLS = "/torch/distributed/distributed_c10d.py"
+from hangwatch.stacks.classify import activity
 
 
 def failed_uncounted(view: RankView, ledger: Ledger, group: Group) -> bool:
@@ -30,8 +29,9 @@ def _lost_a_peer_in(view: RankView) -> tuple[Frame, ...]:
     """The frames of the collective function in which a connection broke; none where it failed of something else."""
     error = view.exception
     lost = error is not None and error.fatal and follows(error)
-    inside = lost and error is not None and bool(error.frames) and error.frames[0].file.endswith(_MAKES_CALLS)
-    return error.frames if inside and error is not None else ()
+    if not lost or error is None or not activity(ThreadStack(0, "", error.frames, main=True)).in_collective:
+        return ()
+    return error.frames
 
 
 def _may_be_from(call: Collective, frames: tuple[Frame, ...]) -> bool:

@@ -23,9 +23,10 @@ from hangwatch.model import (
 from hangwatch.stacks.frames import told
 
 from .acts import Collective as CollectiveCall
-from .acts import DeviceWait, Monitored, Peer
+from .acts import DeviceWait, Monitored, Peer, Wait
 from .calls import Issued, Thread
 from .camera import Camera
+from .looks import BACKWARD
 from .machine import Machine
 from .places import SCRIPT, Site
 from .ranks import LoaderState, Rank
@@ -192,6 +193,8 @@ def reading_of(machine: Machine, rank: Rank, camera: Camera, now: float) -> Read
 def _error(rank: Rank) -> ExceptionFacts | None:
     """Its error, with torch's frames where that came up in a call."""
     act, error = rank.failed_in, rank.exception
+    if error is not None and isinstance(act, Wait) and act.backward:
+        return replace(error, frames=joined(BACKWARD, error.frames))
     if error is None or not isinstance(act, CollectiveCall | Peer | Monitored):
         return error
     called = tuple(frame for frame in inside(act) if frame != HOOKED_WAIT)  # our own frame is left out of errors
