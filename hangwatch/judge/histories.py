@@ -24,6 +24,7 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
 from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.once_more import repeats_its_step
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
 from hangwatch.rules.step.skipped_collective.before_a_common_call import left_out_before_a_common_call
@@ -46,6 +47,7 @@ HISTORIES: tuple[Rule, ...] = (
     signal_handler_deadlock,
     concurrent_collectives,
     mispaired_threads,
+    repeats_its_step,
     uneven_validation,
     uneven_other_loader,
     ended_another_loop,

@@ -16,6 +16,8 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     short = fewer_turns(case)
     if short is None or drew_alike(case, short):
         return None
+    if 2 * len(short.inside) < len(short.left):
+        return _more_turns(case, short) if cause == "uneven-steps" else None
     first = case.ranks[short.left[0]]
     way = likely_way(case, short)
     if way.cause != cause:
@@ -45,6 +47,30 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         status=Status.FAILED if failed else None,
         awaited=short.left,
         not_causes=way.not_causes,
+    )
+
+
+def _more_turns(case: Case, short: FewerTurns) -> Finding:
+    """Most ranks have left the loop: the few that are in it still make a turn more than the program has for all."""
+    one, where = len(short.inside) == 1, words.at(case.usual_place(short.left))
+    ended = all(case.ranks[rank].dead for rank in short.left)
+    behind = "have ended" if ended else f"are behind it{where}"
+    now = f" and in step {short.now}" if short.begun else ""
+    return Finding(
+        "uneven-steps",
+        Certainty.LIKELY,
+        f"{case.name(short.inside, capital=True)} {words.verb(len(short.inside), 'is', 'are')} still in the loop{now},"
+        f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",
+        culprits=case.culprits(short.inside),
+        victims=tuple(rank for rank in case.blocked if rank not in short.inside),
+        step=case.step_of(short.inside),
+        evidence=(
+            *(_counted(case, short, rank) for rank in sorted(short.begun)[: words.SHOWN]),
+            *standing(case, short),
+            *ways_out(short.loop),
+        ),
+        status=case.failed,
+        awaited=short.inside,
     )
 
 

@@ -172,19 +172,14 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
     if caller is None and (line := package_line(case, lone.rank)) is not None:
         at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
-    call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else ""
-    one = len(alone) == 1
-    does = ("is alone in" if one else "are alone in") if inside else "called"
+    call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else "a collective"
     witnesses = _witnesses(case, alone, found, caller, inside=inside)
-    tail = f"; {case.wait_words(others)} elsewhere" if others else ""
+    tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
-    where = case.at_places(others) if others else ""
-    when = f" {found.when}" if found is not None and not inside else ""
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses),
-        f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
-        f" which the other ranks never call{tail}{where}.",
+        f"{_alone_in(alone, call, None if inside else found)}{tail}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
         culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
         victims=others,
@@ -193,6 +188,16 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         witnesses=witnesses,
         awaited=alone,
     )
+
+
+def _alone_in(alone: tuple[int, ...], call: str, before: Parting | None) -> str:
+    """`Rank 0 is alone in barrier (train.py:9), which the other ranks never call`; or what it called `before`."""
+    ranks = words.ranks(alone, capital=True)
+    if before is None:
+        return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks never call"
+    if call:
+        return f"{ranks} called {call} {before.when}, which the other ranks never call"
+    return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record"
 
 
 def _stands_in_it(case: Case, found: Parting, lone: RankView) -> bool:

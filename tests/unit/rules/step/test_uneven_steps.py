@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Status
+from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Snapshot, Status
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
-from tests.unit.simulator import TORCH, Draw, World, blamed_ranks
+from tests.unit.simulator import TORCH, Call, Draw, World, blamed_ranks
 
 
 def test_a_rank_that_ended_steps_before_the_one_that_failed() -> None:
@@ -124,3 +124,24 @@ def test_batches_that_others_may_yet_draw_are_no_total(length: int | None) -> No
 
     summary = diagnose(replace(snapshot, ranks=tuple(map(sized, snapshot.ranks)))).verdict.summary
     assert ("of 12 batches" if length else "of at least 6 batches") in summary
+
+
+def _in_the_loop(found: Snapshot, rank: int) -> Snapshot:
+    """The source shows that rank alone within a loop."""
+    ranks = tuple(
+        replace(each, stacks=tuple(replace(stack, in_loop=each.rank == rank) for stack in each.stacks))
+        for each in found.ranks
+    )
+    return replace(found, ranks=ranks)
+
+
+@pytest.mark.parametrize("culprit", [0, 3])
+def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int) -> None:
+    """Nothing says how many turns there should be: what most ranks did is the program's."""
+    usual: Program = [action for _ in range(6) for action in (Draw(), Call(line=12))]
+    more: Program = [action for _ in range(7) for action in (Draw(), Call(line=12))]
+    end = Call("all_gather", line=88)
+    world = World([[*(more if each == culprit else usual), end] for each in range(4)])
+    judgement = diagnose(_in_the_loop(world.run().snapshot(), culprit))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [culprit])
+    assert "makes more turns than most ranks" in judgement.verdict.summary

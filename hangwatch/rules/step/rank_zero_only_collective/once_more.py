@@ -1,0 +1,47 @@
+"""A call that one rank makes once more in its step than ever: it repeats what all ranks do once."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.again import Again, made_again
+from hangwatch.facts.case import Case
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.rules.finding import Finding
+
+FIX = "never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry"
+
+
+def repeats_its_step(case: Case) -> Finding | None:
+    """Few ranks stand in a call that they have made in this step already, as often as in every other step."""
+    found = made_again(case) if case.in_trouble else ()
+    if not found:
+        return None
+    ranks, first = tuple(each.rank for each in found), found[0]
+    call, view = _call(case, first), case.ranks[first.rank]
+    habit = f"no step of rank {first.rank} before had more of them"
+    return Finding(
+        "rank-zero-only-collective",
+        case.weigh((Witness(Kind.HABIT, habit),)),
+        f"{case.name(ranks, capital=True)} repeated what all call, {call}{words.at(view.where)}, in"
+        f" {words.step(first.step)}; since then {'its' if len(ranks) == 1 else 'their'} calls are mispaired.",
+        fix=FIX,
+        culprits=case.culprits(ranks),
+        victims=tuple(rank for rank in case.blocked if rank not in ranks),
+        step=first.step,
+        evidence=tuple(_counted(each, call) for each in found[: words.SHOWN]),
+        status=case.failed,
+        awaited=ranks,
+    )
+
+
+def _call(case: Case, again: Again) -> str:
+    if again.place is None:
+        return "the collectives of DDP"
+    return again.place.kind or "a collective"
+
+
+def _counted(again: Again, call: str) -> str:
+    return (
+        f"in {words.step(again.step)}, rank {again.rank} made {call} {words.plural(again.times, 'time')}, and"
+        f" {words.plural(again.usual, 'time')} in each of {words.plural(again.steps, 'step')} before"
+    )
