@@ -83,15 +83,21 @@ class AllGroups:
         return self._queues.call(lane, bisect_left(lane.order, step.order))
 
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
-        """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
-        best: Parting | None = None
+        """How the order of `rank` parts from that of the rank among `others` that shares most of it.
+
+        Of several that share as much, the one whose record goes on furthest tells most of what was due behind it.
+        """
+        best: tuple[int, int, list[Step], list[Step]] | None = None
         for other in others[:_TRIED]:
             own, theirs = self._aligned(rank, other)
-            one, two = [step.token for step in own], [step.token for step in theirs]
-            place = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
-            if place and (best is None or place > best.place):
-                best = Parting(read(one, two, place), own, theirs, place)
-        return best
+            pairs = enumerate(zip(own, theirs, strict=False))
+            place = next((at for at, (a, b) in pairs if a.token != b.token), None)
+            if place and (best is None or (place, len(theirs)) > best[:2]):
+                best = (place, len(theirs), own, theirs)
+        if best is None:
+            return None
+        place, _, own, theirs = best
+        return Parting(read([step.token for step in own], [step.token for step in theirs], place), own, theirs, place)
 
     def apart(self, rank: int, other: int) -> int | None:
         """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""

@@ -237,7 +237,7 @@ CASES = [
         "alone called all_reduce 22",
     ),
     Expected(  # from another line, with nothing behind it: it may have left its loop, or be alone in a call
-        "left-to-a-barrier", _other(4, 3, 21, Op("barrier", 85), left_out=21), "collective-mismatch", (3,), 85, UNKNOWN
+        "left-to-a-barrier", _other(4, 3, 21, Op("barrier", 85), left_out=21), "uneven-steps", (3,), 85, UNKNOWN
     ),
     Expected(
         "another-operation",

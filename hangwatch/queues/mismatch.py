@@ -1,0 +1,196 @@
+"""Different calls under one number: one call that was changed, or calls from different places of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import zip_longest
+
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty, Frame
+from hangwatch.stacks.frames import origin
+
+from .departures import departed_in
+from .finding import Finding, collective, wait_edges
+from .fresh import all_recorded, rounds_more, unlike_before
+from .history import Histories
+from .matching import elements, kind_of, odd_ones, shape
+from .model import Call
+from .names import apart, at, ranks
+from .stuck import Stuck
+
+_MISMATCH, _ALONE, _UNEVEN, _SKIPPED = (
+    "collective-mismatch",
+    "rank-zero-only-collective",
+    "uneven-steps",
+    "skipped-collective",
+)
+
+
+def mismatched(root: Stuck, histories: Histories) -> Finding:
+    """Different calls are paired under one number: blame is with what left the order before, else the minority."""
+    before = departed_in(root, histories)
+    if before is not None and not root.peers:
+        return before
+    odd = _minority(root, histories)
+    habit = unlike_before(root, histories)
+    who = odd or habit
+    behind = rounds_more(root, histories) if not who else []
+    blamed = who or behind or sorted(root.calls if root.sides or root.peers else {})
+    in_place = _one_line(root) or _same_behind(root, histories)
+    agree = bool(odd) and odd == habit and in_place
+    elsewhere = not in_place and _is_elsewhere(root, who, fresh=bool(habit), sited=histories.sited)
+    told = (odd or (habit and (root.peers or all_recorded(root)))) and not elsewhere
+    causes = _causes(root, who, sited=histories.sited) if elsewhere else (_MISMATCH,)
+    texts = _side_words(root)
+    others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
+    return Finding(
+        causes[0],
+        Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED,
+        _summary(root, texts) + (_which(causes, who, fresh=bool(habit)) if elsewhere else ""),
+        culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
+        victims=others,
+        evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
+        alternatives=tuple(_or_else(causes[1:], who)) or _or_a_round_more(behind),
+        waits=wait_edges(root, blamed) if others else (),
+    )
+
+
+def _summary(root: Stuck, texts: list[str]) -> str:
+    if not root.sides:
+        return f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}."
+    return f"The ranks call different collectives as number {root.number} of {root.group.title}: {words.listed(texts)}."
+
+
+def _minority(root: Stuck, histories: Histories) -> list[int]:
+    """The ranks that differ from most; none where the histories show that most may have left the common order."""
+    odd = odd_ones(root.sides) if root.sides else []
+    if not odd or root.peers or not all_recorded(root):
+        return odd
+    found = histories.departure(root.group, root.number)
+    same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
+    return [] if same and found is not None and not (found.majority or found.habit) else odd
+
+
+def _same_behind(root: Stuck, histories: Histories) -> bool:
+    """Whether the histories agree again behind the call: it stands in the place of the others' call."""
+    departure = histories.departure(root.group)
+    return departure is not None and departure.number == root.number and departure.agreeing > 0
+
+
+# ------------------------------------------------------------------------------------------ places of the program
+
+
+def _one_line(root: Stuck) -> bool:
+    """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
+    places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
+    return len(places) == 1 and None not in places
+
+
+def _is_elsewhere(root: Stuck, who: list[int], *, fresh: bool, sited: bool) -> bool:
+    """Whether these ranks may be at another place of the program, where nothing behind the call denies it."""
+    if not who or root.peers:
+        return False
+    if _of_another_function(root, who):
+        return True
+    return fresh and not (sited and _of_one_tensor(*_sides(root, who)))
+
+
+def _sides(root: Stuck, who: list[int]) -> tuple[Call, Call]:
+    """A call of these ranks, and one of another rank."""
+    return root.calls[who[0]], next(call for rank, call in root.calls.items() if rank not in who)
+
+
+def _of_another_function(root: Stuck, who: list[int]) -> bool:
+    """Whether these ranks call from a function from which no other rank calls, or for a barrier: not one call changed.
+
+    torch's own thread calls from none.
+    """
+    own, others = ([call for rank, call in root.calls.items() if (rank in who) is mine] for mine in (True, False))
+    places = [
+        {(call.where.file, call.where.function) if call.where else None for call in each} for each in (own, others)
+    ]
+    barriers = [{kind_of(call) == "barrier" for call in each} for each in (own, others)]
+    return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
+
+
+def _causes(root: Stuck, who: list[int], *, sited: bool) -> tuple[str, ...]:
+    """What it may be where these ranks may be at another place of the program, what fits best first.
+
+    A program that lets few ranks do something alone lets rank 0 do it, or those of its machine or replica. Calls of one
+    tensor, or of one line of the program, may be the two ways of one branch.
+    """
+    alone = (_ALONE, _UNEVEN) if 0 in who else (_UNEVEN, _ALONE, _SKIPPED)
+    another_function = sited and _of_another_function(root, who)
+    one_call = (_by_one_line if another_function else _of_one_tensor)(*_sides(root, who))
+    return (_MISMATCH, *alone) if one_call else (*alone, _MISMATCH)
+
+
+def _of_one_tensor(own: Call, other: Call) -> bool:
+    """Whether two calls are given the same tensors, but for one dimension or the type; single numbers tell nothing."""
+    if len(own.inputs) != len(other.inputs) or (elements(own.inputs) or 0) <= len(own.inputs):
+        return False
+    differ = [
+        sum(mine != theirs for mine, theirs in zip_longest(one, two))
+        for one, two in zip(own.inputs, other.inputs, strict=True)
+    ]
+    many = all(len(one) > 1 for one in own.inputs)  # tensors of one dimension that differ in it share nothing
+    return bool(differ) and max(differ) <= many
+
+
+def _by_one_line(own: Call, other: Call) -> bool:
+    """Whether the paths part behind one line of the program, which called another function on each side."""
+    for mine, theirs in zip_longest(_path(own), _path(other)):
+        if mine != theirs:
+            return bool(mine and theirs) and mine.function != theirs.function and mine.file == theirs.file
+    return False
+
+
+def _path(call: Call) -> list[Frame]:
+    """The lines of the program that led to a call, the outermost first."""
+    return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
+
+
+# ------------------------------------------------------------------------------------------ words
+
+
+def _which(causes: tuple[str, ...], who: list[int], *, fresh: bool) -> str:
+    """What is known of the ranks that may be at another place of the program, as a sentence."""
+    known = "never made that call before" if fresh else "came there by another path"
+    best = {
+        _MISMATCH: "it may stand in the place of the others' call",
+        _ALONE: f"it may be one that {words.verb(len(who), 'this rank makes', 'these ranks make')} alone",
+        _UNEVEN: f"{words.verb(len(who), 'this rank', 'these ranks')} may have left the loop earlier",
+    }
+    return f" {ranks(who, capital=True)} {known}: {best[causes[0]]}."
+
+
+def _or_else(causes: Iterable[str], who: list[int]) -> Iterable[Alternative]:
+    said = {
+        _MISMATCH: f"the call of {ranks(who)} may stand in the place of the others', on another branch",
+        _ALONE: f"{ranks(who)} may make that call alone, on a condition that the others do not meet",
+        _UNEVEN: f"that call of {ranks(who)} may come after the end of a loop",
+        _SKIPPED: f"{ranks(who)} may have left out an earlier round, and not the last one",
+    }
+    return (Alternative(cause, Certainty.UNDETERMINED, said[cause]) for cause in causes)
+
+
+def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
+    if not behind:
+        return ()
+    said = f"all others have come to a call that is new to them: {ranks(behind)} may have a round more to make"
+    return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
+
+
+def _side_words(root: Stuck) -> list[str]:
+    if not root.sides:
+        return [f"{ranks([rank])}: {call.op}{at(call)}" for rank, call in sorted(root.calls.items())[:4]]
+    sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
+    most = root.calls[sides[-1][0]]
+    return [
+        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]
+    ]
+
+
+def _called(call: Call, most: Call) -> str:
+    """The call with its line, by which it is told apart from that of most ranks."""
+    return f"{shape(call)}{words.at(apart(call, most)[0])}"

@@ -1,0 +1,92 @@
+"""Different calls under one number: whether one call was changed, or the ranks are at different places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dump_verdicts import blamed, verdict
+from tests.dump_world import Call, JobDumps, Step, Sync, every, mesh
+
+LAYERS: list[Step] = [Call("all_reduce", 30, 64), Call("all_reduce", 30, 128), Sync()]
+LOG: list[Step] = [Call("all_reduce", 40, 3), Sync()]
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_a_new_call_of_rank_0_is_first_of_all_one_that_it_makes_alone(frames: bool, tmp_path: Path) -> None:
+    programs = every(4, LAYERS * 9, {0: [*LAYERS * 6, *LOG, *LAYERS * 3]})
+    found = verdict(JobDumps(programs, frames=frames, timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [0], "undetermined")
+    assert [each.cause for each in found.alternatives] == ["uneven-steps", "collective-mismatch"]
+    assert "make every rank call the same operation" not in found.fix
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_a_new_call_of_another_rank_is_first_of_all_the_end_of_its_loop(frames: bool, tmp_path: Path) -> None:
+    """Also where one function makes all calls of the program: its lines do not tell where its loop ends."""
+    programs = every(4, [*LAYERS * 9, *LOG], {2: [*LAYERS * 8, *LOG]})
+    found = verdict(JobDumps(programs, frames=frames, timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [2], "undetermined")
+    assert "collective-mismatch" in [each.cause for each in found.alternatives]
+
+
+def test_ranks_of_one_replica_with_rank_0_among_them_may_be_alone_in_their_call(tmp_path: Path) -> None:
+    few = {rank: [*LAYERS * 6, *LOG, *LAYERS * 3] for rank in (0, 4)}
+    found = verdict(JobDumps(every(8, LAYERS * 9, few), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("rank-zero-only-collective", [0, 4])
+
+
+def test_another_operation_on_the_same_tensor_is_the_other_way_of_a_branch(tmp_path: Path) -> None:
+    branch: list[Step] = [*LAYERS * 6, Call("_all_gather_base", 35, 64, out=256), Sync()]
+    found = verdict(JobDumps(every(4, LAYERS * 9, {2: branch}), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("collective-mismatch", [2], "likely")
+
+
+def test_without_lines_another_type_alone_is_first_of_all_a_changed_call(tmp_path: Path) -> None:
+    changed: list[Step] = [*LAYERS * 6, Call("all_reduce", 30, 64, dtype="Float"), Sync()]
+    found = verdict(JobDumps(every(4, LAYERS * 9, {0: changed}), timed=False, frames=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("collective-mismatch", [0], "undetermined")
+
+
+def test_calls_of_two_functions_that_one_line_calls_are_first_of_all_one_call(tmp_path: Path) -> None:
+    """The line chooses what it calls; since a trainer's line does so for all of its hooks, nothing is likely."""
+    job = JobDumps(every(4, LAYERS * 9, {2: [*LAYERS * 6, Call("all_reduce", 90, 5), Sync()]}), timed=False)
+    documents = job.documents()
+    for entry in (entry for document in documents.values() for entry in document["entries"]):
+        caller = next(frame for frame in entry["frames"] if frame["line"] in (30, 90))
+        caller["name"] = f"hook_{caller['line']}"
+    job.documents = lambda: documents  # type: ignore[method-assign]
+    found = verdict(job, tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("collective-mismatch", [2], "undetermined")
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_of_two_ranks_the_one_that_ends_its_loop_sooner_than_ever_has_left_it(short: int, tmp_path: Path) -> None:
+    epoch: list[Step] = [*LAYERS * 9, *LOG]
+    programs = every(2, epoch * 3, {short: [*epoch, *LAYERS * 8, *LOG, *epoch]})
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("uneven-steps", [short], "likely")
+
+
+def test_a_log_call_that_is_left_out_is_told_where_rings_begin_within_a_period(tmp_path: Path) -> None:
+    """The first period on record is cut off; with a round more than the others, the rank would have logged soon."""
+    layers = LAYERS[:-1]
+    period: list[Step] = [*layers * 5, LOG[0]]
+    programs = every(4, [*period * 8, Sync()], {3: [*period * 5, *layers * 5, *period * 2, Sync()]})
+    found = verdict(JobDumps(programs, timed=False, window=50), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [3], "likely")
+
+
+def test_a_call_left_out_in_the_first_round_of_a_mesh_is_told_by_the_ranks_of_all_rows(tmp_path: Path) -> None:
+    """There is no earlier round which most ranks could have left."""
+
+    def turn(rank: int, *, whole: bool = True) -> list[Step]:
+        row, column = f"tp{rank // 2}", f"dp{rank % 2}"
+        layers: list[Step] = [Call("all_reduce", 40, 16, row), Call("all_reduce", 50, 256, column)] * 2
+        norms: list[Step] = [Call("all_reduce", 60, 1, row)] * whole + [Call("all_reduce", 61, 1, column)]
+        return [*layers, *norms, Sync()]
+
+    programs = {rank: [*turn(rank, whole=rank != 2), *turn(rank) * 3] for rank in range(4)}
+    found = verdict(JobDumps(programs, mesh(2, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [2], "likely")
