@@ -25,6 +25,8 @@ _MISMATCH, _ALONE, _UNEVEN, _SKIPPED = (
     "skipped-collective",
 )
 
+_LIKE = 2  # a batch that is cut short, or a tensor that is padded, is of the same order
+
 
 def mismatched(root: Stuck, histories: Histories) -> Finding:
     """Different calls are paired under one number: blame is with what left the order before, else the minority."""
@@ -40,13 +42,14 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
     agree = bool(odd) and odd == habit and in_place
     elsewhere = not in_place and _is_elsewhere(root, who, fresh=bool(habit), sited=histories.sited)
     told = (odd or (habit and (root.peers or all_recorded(root)))) and not elsewhere
-    causes = _causes(root, who, sited=histories.sited) if elsewhere else (_MISMATCH,)
+    told_by = _told_by(root, who, fresh=bool(habit))
+    causes = _causes(root, who, told=bool(told_by), sited=histories.sited) if elsewhere else (_MISMATCH,)
     texts = _side_words(root)
     others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
     return Finding(
         causes[0],
         Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED,
-        _summary(root, texts) + (_which(causes, who, fresh=bool(habit)) if elsewhere else ""),
+        _summary(root, texts) + (_which(causes, who, told_by) if elsewhere else ""),
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
@@ -92,7 +95,15 @@ def _is_elsewhere(root: Stuck, who: list[int], *, fresh: bool, sited: bool) -> b
         return False
     if _of_another_function(root, who):
         return True
+    if not (fresh or sited or _known(root)):
+        return not _alike(*_sides(root, who))
     return fresh and not (sited and _of_one_tensor(*_sides(root, who)))
+
+
+def _known(root: Stuck) -> bool:
+    """Whether some rank's record has a call before this one."""
+    lanes = (root.group.lanes.get(rank) for rank in root.calls)
+    return any(lane is not None and len(lane) and lane.numbers[0] < root.number for lane in lanes)
 
 
 def _sides(root: Stuck, who: list[int]) -> tuple[Call, Call]:
@@ -113,16 +124,18 @@ def _of_another_function(root: Stuck, who: list[int]) -> bool:
     return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
 
 
-def _causes(root: Stuck, who: list[int], *, sited: bool) -> tuple[str, ...]:
+def _causes(root: Stuck, who: list[int], *, told: bool, sited: bool) -> tuple[str, ...]:
     """What it may be where these ranks may be at another place of the program, what fits best first.
+
+    `told`: something tells that they are.
 
     A program that lets few ranks do something alone lets rank 0 do it, or those of its machine or replica. Calls of one
     tensor, or of one line of the program, may be the two ways of one branch.
     """
     alone = (_ALONE, _UNEVEN) if 0 in who else (_UNEVEN, _ALONE, _SKIPPED)
     another_function = sited and _of_another_function(root, who)
-    one_call = (_by_one_line if another_function else _of_one_tensor)(*_sides(root, who))
-    return (_MISMATCH, *alone) if one_call else (*alone, _MISMATCH)
+    one_call = (_by_one_line if another_function else _of_one_tensor if sited else _alike)(*_sides(root, who))
+    return (_MISMATCH, *alone) if one_call or not told else (*alone, _MISMATCH)
 
 
 def _of_one_tensor(own: Call, other: Call) -> bool:
@@ -135,6 +148,13 @@ def _of_one_tensor(own: Call, other: Call) -> bool:
     ]
     many = all(len(one) > 1 for one in own.inputs)  # tensors of one dimension that differ in it share nothing
     return bool(differ) and max(differ) <= many
+
+
+def _alike(own: Call, other: Call) -> bool:
+    """Whether two calls whose lines are not known are one operation on tensors of like size, or one tensor's."""
+    sizes = [elements(call.inputs) or 0 for call in (own, other)]
+    one_kind = kind_of(own) == kind_of(other) and "barrier" not in (own.op, other.op)
+    return _of_one_tensor(own, other) or (one_kind and max(sizes) <= _LIKE * min(sizes))
 
 
 def _by_one_line(own: Call, other: Call) -> bool:
@@ -153,15 +173,23 @@ def _path(call: Call) -> list[Frame]:
 # ------------------------------------------------------------------------------------------ words
 
 
-def _which(causes: tuple[str, ...], who: list[int], *, fresh: bool) -> str:
+def _told_by(root: Stuck, who: list[int], *, fresh: bool) -> str:
+    """What tells that these ranks are at another place of the program; "" where nothing does."""
+    if fresh:
+        return "never made that call before"
+    return "came there by another path" if who and _of_another_function(root, who) else ""
+
+
+def _which(causes: tuple[str, ...], who: list[int], told_by: str) -> str:
     """What is known of the ranks that may be at another place of the program, as a sentence."""
-    known = "never made that call before" if fresh else "came there by another path"
+    if not told_by:
+        return " No call before them is recorded that would tell which ranks left the order, and how."
     best = {
         _MISMATCH: "it may stand in the place of the others' call",
         _ALONE: f"it may be one that {words.verb(len(who), 'this rank makes', 'these ranks make')} alone",
         _UNEVEN: f"{words.verb(len(who), 'this rank', 'these ranks')} may have left the loop earlier",
     }
-    return f" {ranks(who, capital=True)} {known}: {best[causes[0]]}."
+    return f" {ranks(who, capital=True)} {told_by}: {best[causes[0]]}."
 
 
 def _or_else(causes: Iterable[str], who: list[int]) -> Iterable[Alternative]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangwatch import words
-from hangwatch.model import Certainty, Frame, Status
+from hangwatch.model import Alternative, Certainty, Frame, Status
 
 from . import devices, orders
 from .circles import circle
@@ -27,6 +27,8 @@ from .stuck import Kind, Stuck
 from .tally import miscounted
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
+_ENDED = "a process that has ended or is frozen writes none"
+_SILENT = {"line of the watchdog": f"{_ENDED}, nor does a rank that waits for no call"}
 _HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
 
 
@@ -193,13 +195,17 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.{more}",
         culprits=tuple((rank, None) for rank in blamed),
         victims=victims((*chain.path, *beside), blamed or root.awaited),
-        evidence=(f"no {queues.record} of {ranks(silent)}: a process that has died or is frozen writes none",)
-        if silent
-        else (),
+        evidence=(f"no {queues.record} of {ranks(silent)}: {_SILENT.get(queues.record, _ENDED)}",) if silent else (),
+        alternatives=(_died(silent),) if blamed and silent else (),
         waits=wait_edges(root),
         fix=f"give the records of {ranks(root.awaited)} too; if there are none, look at these processes first",
         passing=True,
     )
+
+
+def _died(silent: list[int]) -> Alternative:
+    said = f"{ranks(silent)} may have ended: the launcher's exit codes and the last output tell"
+    return Alternative("rank-died", Certainty.UNDETERMINED, said)
 
 
 def _last_call(queues: Queues, rank: int) -> tuple[Communicator, Lane] | None:

@@ -84,9 +84,27 @@ def test_a_call_left_out_in_the_first_round_of_a_mesh_is_told_by_the_ranks_of_al
     def turn(rank: int, *, whole: bool = True) -> list[Step]:
         row, column = f"tp{rank // 2}", f"dp{rank % 2}"
         layers: list[Step] = [Call("all_reduce", 40, 16, row), Call("all_reduce", 50, 256, column)] * 2
-        norms: list[Step] = [Call("all_reduce", 60, 1, row)] * whole + [Call("all_reduce", 61, 1, column)]
-        return [*layers, *norms, Sync()]
+        norm = [Call("all_reduce", 60, 1, row)] if whole else []
+        return [*layers, *norm, Call("all_reduce", 61, 1, column), Sync()]
 
     programs = {rank: [*turn(rank, whole=rank != 2), *turn(rank) * 3] for rank in range(4)}
     found = verdict(JobDumps(programs, mesh(2, 2), timed=False), tmp_path)
     assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [2], "likely")
+
+
+def test_two_like_sizes_alone_are_a_changed_call_and_two_unlike_ones_tell_nothing(tmp_path: Path) -> None:
+    """Nothing is recorded before, and no line: an end of a loop shows the same as a call alone."""
+    for name, size, cause, certainty in (
+        ("like", 60, "collective-mismatch", "likely"),
+        ("unlike", 1, "collective-mismatch", "undetermined"),
+    ):
+        job = JobDumps(every(4, [LAYERS[0], Sync()], {2: [Call("all_reduce", 50, size), Sync()]}), frames=False)
+        found = verdict(job, tmp_path / name)
+        assert (found.cause, blamed(found), found.certainty) == (cause, [2], certainty)
+
+
+def test_a_rank_without_a_dump_may_have_died(tmp_path: Path) -> None:
+    found = verdict(JobDumps(every(4, LAYERS * 4, {2: LAYERS * 2}), silent=(2,)), tmp_path)
+    assert (found.cause, blamed(found)) == ("undetermined", [2])
+    assert [each.cause for each in found.alternatives] == ["rank-died"]
+    assert any("a process that has ended or is frozen writes none" in said for said in found.evidence)
