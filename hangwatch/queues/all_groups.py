@@ -182,6 +182,12 @@ class AllGroups:
         steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
         return bool(steps) and steps[-1] in steps[:-1]
 
+    def made_again(self, rank: int, last: int | None) -> bool:
+        """Whether the collective in which `rank` stands is the one that it made right before, as never until then."""
+        steps = self.until(rank, last)
+        again = [two.order for one, two in pairwise(steps) if one.token == two.token and not two.pair]
+        return again == [steps[-1].order] if steps else False
+
     def first(self, rank: int, order: int) -> bool:
         """Whether the call of that order is the only one of its kind that is recorded of `rank`, in any group."""
         steps = self.steps(rank)

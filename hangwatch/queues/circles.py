@@ -95,6 +95,10 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     if not without and (odd := miscounted(one.queues, one.chain)) is not None:
         return odd
     found = _finding(one, "point-to-point-deadlock", stray, why, without)
+    if any(one.histories.all_groups.made_again(rank, one.until.get(rank)) for rank in stray):
+        said = f"{ranks(stray)} may have made a collective once more than the others"
+        again = Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said)
+        return replace(found, certainty=Certainty.UNDETERMINED, alternatives=(*found.alternatives, again))
     named = one.blamed(stray) == stray and (one.histories.sited or bool(without))
     alone = all(each.peers for each in one.chain.roots)  # no collective is in it, which may have been left out before
     alone = alone and (bool(stray) or not _went_well(one))

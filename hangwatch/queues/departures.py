@@ -20,6 +20,7 @@ from .stuck import Kind as Stands
 from .stuck import Stuck
 
 AGREED = 3  # calls behind the place that agree again and are no chance
+_MANY = 16  # turns of a loop; models have fewer layers that each make one call of a kind, or their calls differ
 _AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
 
 
@@ -76,7 +77,7 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
     certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
-    if departure.lone or _is_thin(departure):
+    if departure.lone or _is_thin(departure) or _may_be_layers(departure):
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
@@ -140,19 +141,26 @@ def _is_thin(departure: Departure) -> bool:
     return by_others and not departure.sited and departure.agreeing < AGREED
 
 
+def _may_be_layers(departure: Departure) -> bool:
+    """A short loop whose lines are not known may be the layers of one step, of which one was left out."""
+    return departure.ended and departure.count == 1 and not departure.sited and departure.rounds < _MANY
+
+
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
     """Nothing tells which side left the order: neither is the majority, and neither did otherwise before."""
     group, number = departure.group, departure.number
     texts = [
         f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {shape(call)}{at(call)}" for who, call in departure.sides
     ]
+    sides = departure.sides[:1] if departure.few else departure.sides
+    blamed = {rank: call.where for who, call in sides for rank in who}
     return Finding(
         "collective-mismatch",
         Certainty.UNDETERMINED,
         f"The order of calls parts at number {number} of {group.title}: {words.listed(texts)};"
         " nothing tells which of them left a call out, or added one.",
-        culprits=tuple((rank, call.where) for who, call in departure.sides for rank in who),
-        victims=tuple(rank for rank in victims if rank not in departure.against),
+        culprits=tuple(blamed.items()),
+        victims=tuple(rank for rank in victims if rank not in blamed),
         evidence=tuple(texts),
         waits=waits,
         departure=departure,

@@ -18,7 +18,7 @@ from .all_groups import AllGroups
 from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, sooner_than_ever
+from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest, sooner_than_ever
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
@@ -130,7 +130,9 @@ class Histories:
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
         if found.kind is Kind.EXTRA and found.repeated and not (found.habit or found.again or found.run):
-            return replace(found, majority=False)  # the many made it before as well, and may have left it out
+            return replace(
+                found, majority=False, few=found.majority
+            )  # the many made it before as well, and may have left it out
         return found
 
     def _loops_over_all_groups(self, found: Departure) -> Departure:
@@ -276,6 +278,7 @@ class Histories:
             habit=left or (habit(row[:place], row[place], usual[place]) if tells else 0),
             repeated=row[place] in usual[:place],
             ended=0 < left <= RARE or (known and may_end and ended(reading, row, usual, place)),
+            rounds=longest(usual[:place], row[place], usual[place]),
             sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,

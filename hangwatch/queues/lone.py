@@ -30,6 +30,17 @@ def new_call(root: Stuck, histories: Histories) -> bool | None:
     return not _made(root, histories)
 
 
+def few_make_it(root: Stuck, histories: Histories) -> bool:
+    """Whether fewer ranks wait in the call than are awaited, or those of other groups of the size have not made it."""
+    if len(root.waiting) < len(root.awaited):
+        return True
+    call, size = root.call, len(root.group.members)
+    groups = [each for each in histories.queues.communicators if len(each.members) == size and each is not root.group]
+    ranks = {rank for group in groups for rank, lane in group.lanes.items() if len(lane)}
+    made = any(call is not None and histories.times(group, rank, call) for group in groups for rank in group.lanes)
+    return not made and len(ranks) > len(root.waiting)
+
+
 def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | None:
     """One wait of a circle is for ranks that never made its call, and that stand in one which all made before."""
     for one in circle:

@@ -82,6 +82,11 @@ def _rounds(before: Sequence[int], own: int, round_: int) -> list[int]:
     return counts
 
 
+def longest(before: Sequence[int], own: int, round_: int) -> int:
+    """The most rounds that came before a visit to `own`."""
+    return max(_rounds(before, own, round_))
+
+
 def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:
     """Whether the calls left out make up a round at least, and what came instead has come rarely, between rounds."""
     return _left_rounds(reading, usual, place) and visits(usual[:place], row[place], usual[place]) <= RARE

@@ -17,7 +17,7 @@ from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
-from .lone import alone, new_call
+from .lone import alone, few_make_it, new_call
 from .misdirected import misdirected
 from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
@@ -70,8 +70,10 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     if before is not None:
         return before
     new = new_call(root, histories)
-    if new is not None and len(root.waiting) < len(root.awaited):
-        return alone(root) if new else _ahead(queues, root)
+    if new and few_make_it(root, histories):
+        return alone(root)
+    if new is False and len(root.waiting) < len(root.awaited):
+        return _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
     return _never_came(queues, chain)

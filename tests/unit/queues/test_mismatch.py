@@ -108,3 +108,82 @@ def test_a_rank_without_a_dump_may_have_died(tmp_path: Path) -> None:
     assert (found.cause, blamed(found)) == ("undetermined", [2])
     assert [each.cause for each in found.alternatives] == ["rank-died"]
     assert any("a process that has ended or is frozen writes none" in said for said in found.evidence)
+
+
+BUCKETS = [Call("all_reduce", 71, size) for size in (64, 4096)]
+
+
+def test_a_call_of_all_rounds_is_none_that_was_changed(tmp_path: Path) -> None:
+    """The order of the calls, all of one line, may lack one call or have one more: both explain what comes behind."""
+    programs = every(4, [*BUCKETS * 8, Sync()], {2: [*BUCKETS * 4, *BUCKETS[1:], *BUCKETS * 3, Sync()]})
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [2], "undetermined")
+    assert "made such calls in earlier rounds too" in found.summary
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_of_two_ranks_those_of_other_rows_tell_which_has_another_size(odd: int, tmp_path: Path) -> None:
+    def turn(rank: int) -> list[Step]:
+        return [Call("broadcast", 20, 64), Call("all_reduce", 50, 60 if rank == odd else 64, f"tp{rank // 2}"), Sync()]
+
+    found = verdict(JobDumps({rank: turn(rank) for rank in range(4)}, mesh(2, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("collective-mismatch", [odd], "likely")
+
+
+def test_a_new_call_is_no_sign_where_the_other_rank_left_its_own_order(tmp_path: Path) -> None:
+    """Rank 1 evaluates twice, and rank 0 goes on to the end."""
+    epoch: list[Step] = [*LAYERS * 3, *LOG]
+    end: list[Step] = [Call("barrier", 99, 1), Sync()]
+    found = verdict(JobDumps(every(2, [*epoch * 3, *end], {1: [*epoch * 3, *LOG, *end]}), timed=False), tmp_path)
+    assert (blamed(found), found.certainty) == ([0, 1], "undetermined")
+
+
+@pytest.mark.parametrize("layers", [4, 20])
+def test_calls_without_lines_may_be_layers_of_a_step_as_well_as_a_short_loop(layers: int, tmp_path: Path) -> None:
+    layer = Call("all_to_all", 40, 64)
+    step: list[Step] = [*[layer] * layers, Call("all_reduce", 50, 256)]
+    programs = every(4, [*step * 4, Sync()], {2: [*step, *step[1:], *step * 2, Sync()]})
+    found = verdict(JobDumps(programs, timed=False, frames=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("uneven-steps", [2])
+    assert found.certainty == ("undetermined" if layers == 4 else "likely")
+
+
+def test_a_call_made_once_more_may_be_just_that(tmp_path: Path) -> None:
+    """To leave out the six calls up to the next such one would look the same."""
+    layers: list[Step] = [Call("_all_gather_base", 20 + place, 64, out=256) for place in range(6)]
+    norm: list[Step] = [Call("all_reduce", 40, 1), Sync()]
+    programs = every(4, [*layers, *norm] * 6, {2: [*[*layers, *norm] * 3, *norm]})
+    found = verdict(JobDumps(programs, timed=False), tmp_path)
+    assert (blamed(found), found.certainty) == ([2], "undetermined")
+    assert {"skipped-collective", "rank-zero-only-collective"} <= {found.cause, *(x.cause for x in found.alternatives)}
+
+
+def test_a_collective_made_once_more_in_a_pipeline_leaves_no_message_out(tmp_path: Path) -> None:
+    act = Call("send", 24, 64, peer=1)
+    loss: list[Step] = [Call("all_reduce", 40, 1), Sync()]
+    stages = {
+        0: [*[act] * 3, *loss],
+        1: [*[Call("recv", 20, 64, peer=0)] * 3, *loss],
+    }
+    found = verdict(JobDumps({0: stages[0] * 5, 1: [*stages[1] * 3, *loss, *stages[1] * 2]}, timed=False), tmp_path)
+    assert (blamed(found), found.certainty) == ([1], "undetermined")
+    assert "rank-zero-only-collective" in [each.cause for each in found.alternatives]
+
+
+def test_a_call_of_one_of_two_ranks_that_no_other_row_knows_is_made_alone(tmp_path: Path) -> None:
+    """The other rank of its row has ended, and completed all; so have the other rows, of which no rank made it."""
+    steps: dict[int, list[Step]] = {
+        rank: [Call("all_reduce", 40, 16, f"tp{rank // 2}"), Call("all_reduce", 50, 256, f"dp{rank % 2}"), Sync()] * 4
+        for rank in range(4)
+    }
+    steps[0] += [Call("all_reduce", 90, 3, "tp0"), Sync()]
+    found = verdict(JobDumps(steps, mesh(2, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("rank-zero-only-collective", [0], "likely")
+
+
+def test_one_rank_of_many_that_made_a_call_again_or_left_one_out_is_named_alone(tmp_path: Path) -> None:
+    log: list[Step] = [Call("all_reduce", 40, 1), Sync()]
+    turn: list[Step] = [Call("all_reduce", 71, 64)] * 3
+    again: list[Step] = [*[*turn, *log] * 3, *turn, *turn[:1], *log]
+    found = verdict(JobDumps(every(5, [*turn, *log] * 6, {3: again}), timed=False), tmp_path)
+    assert (blamed(found), found.certainty) == ([3], "undetermined")
