@@ -112,6 +112,9 @@ def _or_else(departure: Departure) -> tuple[Alternative, ...]:
     if departure.kind is Kind.EXTRA and departure.again:
         said = f"{ranks(departure.ranks)} may have made these calls alone, and not as a round of the loop"
         return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
+    if departure.twice and not departure.ended:
+        said = f"{ranks(departure.ranks)} may have made {shape(departure.own)} once more, and left nothing out"
+        return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
@@ -126,6 +129,7 @@ def _is_sure(departure: Departure) -> bool:
     if (
         departure.ended
         or departure.stayed
+        or departure.twice
         or departure.counted is not None
         or not departure.sited
         or not departure.went_on
@@ -136,14 +140,19 @@ def _is_sure(departure: Departure) -> bool:
 
 
 def _is_thin(departure: Departure) -> bool:
-    """Ranks of other groups tell who left the order; what it left is not told by a few calls without their lines."""
+    """Ranks of other groups tell who left the order; what it left is not told by a few calls without their lines.
+
+    Nor is it where a call made once more explains it as well: without lines that is any call of its kind.
+    """
     by_others = bool(departure.beside) and departure.counted is None
-    return by_others and not departure.sited and departure.agreeing < AGREED
+    few = by_others and departure.agreeing < AGREED
+    return not departure.sited and (few or departure.twice)
 
 
 def _may_be_layers(departure: Departure) -> bool:
     """A short loop whose lines are not known may be the layers of one step, of which one was left out."""
-    return departure.ended and departure.count == 1 and not departure.sited and departure.rounds < _MANY
+    of_loop = (departure.ended and departure.count == 1) or departure.stayed
+    return bool(of_loop) and not departure.sited and departure.rounds < _MANY
 
 
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:

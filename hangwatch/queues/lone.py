@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
-from .finding import Finding, collective
+from .finding import Finding, collective, wait_edges
 from .history import Histories
 from .matching import kind_of
 from .names import at, ranks
@@ -75,6 +76,35 @@ def _regular(rank: int, histories: Histories) -> bool:
     if call.source is not None:
         return lane.lost or any(histories.queues.call(lane, before) == call for before in range(place))
     return lane.lost or histories.times(group, rank, call) > 1
+
+
+def made_again(root: Stuck, who: tuple[int, ...], histories: Histories) -> bool:
+    """Whether these few ranks made the stuck call right before as well, as they never did until then."""
+    orders = histories.all_groups
+    few = 2 * len(who) <= len(root.group.members)
+    return not root.peers and few and all(orders.made_again(rank, root.order.get(rank)) for rank in who)
+
+
+def once_more(root: Stuck, who: tuple[int, ...], others: tuple[int, ...]) -> Finding:
+    """Few ranks may have made a call once more than the others, or left out what comes between two such calls."""
+    call = root.call
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.UNDETERMINED,
+        f"{ranks(who, capital=True)} called {collective(root)}{at(call)} right behind the one before, as never until"
+        f" then, and {words.verb(len(who), 'waits', 'wait')} for {ranks(others)}: that call was made once more,"
+        " or all that comes between two of them was left out.",
+        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in who),
+        victims=others,
+        evidence=(f"between two such calls {ranks(who)} had made others every time before",),
+        alternatives=(
+            Alternative(
+                "skipped-collective", Certainty.UNDETERMINED, f"{ranks(who)} may have left out the calls in between"
+            ),
+        ),
+        waits=wait_edges(root, others),
+        fix="make that call as often on every rank, and the calls between two of them too",
+    )
 
 
 def alone(root: Stuck, *, completed: bool = True) -> Finding:

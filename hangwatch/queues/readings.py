@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
@@ -35,7 +35,8 @@ class Reading:
     """`count` calls were left out, added or moved; `agreeing` recorded ones agree again behind them.
 
     `whole` says that nothing which the rank recorded behind the place contradicts it. `run`: one side left a run of
-    calls which the other one continued; by how many they differ is not known.
+    calls which the other one continued; by how many they differ is not known. `again`: a call made once more, right
+    behind the first time, explains all of it as well as those that were left out.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class Reading:
     agreeing: int = 0
     whole: bool = False
     run: bool = False
+    again: bool = False
 
 
 def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
@@ -81,7 +83,11 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     again = before[-extra.count :] == mine[: extra.count]
     if extra.count == skipped.count and again:
         return Reading(Kind.OTHER, whole=True)
-    return extra if 2 * extra.count < skipped.count and again else skipped
+    return (
+        extra
+        if 2 * extra.count < skipped.count and again
+        else replace(skipped, again=again and extra.count < skipped.count)
+    )
 
 
 def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:

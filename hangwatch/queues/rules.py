@@ -17,7 +17,7 @@ from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
 from .history import Histories
-from .lone import alone, few_make_it, new_call
+from .lone import alone, few_make_it, made_again, new_call, once_more
 from .misdirected import misdirected
 from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
@@ -69,6 +69,8 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
+    if made_again(root, root.waiting, histories):
+        return once_more(root, root.waiting, root.awaited)
     new = new_call(root, histories)
     if new and few_make_it(root, histories):
         return alone(root)
