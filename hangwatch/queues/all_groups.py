@@ -138,7 +138,7 @@ class AllGroups:
             own, theirs = self._aligned(rank, other)
             calls = ((at, step) for at, step in enumerate(own) if not step.pair)
             at = next((at for at, step in calls if step.group is group and step.number == number), None)
-            if at and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
+            if at is not None and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
                 found.append(other)
         return tuple(found)
 

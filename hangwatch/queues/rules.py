@@ -174,7 +174,8 @@ def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
-    few = 2 * len(root.awaited) <= len(root.group.members) and 2 * len(queues.missing()) < (queues.world_size or 0)
+    missing, world = len(queues.missing()), queues.world_size or 0
+    few = 2 * len(root.awaited) <= len(root.group.members) and (missing == 1 or 2 * missing < world)
     beside = _beside(chain)
     blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []
     more = "".join(
