@@ -109,9 +109,10 @@ class QueueReader:
         seen: dict[Any, Lane] = {}
         last, completion, timed = 0, 0, False
         limits: set[int] = set()
+        ends = batches.Ends()
         for order, entry in enumerate(entries):
-            p2p = bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"])
             group = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", "0")), "")
+            p2p = ends.are_of_peers(group[0], entry, bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"]))
             place = (group[0], group[1], p2p)
             lane = seen.get(place)
             if lane is None:
