@@ -203,3 +203,17 @@ def test_one_rank_of_many_that_made_a_call_again_or_left_one_out_is_named_alone(
     again: list[Step] = [*[*turn, *log] * 3, *turn, *turn[:1], *log]
     found = verdict(JobDumps(every(5, [*turn, *log] * 6, {3: again}), timed=False), tmp_path)
     assert (blamed(found), found.certainty) == ([3], "undetermined")
+
+
+def test_the_one_of_two_ranks_without_a_dump_is_named(tmp_path: Path) -> None:
+    found = verdict(JobDumps(every(2, LAYERS * 4, {1: LAYERS * 2}), silent=(1,), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("undetermined", [1])
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_other_rows_tell_also_of_the_very_first_call(odd: int, tmp_path: Path) -> None:
+    def turn(rank: int) -> list[Step]:
+        return [Call("all_reduce", 50, 60 if rank == odd else 64, f"tp{rank // 2}"), Sync()]
+
+    found = verdict(JobDumps({rank: turn(rank) for rank in range(6)}, mesh(3, 2), timed=False), tmp_path)
+    assert (found.cause, blamed(found)) == ("collective-mismatch", [odd])
