@@ -30,7 +30,9 @@ def set_up(communicator: Communicator, logs: Logs) -> Judgement:
     absent = set(range(communicator.size)) - set(communicator.begun)
     left = sorted(set(communicator.begun) - communicator.complete)
     name = f"communicator {communicator.identifier or 'of NCCL'} of {words.plural(communicator.size, 'rank')}"
-    found = _never_began(communicator, absent, left, name) if absent else _never_finished(communicator, left, name)
+    found = (
+        _never_began(communicator, absent, left, name) if absent else _never_finished(communicator, left, name, logs)
+    )
     cause_id, certainty, summary, fix, blamed = found
     return Judgement(
         Status.HUNG,
@@ -95,14 +97,16 @@ def _never_began(communicator: Communicator, absent: set[int], left: list[int], 
     )
 
 
-def _never_finished(communicator: Communicator, left: list[int], name: str) -> _Said:
+def _never_finished(communicator: Communicator, left: list[int], name: str, logs: Logs) -> _Said:
     """All ranks began. A link that does not deliver has two ends: where one rank alone is left, it is its own doing."""
     hosts = sorted({communicator.begun[rank] for rank in left})
     summary = (
         f"All ranks began to set up {name}; {words.ranks(left)} on {words.listed(hosts[:4])}"
         f" {words.verb(len(left), 'has', 'have')} not finished it"
     )
-    if len(left) > 1 and len(set(communicator.begun.values())) > 1:
+    warning = worst(logs)
+    unreachable = warning is not None and warning[1].fault is Fault.NETWORK
+    if len(left) > 1 and (unreachable or len(set(communicator.begun.values())) > 1):
         link = cause("network-partition")
         return link.id, Certainty.LIKELY, f"{summary}: they do not reach each other.", link.fix, []
     others = sorted(communicator.complete)

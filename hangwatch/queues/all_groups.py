@@ -83,15 +83,21 @@ class AllGroups:
         return self._queues.call(lane, bisect_left(lane.order, step.order))
 
     def parting(self, rank: int, others: Sequence[int]) -> Parting | None:
-        """How the order of `rank` parts from that of the rank among `others` that shares most of it."""
-        best: Parting | None = None
+        """How the order of `rank` parts from that of the rank among `others` that shares most of it.
+
+        Of several that share as much, the one whose record goes on furthest tells most of what was due behind it.
+        """
+        best: tuple[int, int, list[Step], list[Step]] | None = None
         for other in others[:_TRIED]:
             own, theirs = self._aligned(rank, other)
-            one, two = [step.token for step in own], [step.token for step in theirs]
-            place = next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), None)
-            if place and (best is None or place > best.place):
-                best = Parting(read(one, two, place), own, theirs, place)
-        return best
+            pairs = enumerate(zip(own, theirs, strict=False))
+            place = next((at for at, (a, b) in pairs if a.token != b.token), None)
+            if place and (best is None or (place, len(theirs)) > best[:2]):
+                best = (place, len(theirs), own, theirs)
+        if best is None:
+            return None
+        place, _, own, theirs = best
+        return Parting(read([step.token for step in own], [step.token for step in theirs], place), own, theirs, place)
 
     def apart(self, rank: int, other: int) -> int | None:
         """How many calls two ranks made alike before they parted; -1 where they did not, None where none compare."""
@@ -132,7 +138,7 @@ class AllGroups:
             own, theirs = self._aligned(rank, other)
             calls = ((at, step) for at, step in enumerate(own) if not step.pair)
             at = next((at for at, step in calls if step.group is group and step.number == number), None)
-            if at and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
+            if at is not None and [each.token for each in own[: at + 1]] == [each.token for each in theirs[: at + 1]]:
                 found.append(other)
         return tuple(found)
 
@@ -180,6 +186,12 @@ class AllGroups:
         """Whether `rank` had come from the same call to the one of that order in an earlier round too."""
         steps = [(one.token, other.token) for one, other in pairwise(self.until(rank, last))]
         return bool(steps) and steps[-1] in steps[:-1]
+
+    def made_again(self, rank: int, last: int | None) -> bool:
+        """Whether the collective in which `rank` stands is the one that it made right before, as never until then."""
+        steps = self.until(rank, last)
+        again = [two.order for one, two in pairwise(steps) if one.token == two.token and not two.pair]
+        return again == [steps[-1].order] if steps else False
 
     def first(self, rank: int, order: int) -> bool:
         """Whether the call of that order is the only one of its kind that is recorded of `rank`, in any group."""

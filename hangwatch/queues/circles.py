@@ -14,7 +14,7 @@ from .finding import Finding, collective, victims, wait_edges
 from .follow import Chain, before
 from .history import Histories
 from .left_out import LeftOut, left_out
-from .lone import alone_in_circle
+from .lone import alone_in_circle, made_again, once_more
 from .model import Call, Queues
 from .names import at, named, ranks
 from .rhythm import Break
@@ -88,6 +88,8 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     """Of a circle in which ranks wait for messages of each other."""
     if (skipped := _due_collective(one)) is not None:
         return skipped
+    if (again := _again(one)) is not None:
+        return again
     broke = rhythm.the_one(one.histories.all_groups, one.inside, one.until) if not stray and one.counted else None
     if broke is not None:
         return miscounted(one.queues, one.chain) or _broken(broke, one)
@@ -100,6 +102,14 @@ def _of_messages(one: _Circle, stray: list[int], why: str) -> Finding:
     alone = alone and (bool(stray) or not _went_well(one))
     certainty = found.certainty if named or alone else Certainty.UNDETERMINED
     return replace(found, certainty=certainty, fix=fix, culprits=_where_it_made_such(one, stray) or found.culprits)
+
+
+def _again(one: _Circle) -> Finding | None:
+    """One rank waits in a collective that it made right before, as never until then, and others in messages for it."""
+    for edge in one.edges:
+        if len(edge.waiting) == 1 and made_again(edge.one, edge.waiting, one.histories):
+            return once_more(edge.one, edge.waiting, edge.awaited)
+    return None
 
 
 def _where_it_made_such(one: _Circle, stray: list[int]) -> tuple[tuple[int, Frame | None], ...]:

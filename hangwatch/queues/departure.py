@@ -30,14 +30,17 @@ class Departure:
     habit: int = 0  # how often
     repeated: bool = False  # the own call is one that the others had made before
     ended: bool = False  # whole rounds were left out, before a call that is new: the end of a loop
+    rounds: int = 0  # the most rounds that the loop had before
     against: tuple[int, ...] = ()  # ranks that kept to `usual`
     sited: bool = True  # call sites were compared: the records have them, or no rank's alone lacks them
     beside: tuple[int, ...] = ()  # ranks of other groups that called `usual` in the same place of the same order
     lone: bool = False  # `own` and all that these ranks called from there on are calls that no other rank makes
     left: int = 0  # how often these ranks had left the loop to `own` before, as they do here, where the others go on
     stayed: int = 0  # how often the others had left it to `usual` before, as they do here, where these ranks go on
+    few: bool = False  # most did otherwise, where nothing tells which side left a call out or added one
     by_most: bool = False  # of most ranks, by the habit of all of them
     again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
+    twice: bool = False  # a call made once more, right behind the first time, explains what was left out as well
     early: bool = False  # it lies before what is recorded, so that `number` and `usual` only show it
     counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made
     went_on: bool = True  # behind a call that was left out, these ranks made such a call again: they had a next round

@@ -20,6 +20,7 @@ from .stuck import Kind as Stands
 from .stuck import Stuck
 
 AGREED = 3  # calls behind the place that agree again and are no chance
+_MANY = 16  # turns of a loop; models have fewer layers that each make one call of a kind, or their calls differ
 _AS_OFTEN = "call it as often on every rank: as many batches, layers or turns on each, or vote on when to stop"
 
 
@@ -76,7 +77,7 @@ def _tells(departure: Departure, root: Stuck) -> bool:
 def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...] = ()) -> Finding:
     """What a departure says, and how certain: proven where the majority and the ranks' own habit agree."""
     certainty = Certainty.PROVEN if _is_sure(departure) else Certainty.LIKELY
-    if departure.lone or _is_thin(departure):
+    if departure.lone or _is_thin(departure) or _may_be_layers(departure):
         certainty = Certainty.UNDETERMINED
     if not (departure.majority or departure.habit):
         return _either(departure, victims, waits)
@@ -111,6 +112,9 @@ def _or_else(departure: Departure) -> tuple[Alternative, ...]:
     if departure.kind is Kind.EXTRA and departure.again:
         said = f"{ranks(departure.ranks)} may have made these calls alone, and not as a round of the loop"
         return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
+    if departure.twice and not departure.ended:
+        said = f"{ranks(departure.ranks)} may have made {shape(departure.own)} once more, and left nothing out"
+        return (Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, said),)
     if departure.lone:
         said = f"the calls of {ranks(departure.ranks)} from there on may come after the end of their loop"
         return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
@@ -125,6 +129,7 @@ def _is_sure(departure: Departure) -> bool:
     if (
         departure.ended
         or departure.stayed
+        or departure.twice
         or departure.counted is not None
         or not departure.sited
         or not departure.went_on
@@ -135,9 +140,19 @@ def _is_sure(departure: Departure) -> bool:
 
 
 def _is_thin(departure: Departure) -> bool:
-    """Ranks of other groups tell who left the order; what it left is not told by a few calls without their lines."""
+    """Ranks of other groups tell who left the order; what it left is not told by a few calls without their lines.
+
+    Nor is it where a call made once more explains it as well: without lines that is any call of its kind.
+    """
     by_others = bool(departure.beside) and departure.counted is None
-    return by_others and not departure.sited and departure.agreeing < AGREED
+    few = by_others and departure.agreeing < AGREED
+    return not departure.sited and (few or departure.twice)
+
+
+def _may_be_layers(departure: Departure) -> bool:
+    """A short loop whose lines are not known may be the layers of one step, of which one was left out."""
+    of_loop = (departure.ended and departure.count == 1) or departure.stayed
+    return bool(of_loop) and not departure.sited and departure.rounds < _MANY
 
 
 def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, ...]) -> Finding:
@@ -146,13 +161,15 @@ def _either(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
     texts = [
         f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {shape(call)}{at(call)}" for who, call in departure.sides
     ]
+    sides = departure.sides[:1] if departure.few else departure.sides
+    blamed = {rank: call.where for who, call in sides for rank in who}
     return Finding(
         "collective-mismatch",
         Certainty.UNDETERMINED,
         f"The order of calls parts at number {number} of {group.title}: {words.listed(texts)};"
         " nothing tells which of them left a call out, or added one.",
-        culprits=tuple((rank, call.where) for who, call in departure.sides for rank in who),
-        victims=tuple(rank for rank in victims if rank not in departure.against),
+        culprits=tuple(blamed.items()),
+        victims=tuple(rank for rank in victims if rank not in blamed),
         evidence=tuple(texts),
         waits=waits,
         departure=departure,

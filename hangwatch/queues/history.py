@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hangwatch.stacks.frames import origin
@@ -18,7 +18,7 @@ from .all_groups import AllGroups
 from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before
+from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest, sooner_than_ever
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
@@ -130,7 +130,9 @@ class Histories:
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
         if found.kind is Kind.EXTRA and found.repeated and not (found.habit or found.again or found.run):
-            return replace(found, majority=False)  # the many made it before as well, and may have left it out
+            return replace(
+                found, majority=False, few=found.majority
+            )  # the many made it before as well, and may have left it out
         return found
 
     def _loops_over_all_groups(self, found: Departure) -> Departure:
@@ -170,19 +172,23 @@ class Histories:
         other = self._compared(first.group, usual, rows[usual], rows[rank], rank)
         if other is not None and not (first.run or other.run):
             for early, late in ((first, other), (other, first)):
-                if early.ended and self._as_ever(early, rows):
+                if early.ended and self._comes(as_ever, early, rows):
                     return replace(late, habit=1)
+                if early.ended and self._comes(sooner_than_ever, early, rows):
+                    return replace(early, habit=1)
         mine = (_sited_habit(first) or self._habit(first)) if not first.left else 0
         theirs = (_sited_habit(other) or self._habit(other)) if other is not None else 0
         if other is not None and theirs and not mine:
             return replace(other, habit=theirs)
         return replace(first, habit=0 if theirs else mine)
 
-    def _as_ever(self, one: Departure, rows: dict[int, array[int]]) -> bool:
-        """Whether the rank came to the end of its loop after as many rounds as each time before."""
+    def _comes(
+        self, when: Callable[[Sequence[int], int, int], bool], one: Departure, rows: dict[int, array[int]]
+    ) -> bool:
+        """Whether the rank came to the end of its loop after as many, or as few, rounds as `when` asks for."""
         (rank,) = one.ranks
         row, at = rows[rank], self._place(one, rank, rows[rank])
-        return as_ever(row[:at], row[at], self.token_of(one.usual))
+        return when(row[:at], row[at], self.token_of(one.usual))
 
     def _against_the_rule(self, first: Departure, rows: dict[int, array[int]], usual: int) -> Departure | None:
         """That of the side which did otherwise than always followed on the same calls; of more ranks than half, none.
@@ -272,11 +278,13 @@ class Histories:
             habit=left or (habit(row[:place], row[place], usual[place]) if tells else 0),
             repeated=row[place] in usual[:place],
             ended=0 < left <= RARE or (known and may_end and ended(reading, row, usual, place)),
+            rounds=longest(usual[:place], *sorted((row[place], usual[place]), key=usual[:place].count)),
             sited=self.sited,
             lone=self._is_lone(row, usual, place) if reading.kind is Kind.OTHER and not left else False,
             left=left,
             stayed=stayed,
             run=reading.run,
+            twice=reading.again,
             again=is_turn(reading, row, place, lane.numbers[at : at + reading.count]),
             early=not place and lane.lost and theirs.lost,
             went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hangwatch import words
 from hangwatch.model import Alternative, Certainty
 
-from .finding import Finding, collective
+from .finding import Finding, collective, wait_edges
 from .history import Histories
 from .matching import kind_of
 from .names import at, ranks
@@ -28,6 +29,17 @@ def new_call(root: Stuck, histories: Histories) -> bool | None:
     if not all(histories.shares_sites(root.group, rank, root.waiting) for rank in root.awaited):
         return None
     return not _made(root, histories)
+
+
+def few_make_it(root: Stuck, histories: Histories) -> bool:
+    """Whether fewer ranks wait in the call than are awaited, or those of other groups of the size have not made it."""
+    if len(root.waiting) < len(root.awaited):
+        return True
+    call, size = root.call, len(root.group.members)
+    groups = [each for each in histories.queues.communicators if len(each.members) == size and each is not root.group]
+    ranks = {rank for group in groups for rank, lane in group.lanes.items() if len(lane)}
+    made = any(call is not None and histories.times(group, rank, call) for group in groups for rank in group.lanes)
+    return not made and len(ranks) > len(root.waiting)
 
 
 def alone_in_circle(circle: Iterable[Stuck], histories: Histories) -> Finding | None:
@@ -64,6 +76,35 @@ def _regular(rank: int, histories: Histories) -> bool:
     if call.source is not None:
         return lane.lost or any(histories.queues.call(lane, before) == call for before in range(place))
     return lane.lost or histories.times(group, rank, call) > 1
+
+
+def made_again(root: Stuck, who: tuple[int, ...], histories: Histories) -> bool:
+    """Whether these few ranks made the stuck call right before as well, as they never did until then."""
+    orders = histories.all_groups
+    few = 2 * len(who) <= len(root.group.members)
+    return not root.peers and few and all(orders.made_again(rank, root.order.get(rank)) for rank in who)
+
+
+def once_more(root: Stuck, who: tuple[int, ...], others: tuple[int, ...]) -> Finding:
+    """Few ranks may have made a call once more than the others, or left out what comes between two such calls."""
+    call = root.call
+    return Finding(
+        "rank-zero-only-collective",
+        Certainty.UNDETERMINED,
+        f"{ranks(who, capital=True)} called {collective(root)}{at(call)} right behind the one before, as never until"
+        f" then, and {words.verb(len(who), 'waits', 'wait')} for {ranks(others)}: that call was made once more,"
+        " or all that comes between two of them was left out.",
+        culprits=tuple((rank, root.calls[rank].where if rank in root.calls else None) for rank in who),
+        victims=others,
+        evidence=(f"between two such calls {ranks(who)} had made others every time before",),
+        alternatives=(
+            Alternative(
+                "skipped-collective", Certainty.UNDETERMINED, f"{ranks(who)} may have left out the calls in between"
+            ),
+        ),
+        waits=wait_edges(root, others),
+        fix="make that call as often on every rank, and the calls between two of them too",
+    )
 
 
 def alone(root: Stuck, *, completed: bool = True) -> Finding:

@@ -39,9 +39,19 @@ def visits(before: Sequence[int], own: int, round_: int) -> int:
 
 
 def as_ever(before: Sequence[int], own: int, round_: int) -> bool:
-    """Whether the order of calls comes to `own` after as many rounds as each time before."""
+    """Whether the order of calls comes to `own` after as many rounds as each time before.
+
+    Of the rounds before the oldest visit some may no longer be recorded.
+    """
     counts = _rounds(before, own, round_)
-    return len(counts) > 1 and len(set(counts)) == 1
+    whole = counts[1:] if len(counts) > 2 and counts[0] < counts[1] else counts
+    return len(whole) > 1 and len(set(whole)) == 1
+
+
+def sooner_than_ever(before: Sequence[int], own: int, round_: int) -> bool:
+    """Whether the order of calls comes to `own` after fewer rounds than each time before."""
+    *earlier, last = _rounds(before, own, round_)
+    return bool(earlier) and last < min(earlier)
 
 
 def in_its_turn(row: array[int], place: int, round_: int) -> bool:
@@ -70,6 +80,11 @@ def _rounds(before: Sequence[int], own: int, round_: int) -> list[int]:
             counts.append(0)
         counts[-1] += token == round_
     return counts
+
+
+def longest(before: Sequence[int], own: int, round_: int) -> int:
+    """The most rounds that came before a visit to `own`."""
+    return max(_rounds(before, own, round_))
 
 
 def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:

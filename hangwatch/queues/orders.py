@@ -53,9 +53,16 @@ def _left_most(chain: Chain, histories: Histories, concerned: list[int], compare
     found = histories.all_groups.parting(stray[0], usual)
     if found is None or not found.reading.whole or found.reading.agreeing < _AS_OTHERS:
         return None
-    if not regular([step.token for step in found.theirs], found.place):
-        return None  # the many may have left their own order, and the one rank kept to it
+    if _may_have_left_their_own(found):
+        return None
     return _finding(histories, chain, stray[0], found, usual) if found.reading.kind in _CAUSES else None
+
+
+def _may_have_left_their_own(found: Parting) -> bool:
+    """Whether the many may have left an order of their own, and the one rank have kept to it: not in a first round."""
+    calls = [step.token for step in found.theirs]
+    known = {found.mine[found.place].token, calls[found.place]} & set(calls[: found.place])
+    return bool(known) and not regular(calls, found.place)
 
 
 def _left_its_role(chain: Chain, histories: Histories, concerned: list[int], compared: list[int]) -> Finding | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
@@ -35,7 +35,8 @@ class Reading:
     """`count` calls were left out, added or moved; `agreeing` recorded ones agree again behind them.
 
     `whole` says that nothing which the rank recorded behind the place contradicts it. `run`: one side left a run of
-    calls which the other one continued; by how many they differ is not known.
+    calls which the other one continued; by how many they differ is not known. `again`: a call made once more, right
+    behind the first time, explains all of it as well as those that were left out.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class Reading:
     agreeing: int = 0
     whole: bool = False
     run: bool = False
+    again: bool = False
 
 
 def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
@@ -56,7 +58,7 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
         return _of_both(skipped, extra, mine, list(row[:place]))
     if extra is not None and _may_be_next_rounds(extra, mine, usual[:place]):
         extra = None
-    if skipped is not None and extra is None and _goes_on_with_a_run(skipped, mine, row[:place]):
+    if skipped is not None and extra is None and _tells_little(skipped, mine, row[:place]):
         return Reading(Kind.OTHER, whole=True)
     best = skipped or extra
     other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
@@ -81,12 +83,23 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     again = before[-extra.count :] == mine[: extra.count]
     if extra.count == skipped.count and again:
         return Reading(Kind.OTHER, whole=True)
-    return extra if 2 * extra.count < skipped.count and again else skipped
+    return (
+        extra
+        if 2 * extra.count < skipped.count and again
+        else replace(skipped, again=again and extra.count < skipped.count)
+    )
 
 
 def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
     """The calls of a round, and little behind them: they may as well be the next rounds as added ones."""
     return extra.count > extra.agreeing and set(mine[: extra.count]) <= set(before)
+
+
+def _tells_little(skipped: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
+    """All that agrees is what the rank called right before, once more, or as in a run: it may have added that."""
+    agreeing = mine[: skipped.agreeing]
+    again = 2 * len(agreeing) < skipped.count and list(before[-len(agreeing) :]) == list(agreeing)
+    return again or _goes_on_with_a_run(skipped, mine, before)
 
 
 def _goes_on_with_a_run(skipped: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
@@ -199,6 +212,13 @@ def swapped(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
     """Two calls in the other order, which no earlier round had in that order."""
     one, two = list(row[place : place + 2]), list(usual[place : place + 2])
     return len(one) == 2 and one == two[::-1] and (one[0], one[1]) not in set(pairwise(usual))
+
+
+def out_of_order(calls: Sequence[int], place: int) -> bool:
+    """Whether the call at a place never came behind the one before it, behind which other calls had come."""
+    before = list(calls[:place])
+    behind = {other for one, other in pairwise(before) if one == before[-1]}
+    return bool(behind) and calls[place] not in behind
 
 
 def regular(calls: Sequence[int], place: int) -> bool:

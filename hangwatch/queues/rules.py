@@ -16,18 +16,19 @@ from .circles import circle
 from .departures import by_count, departed_in, odd_one
 from .finding import Finding, collective, victims, wait_edges, without_record
 from .follow import Chain
-from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
-from .lone import alone, new_call
-from .matching import kind_of, odd_ones, shape
+from .lone import alone, few_make_it, made_again, new_call, once_more
 from .misdirected import misdirected
-from .model import COMPLETED, STATE, Call, Communicator, Lane, Queues
+from .mismatch import mismatched
+from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, open_s
-from .names import apart, at, named, ranks
+from .names import at, named, ranks
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
 _MOST_BESIDE = 3  # further groups that a summary tells of
+_ENDED = "a process that has ended or is frozen writes none"
+_SILENT = {"line of the watchdog": f"{_ENDED}, nor does a rank that waits for no call"}
 _HOST = "Such a record shows what a rank has enqueued, and not what its host does: look at the stack or last output of"
 
 
@@ -41,7 +42,7 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return odd
     root = chain.roots[0]
     if root.kind is Kind.MISMATCH:
-        found = _mismatch(queues, root, histories)
+        found = mismatched(root, histories)
         if found.certainty is not Certainty.UNDETERMINED:
             return found
         fewer = odd_one(root, histories) if not found.culprits else None
@@ -60,110 +61,6 @@ def judge(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     return rules[root.kind](queues, chain, histories)
 
 
-# ------------------------------------------------------------------------------------------ different calls
-
-
-def _mismatch(queues: Queues, root: Stuck, histories: Histories) -> Finding:
-    """Different calls are paired under one number: blame is with what left the order before, else the minority."""
-    before = departed_in(root, histories)
-    if before is not None and not root.peers:
-        return before
-    odd = _minority(root, histories)
-    habit = unlike_before(root, histories)
-    behind = rounds_more(root, histories) if not (odd or habit) else []
-    blamed = odd or habit or behind or sorted(root.calls if root.sides or root.peers else {})
-    agree = bool(odd) and odd == habit and (_one_line(root) or _same_behind(root, histories))
-    told = odd or (habit and (root.peers or all_recorded(root)))
-    others_path = _or_another_path(root, odd or habit, agree, fresh=bool(habit)) or _or_a_round_more(behind)
-    told = told and not (others_path and (_of_another_function(root, odd or habit) or not histories.sited))
-    certainty = Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED
-    texts = _side_words(root)
-    others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
-    summary = (
-        f"The ranks call different collectives as number {root.number} of {root.group.title}: {words.listed(texts)}."
-        if root.sides
-        else f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}."
-    )
-    return Finding(
-        "collective-mismatch",
-        certainty,
-        summary,
-        culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
-        victims=others,
-        evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
-        alternatives=others_path,
-        waits=wait_edges(root, blamed) if others else (),
-    )
-
-
-def _minority(root: Stuck, histories: Histories) -> list[int]:
-    """The ranks that differ from most; none where the histories show that most may have left the common order."""
-    odd = odd_ones(root.sides) if root.sides else []
-    if not odd or root.peers or not all_recorded(root):
-        return odd
-    found = histories.departure(root.group, root.number)
-    same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
-    return [] if same and found is not None and not (found.majority or found.habit) else odd
-
-
-def _one_line(root: Stuck) -> bool:
-    """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
-    places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
-    return len(places) == 1 and None not in places
-
-
-def _of_another_function(root: Stuck, who: list[int]) -> bool:
-    """Whether these ranks call from a function from which no other rank calls, or for a barrier: not one call changed.
-
-    torch's own thread calls from none.
-    """
-    own, others = ([call for rank, call in root.calls.items() if (rank in who) is mine] for mine in (True, False))
-    places = [
-        {(call.where.file, call.where.function) if call.where else None for call in each} for each in (own, others)
-    ]
-    barriers = [{kind_of(call) == "barrier" for call in each} for each in (own, others)]
-    return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
-
-
-def _same_behind(root: Stuck, histories: Histories) -> bool:
-    """Whether the histories agree again behind the call: it stands in the place of the others' call."""
-    departure = histories.departure(root.group)
-    return departure is not None and departure.number == root.number and departure.agreeing > 0
-
-
-def _or_another_path(root: Stuck, who: list[int], agree: bool, *, fresh: bool) -> tuple[Alternative, ...]:
-    """What a call from another line may be, where nothing behind it is recorded that would tell."""
-    if not who or agree or root.peers or _one_line(root) or not (fresh or _of_another_function(root, who)):
-        return ()
-    said = f"{ranks(who)} never made that call before" if fresh else f"{ranks(who)} came there by another path"
-    return (
-        Alternative("rank-zero-only-collective", Certainty.UNDETERMINED, f"{said}: it may be one that they alone make"),
-        Alternative("uneven-steps", Certainty.UNDETERMINED, f"{said}: it may come after the end of a loop"),
-    )
-
-
-def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
-    if not behind:
-        return ()
-    said = f"all others have come to a call that is new to them: {ranks(behind)} may have a round more to make"
-    return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
-
-
-def _side_words(root: Stuck) -> list[str]:
-    if not root.sides:
-        return [f"{ranks([rank])}: {call.op}{at(call)}" for rank, call in sorted(root.calls.items())[:4]]
-    sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
-    most = root.calls[sides[-1][0]]
-    return [
-        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]
-    ]
-
-
-def _called(call: Call, most: Call) -> str:
-    """The call with its line, by which it is told apart from that of most ranks."""
-    return f"{shape(call)}{words.at(apart(call, most)[0])}"
-
-
 # ------------------------------------------------------------------------------------------ awaited ranks
 
 
@@ -172,9 +69,13 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     before = departed_in(root, histories)
     if before is not None:
         return before
+    if made_again(root, root.waiting, histories):
+        return once_more(root, root.waiting, root.awaited)
     new = new_call(root, histories)
-    if new is not None and len(root.waiting) < len(root.awaited):
-        return alone(root) if new else _ahead(queues, root)
+    if new and few_make_it(root, histories):
+        return alone(root)
+    if new is False and len(root.waiting) < len(root.awaited):
+        return _ahead(queues, root)
     if not new and _may_still_come(queues, root):
         return _ahead(queues, root)
     return _never_came(queues, chain)
@@ -273,7 +174,8 @@ def _stale(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
     """All ranks of which it is known have enqueued it; of some it is not known."""
     root = chain.roots[0]
-    few = 2 * len(root.awaited) <= len(root.group.members) and 2 * len(queues.missing()) < (queues.world_size or 0)
+    missing, world = len(queues.missing()), queues.world_size or 0
+    few = 2 * len(root.awaited) <= len(root.group.members) and (missing == 1 or 2 * missing < world)
     beside = _beside(chain)
     blamed = sorted({*root.awaited, *(rank for each in beside for rank in each.awaited)}) if few else []
     more = "".join(
@@ -298,13 +200,17 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" {words.verb(len(root.awaited), 'that rank has', 'those ranks have')} not come.{more}",
         culprits=tuple((rank, None) for rank in blamed),
         victims=victims((*chain.path, *beside), blamed or root.awaited),
-        evidence=(f"no {queues.record} of {ranks(silent)}: a process that has died or is frozen writes none",)
-        if silent
-        else (),
+        evidence=(f"no {queues.record} of {ranks(silent)}: {_SILENT.get(queues.record, _ENDED)}",) if silent else (),
+        alternatives=(_died(silent),) if blamed and silent else (),
         waits=wait_edges(root),
         fix=f"give the records of {ranks(root.awaited)} too; if there are none, look at these processes first",
         passing=True,
     )
+
+
+def _died(silent: list[int]) -> Alternative:
+    said = f"{ranks(silent)} may have ended: the launcher's exit codes and the last output tell"
+    return Alternative("rank-died", Certainty.UNDETERMINED, said)
 
 
 def _last_call(queues: Queues, rank: int) -> tuple[Communicator, Lane] | None:

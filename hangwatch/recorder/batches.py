@@ -31,5 +31,22 @@ def count(entries: Sequence[Mapping[str, Any]], peers: Lane, collectives: Lane |
         collectives.numbers[place] -= bisect_left(batches, order)
 
 
+class Ends:
+    """Tells ends of batches from those of coalesced collectives, of which torch before 2.6 says alike: no peers."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[Any, Any]] = {}  # the numbers of a group's last send or receive
+
+    def are_of_peers(self, group: str, entry: Mapping[str, Any], p2p: bool) -> bool:
+        """Whether the next entry of `group` is of sends and receives: `p2p` says so, or it ends a batch of them."""
+        if not (p2p or (self._last and _is_end(entry))):
+            return False
+        numbers = (entry["collective_seq_id"], entry["p2p_seq_id"])
+        if not p2p:
+            return self._last.get(group) == numbers
+        self._last[group] = numbers
+        return True
+
+
 def _is_end(entry: Mapping[str, Any]) -> bool:
     return str(entry["profiling_name"]).endswith(":coalesced")

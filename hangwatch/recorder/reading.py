@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from hangwatch.model import Frame
@@ -19,6 +20,7 @@ from .runs import of_earlier_runs
 _WITHOUT_EVENTS = frozenset({"gloo", "mpi", "ucc"})
 _STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
 _DEFAULT = frozenset({"default_pg", "default"})
+_PLACE = itemgetter("filename", "line", "name")
 _RANKS = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")
 _LAST = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
 LARGEST_WORLD = 1 << 20
@@ -107,9 +109,10 @@ class QueueReader:
         seen: dict[Any, Lane] = {}
         last, completion, timed = 0, 0, False
         limits: set[int] = set()
+        ends = batches.Ends()
         for order, entry in enumerate(entries):
-            p2p = bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"])
             group = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", "0")), "")
+            p2p = ends.are_of_peers(group[0], entry, bool(entry.get("is_p2p")) or _is_p2p(entry["profiling_name"]))
             place = (group[0], group[1], p2p)
             lane = seen.get(place)
             if lane is None:
@@ -119,7 +122,7 @@ class QueueReader:
             key = _key(entry)
             call = known.get(key)
             if call is None:
-                call = known[key] = self._call(entry)
+                call = known[key] = self._known_call(key, entry)
             state, started, completed = _state(entry)
             created = int(entry.get("time_created_ns") or 0)
             timed = timed or state & 3 == STARTED or 0 < started != completed
@@ -137,6 +140,14 @@ class QueueReader:
         everything.timeout_ns = min(filter(None, limits), default=0) * NS_IN_MS
         everything.last_event = max(everything.last_event, last)
         everything.last_completion = max(everything.last_completion, completion)
+
+    def _known_call(self, key: tuple[Any, ...], entry: Mapping[str, Any]) -> int:
+        """The call, which another entry may have given with frames that are other objects and the same places."""
+        content = (*key[:-1], tuple(map(_PLACE, entry.get("frames") or ())))
+        call = self._calls.get(content)
+        if call is None:
+            call = self._calls[content] = self._call(entry)
+        return call
 
     def _call(self, entry: Mapping[str, Any]) -> int:
         backend, _, said = str(entry["profiling_name"]).rpartition(":")
@@ -332,7 +343,7 @@ def _is_p2p(name: str) -> bool:
     return said.startswith(("send ", "recv ")) or said in ("send", "recv")
 
 
-def _key(entry: Mapping[str, Any]) -> Any:
+def _key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
     """What entries must share to be the same call, quickly. Frames of one document are the same objects."""
     return (
         entry["profiling_name"],

@@ -41,6 +41,18 @@ def test_ranks_of_one_host_that_did_not_finish_are_no_partition_of_hosts(tmp_pat
     assert (found.cause, found.culprits) == ("undetermined", ())
 
 
+def test_ranks_that_warn_of_their_network_and_did_not_finish_do_not_reach_each_other(tmp_path: Path) -> None:
+    found = told(tmp_path, *SET_UP[:4], warn(1, "socketStartConnect: Connect to 10.0.0.9<41321> failed : No route"))
+    assert (found.cause, found.certainty, found.culprits) == ("network-partition", "likely", ())
+    assert "they do not reach each other" in found.summary
+
+
+def test_a_rank_without_a_line_of_the_watchdog_may_just_not_wait(tmp_path: Path) -> None:
+    found = told(tmp_path, *SET_UP, *(gave_up(rank, 90) for rank in (0, 1, 3)))
+    assert [each.rank for each in found.culprits] == [2]
+    assert any("nor does a rank that waits for no call" in said for said in found.evidence)
+
+
 def test_the_rank_that_met_a_network_error_is_told_and_not_blamed(tmp_path: Path) -> None:
     found = told(
         tmp_path, *SET_UP, warn(1, "NET/IB : Got completion from peer 10.0.0.1<38560> with status=12 opcode=0")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hangwatch.commands.evidence_files import sort_out
 from tests.dump_verdicts import blamed, verdict, verdict_on
 from tests.dump_world import Call, JobDumps, Step, Stop, Sync
 
@@ -37,6 +38,7 @@ def _as_before(document: dict[str, Any]) -> None:
             batches[group] = entry["p2p_seq_id"]
             entry["p2p_seq_id"] = 0
             entry["collective_seq_id"] = batches[group] + entry.get("collectives", 0)
+            entry["is_p2p"] = not entry["profiling_name"].endswith(":coalesced")
         else:
             entry["collective_seq_id"] += batches.get(group, 0)
 
@@ -70,3 +72,16 @@ def test_a_batch_that_was_left_out_makes_its_rank_s_collectives_no_other_ones(tm
     JobDumps(programs, GROUPS, timed=False).write(new)
     assert blamed(verdict_on(old)) == blamed(verdict_on(new)) == [1]
     assert verdict_on(old).cause == verdict_on(new).cause == "point-to-point-deadlock"
+
+
+@pytest.mark.parametrize("meetings", [None, 9])
+def test_batches_that_are_complete_are_well(meetings: int | None, tmp_path: Path) -> None:
+    """Only their ends have a state, and torch before 2.6 says of those that they are no sends and receives."""
+    programs = {each: _rounds(each) for each in range(RING)}
+    job = JobDumps(programs, GROUPS, timed=False, meetings=meetings, written_after_s=0.1)
+    documents = job.documents()
+    for entry in (entry for document in documents.values() for entry in document["entries"]):
+        entry["is_p2p"] = entry["is_p2p"] and not entry["profiling_name"].endswith(":coalesced")
+    job.documents = lambda: documents  # type: ignore[method-assign]
+    job.write(tmp_path)
+    assert sort_out([tmp_path]).assessment.judgement is None

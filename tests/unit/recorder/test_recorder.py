@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pickle
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hangwatch.queues import Assessment, Queues, assess, snapshot
 from hangwatch.queues.model import COMPLETED, RETIRED, SCHEDULED, STARTED
 from hangwatch.ranks import flight_recorder
 from hangwatch.recorder import DumpError, QueueReader, documents, is_pickle, rank_of
+from tests.dumps import Job, Op, alike, loop
 
 # As torch 2.13 writes it for gloo; times and thread ids shortened.
 ENTRY: dict[str, Any] = {
@@ -280,3 +282,20 @@ def test_a_start_that_is_told_with_the_end_is_no_start_event() -> None:
     assert not _read({0: _dump(done, waits)}).timed
     apart = {**done, "time_discovered_completed_ns": 5_001}
     assert _read({0: _dump(apart, waits)}).timed
+
+
+def test_a_call_is_read_once_also_where_each_entry_has_frames_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's pickles share the objects of frames, which JSON and other writers do not."""
+    reads: list[str] = []
+    read = QueueReader._call
+
+    def counted(self: QueueReader, entry: Mapping[str, Any]) -> int:
+        reads.append(entry["profiling_name"])
+        return read(self, entry)
+
+    monkeypatch.setattr(QueueReader, "_call", counted)
+    reader = QueueReader()
+    for rank, document in Job(3, alike(3, loop(20, Op("all_reduce", 20, 64)))).documents().items():
+        reader.add(rank, json.loads(json.dumps(document)))  # each entry with objects of its own
+    assert [len(lane) for _, lane in reader.queues().lanes()] == [20] * 3
+    assert len(reads) == 1

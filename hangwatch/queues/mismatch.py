@@ -1,0 +1,268 @@
+"""Different calls under one number: one call that was changed, or calls from different places of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from hangwatch import words
+from hangwatch.model import Alternative, Certainty, Frame
+from hangwatch.stacks.frames import origin
+
+from .departures import departed_in
+from .finding import Finding, collective, wait_edges
+from .fresh import all_recorded, rounds_more, unlike_before
+from .history import Histories
+from .matching import elements, kind_of, odd_ones, shape
+from .model import Call
+from .names import apart, at, ranks
+from .readings import out_of_order
+from .stuck import Stuck
+
+_MISMATCH, _ALONE, _UNEVEN, _SKIPPED = (
+    "collective-mismatch",
+    "rank-zero-only-collective",
+    "uneven-steps",
+    "skipped-collective",
+)
+_LIKE = 2  # a batch that is cut short, or a tensor that is padded, is of the same order
+
+
+def mismatched(root: Stuck, histories: Histories) -> Finding:
+    """Different calls are paired under one number: blame is with what left the order before, else the minority."""
+    before = departed_in(root, histories)
+    if before is not None and not root.peers:
+        return before
+    odd = _minority(root, histories)
+    habit = _unlike_their_habit(root, histories, odd)
+    who = odd or habit or _unlike_other_groups(root, histories)
+    behind = rounds_more(root, histories) if not who else []
+    blamed = who or behind or sorted(root.calls if root.sides or root.peers else {})
+    same_behind = _same_behind(root, histories)
+    agree = bool(odd) and odd == habit and (same_behind or _one_line(root))
+    parted = _apart(root, who, histories, fresh=bool(habit)) if not (same_behind or root.peers) else None
+    told = (odd or (who and (root.peers or all_recorded(root)))) and parted is None
+    causes = parted.causes() if parted is not None else (_MISMATCH,)
+    texts = _side_words(root)
+    others = tuple(rank for rank in sorted(root.calls) if rank not in blamed)
+    return Finding(
+        causes[0],
+        Certainty.PROVEN if agree else Certainty.LIKELY if told else Certainty.UNDETERMINED,
+        _summary(root, texts) + (parted.said() if parted is not None else ""),
+        culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
+        victims=others,
+        evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
+        alternatives=tuple(_or_else(causes[1:], who)) or _or_a_round_more(behind),
+        waits=wait_edges(root, blamed) if others else (),
+    )
+
+
+# ------------------------------------------------------------------------------------------ whose call is another one
+
+
+def _minority(root: Stuck, histories: Histories) -> list[int]:
+    """The ranks that differ from most; none where the histories show that most may have left the common order."""
+    odd = odd_ones(root.sides) if root.sides else []
+    if not odd or root.peers or not all_recorded(root):
+        return odd
+    found = histories.departure(root.group, root.number)
+    same = found is not None and (found.number, list(found.ranks)) == (root.number, odd)
+    return [] if same and found is not None and not (found.majority or found.habit) else odd
+
+
+def _unlike_their_habit(root: Stuck, histories: Histories, odd: list[int]) -> list[int]:
+    """The ranks to which their call is new; without a majority only where the others kept their order."""
+    new = unlike_before(root, histories)
+    if odd or root.peers:
+        return new
+    lanes = (root.group.lanes[rank] for rank in root.calls if rank not in new)
+    strayed = (out_of_order(histories.tokens(lane), lane.places(root.number).start) for lane in lanes)
+    return [] if any(strayed) else new
+
+
+def _unlike_other_groups(root: Stuck, histories: Histories) -> list[int]:
+    """The ranks that call otherwise than those of other groups do in the same place of the same order."""
+    found = histories.departure(root.group, root.number) if not root.peers else None
+    if found is None or found.number != root.number or not (found.majority and found.beside):
+        return []
+    return list(found.ranks)
+
+
+def _same_behind(root: Stuck, histories: Histories) -> bool:
+    """Whether the histories agree again behind the call: it stands in the place of the others' call."""
+    departure = histories.departure(root.group)
+    return departure is not None and departure.number == root.number and departure.agreeing > 0
+
+
+# ------------------------------------------------------------------------------------------ places of the program
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """Ranks that may be at another place of the program than those that make the `other` call.
+
+    `why` tells so, "" where nothing does; `routine`: all make such calls as `own` in their rounds.
+    """
+
+    who: list[int]
+    own: Call
+    other: Call
+    why: str
+    routine: bool
+    one_call: bool  # the two calls may be the two ways of one branch all the same
+
+    def causes(self) -> tuple[str, ...]:
+        """What it may be, what fits best first.
+
+        A program that lets few ranks do something alone lets rank 0 do it, or those of its machine or replica.
+        """
+        if self.routine:
+            return _SKIPPED, _ALONE, _UNEVEN
+        alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _ALONE, _SKIPPED)
+        return (_MISMATCH, *alone) if self.one_call or not self.why else (*alone, _MISMATCH)
+
+    def said(self) -> str:
+        """What is known of these ranks, as a sentence."""
+        if not self.why:
+            return " No call before them is recorded that would tell which ranks left the order, and how."
+        they = len(self.who)
+        best = {
+            _MISMATCH: "it may stand in the place of the others' call",
+            _ALONE: f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone",
+            _UNEVEN: f"{words.verb(they, 'this rank', 'these ranks')} may have left the loop earlier",
+            _SKIPPED: f"{words.verb(they, 'this rank', 'these ranks')} may have left out a call, or added one",
+        }
+        return f" {ranks(self.who, capital=True)} {self.why}: {best[self.causes()[0]]}."
+
+
+def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) -> _Apart | None:
+    """What tells that the ranks `who` are at another place; None where their call is the others' one, changed."""
+    if not who:
+        return None
+    own, other = root.calls[who[0]], next(call for rank, call in root.calls.items() if rank not in who)
+    elsewhere = _of_another_function(root, who)
+    routine = not fresh and _is_routine(root, who, histories)
+    sited = histories.sited
+    if not routine and (_one_line(root) or _is_changed(root, own, other, sited, fresh, elsewhere)):
+        return None
+    path = "came there by another path" if elsewhere else ""
+    why = "never made that call before" if fresh else "made such calls in earlier rounds too" if routine else path
+    one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
+    return _Apart(who, own, other, why, routine, one_call)
+
+
+def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:
+    """Whether two calls from different lines, or from lines that are not known, are one call that was changed."""
+    if elsewhere:
+        return False
+    if fresh:
+        return sited and _of_one_tensor(own, other)
+    return sited or _known(root) or _alike(own, other)
+
+
+def _is_routine(root: Stuck, who: list[int], histories: Histories) -> bool:
+    """Whether these ranks and others have made such a call besides: then it is none that was changed here."""
+    own = root.calls[who[0]]
+    others = (rank for rank in root.calls if rank not in who)
+    return histories.times(root.group, who[0], own) > 1 and any(
+        histories.times(root.group, rank, own) for rank in others
+    )
+
+
+def _known(root: Stuck) -> bool:
+    """Whether some rank's record has a call before this one."""
+    lanes = (root.group.lanes.get(rank) for rank in root.calls)
+    return any(lane is not None and len(lane) and lane.numbers[0] < root.number for lane in lanes)
+
+
+def _one_line(root: Stuck) -> bool:
+    """Whether all sides call from one line: the call itself is another one, and not the path that led to it."""
+    places = {(call.where.file, call.where.line) if call.where else None for call in root.calls.values()}
+    return len(places) == 1 and None not in places
+
+
+def _of_another_function(root: Stuck, who: list[int]) -> bool:
+    """Whether these ranks call from a function from which no other rank calls, or for a barrier: not one call changed.
+
+    torch's own thread calls from none.
+    """
+    own, others = ([call for rank, call in root.calls.items() if (rank in who) is mine] for mine in (True, False))
+    places = [
+        {(call.where.file, call.where.function) if call.where else None for call in each} for each in (own, others)
+    ]
+    barriers = [{kind_of(call) == "barrier" for call in each} for each in (own, others)]
+    return places[0].isdisjoint(places[1]) or barriers[0].isdisjoint(barriers[1])
+
+
+def _of_one_tensor(own: Call, other: Call) -> bool:
+    """Whether two calls are given the same tensors, but for one dimension or the type; single numbers tell nothing."""
+    if len(own.inputs) != len(other.inputs) or (elements(own.inputs) or 0) <= len(own.inputs):
+        return False
+    differ = [
+        sum(mine != theirs for mine, theirs in zip_longest(one, two))
+        for one, two in zip(own.inputs, other.inputs, strict=True)
+    ]
+    many = all(len(one) > 1 for one in own.inputs)  # tensors of one dimension that differ in it share nothing
+    return bool(differ) and max(differ) <= many
+
+
+def _alike(own: Call, other: Call) -> bool:
+    """Whether two calls whose lines are not known are one operation on tensors of like size, or one tensor's."""
+    sizes = [elements(call.inputs) or 0 for call in (own, other)]
+    one_kind = kind_of(own) == kind_of(other) and "barrier" not in (own.op, other.op)
+    return _of_one_tensor(own, other) or (one_kind and max(sizes) <= _LIKE * min(sizes))
+
+
+def _by_one_line(own: Call, other: Call) -> bool:
+    """Whether the paths part behind one line of the program, which called another function on each side."""
+    for mine, theirs in zip_longest(_path(own), _path(other)):
+        if mine != theirs:
+            return bool(mine and theirs) and mine.function != theirs.function and mine.file == theirs.file
+    return False
+
+
+def _path(call: Call) -> list[Frame]:
+    """The lines of the program that led to a call, the outermost first."""
+    return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
+
+
+# ------------------------------------------------------------------------------------------ words
+
+
+def _summary(root: Stuck, texts: list[str]) -> str:
+    if not root.sides:
+        return f"The calls of {collective(root)} do not fit: {root.why}{at(root.call)}."
+    return f"The ranks call different collectives as number {root.number} of {root.group.title}: {words.listed(texts)}."
+
+
+def _or_else(causes: Iterable[str], who: list[int]) -> Iterable[Alternative]:
+    said = {
+        _MISMATCH: f"the call of {ranks(who)} may stand in the place of the others', on another branch",
+        _ALONE: f"{ranks(who)} may make that call alone, on a condition that the others do not meet",
+        _UNEVEN: f"that call of {ranks(who)} may come after the end of a loop",
+        _SKIPPED: f"{ranks(who)} may have left out calls before that one",
+    }
+    return (Alternative(cause, Certainty.UNDETERMINED, said[cause]) for cause in causes)
+
+
+def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:
+    if not behind:
+        return ()
+    said = f"all others have come to a call that is new to them: {ranks(behind)} may have a round more to make"
+    return (Alternative(_UNEVEN, Certainty.UNDETERMINED, said),)
+
+
+def _side_words(root: Stuck) -> list[str]:
+    if not root.sides:
+        return [f"{ranks([rank])}: {call.op}{at(call)}" for rank, call in sorted(root.calls.items())[:4]]
+    sides = sorted(root.sides.values(), key=lambda who: (len(who), who))
+    most = root.calls[sides[-1][0]]
+    return [
+        f"{ranks(who)} {words.verb(len(who), 'calls', 'call')} {_called(root.calls[who[0]], most)}" for who in sides[:4]
+    ]
+
+
+def _called(call: Call, most: Call) -> str:
+    """The call with its line, by which it is told apart from that of most ranks."""
+    return f"{shape(call)}{words.at(apart(call, most)[0])}"
