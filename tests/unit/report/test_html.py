@@ -234,3 +234,10 @@ def test_a_long_block_keeps_its_end() -> None:
     made = markup.block("first\n" + "x\n" * markup.LONGEST_BLOCK + "<last>")
     assert "first" not in made
     assert made.endswith("&lt;last&gt;</pre>")
+
+
+def test_code_in_a_sentence_is_set_as_code() -> None:
+    made = examples.uneven_steps()
+    page = html.render(replace(made, verdict=replace(made.verdict, fix="use `with Join([model]):`, or pad <all>")))
+    assert "use <code>with Join([model]):</code>, or pad &lt;all&gt;" in page
+    assert markup.prose("a lone ` stays") == "a lone ` stays"
