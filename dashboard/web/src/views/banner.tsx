@@ -125,7 +125,7 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
       )}
       {lost.length > 0 && (
         <Row label="Unavailable" kind="lacks">
-          <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
+          <Sentences of={lost} />
         </Row>
       )}
     </>

@@ -3,7 +3,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 import type { Capture, IncidentSummary, JobDetail, RankColumns } from "../api";
 import { LiveJob } from "../live";
-import { Clamped, Part, Table, When } from "../parts/bits";
+import { Clamped, Name, Part, Table, When } from "../parts/bits";
 import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
@@ -104,7 +104,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
   return (
     <header class="title">
       <h1>
-        {detail?.name || detail?.id || id}{" "}
+        <Name text={detail?.name || detail?.id || id} />{" "}
         {detail && (
           <span class={`state ${detail.state}`}>
             <StateIcon state={detail.state} /> {detail.state}
