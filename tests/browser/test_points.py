@@ -52,6 +52,18 @@ def test_time_stands_still_when_a_job_has_ended(page: Page, served: Served, flee
     expect(page.locator("h1")).to_contain_text("failed")
 
 
+def test_ranks_of_a_job_that_has_ended_do_not_move(page: Page, served: Served, fleet: Fleet) -> None:
+    fleet.step = 100
+    fleet.beat()
+    open_job(page, served)
+    expect(page.locator(".situations")).to_contain_text("on the move")
+    fleet.finish()
+    expect(page.locator("h1")).to_contain_text("finished")
+    expect(page.locator(".situations")).not_to_contain_text("on the move")
+    page.goto(f"{page.url}/ranks/0")
+    expect(page.locator(".facts")).to_contain_text("the job has ended")
+
+
 def test_a_verdict_is_copied_as_markdown(page: Page, served: Served, fleet: Fleet) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     hang(page, served, fleet)
@@ -229,9 +241,14 @@ def test_a_part_of_the_time_is_chosen_for_all_charts(page: Page, served: Served,
     part = chosen.locator("option:checked").inner_text()
     page.get_by_role("link", name="Timeline", exact=True).click()
     expect(page.get_by_role("application", name=re.compile(f"over {part}"))).to_be_visible()
-    # AND it is left by keyboard as well
+    # AND it is left by keyboard, and by a double click on a chart
     page.get_by_label("Time range").select_option("0")
     expect(page.get_by_role("application", name=re.compile(f"over {part}"))).to_have_count(0)
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("link", name="Steps", exact=True).click()
+    expect(chosen).to_have_value("some")
+    chart.locator(".u-over").dblclick()
+    expect(chosen).to_have_value("0")
 
 
 def test_incidents_say_the_day_on_which_they_were_seen(page: Page, served: Served) -> None:

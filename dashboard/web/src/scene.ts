@@ -17,6 +17,7 @@ export interface Node {
 
 export interface Scene {
   live: boolean;
+  ended: ReadonlySignal<boolean>; // the job is over: nothing is on the move
   columns: ReadonlySignal<RankColumns | null>;
   groups: ReadonlySignal<GroupColumns | null>;
   doc: ReadonlySignal<Incident | null>; // the newest evidence: stacks, calls, processes
@@ -70,6 +71,7 @@ export function frozen(incident: Incident, page: "incident" | "capture", id: str
   const rows = computed(() => new Set(shown.value));
   return {
     live: false,
+    ended: signal(false), // it may have moved when the evidence was taken
     columns: signal(columns),
     groups: signal(groupsOf(incident)),
     doc: signal(incident),

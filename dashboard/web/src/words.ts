@@ -111,6 +111,11 @@ export function baseName(path: string): string {
   return path.split("/").filter(Boolean).at(-1) ?? path;
 }
 
+/** A command line without the folder of its program, so that what is behind it has room. */
+export function command(text: string): string {
+  return text.replace(/^\S*\/(?=[^\s/]+(\s|$))/, "");
+}
+
 /** train.py:88 */
 export function place(frame: Frame): string {
   const name = baseName(frame.file) || frame.file;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { argumentTitle, cause, clean, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, saidMoment, shortTime, size, tickTime } from "../src/words";
+import { argumentTitle, cause, clean, command, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, saidMoment, shortTime, size, tickTime } from "../src/words";
 import { frame } from "./make";
 
 describe("numbers in words", () => {
@@ -15,6 +15,13 @@ describe("numbers in words", () => {
   });
   it("says sizes with a unit", () => {
     expect([512, 3.4 * 1024 ** 2, 80 * 1024 ** 3].map(size)).toEqual(["512 B", "3.4 MiB", "80 GiB"]);
+  });
+});
+
+describe("commands", () => {
+  it("leaves out the folder of the program alone", () => {
+    expect(command("/opt/venv/bin/python -m torch.distributed.run /home/mia/train.py")).toBe("python -m torch.distributed.run /home/mia/train.py");
+    expect(["torchrun train.py --data /data/birds", "python", "", "/usr/bin/python"].map(command)).toEqual(["torchrun train.py --data /data/birds", "python", "", "python"]);
   });
 });
 

@@ -9,7 +9,7 @@ import { Download } from "../parts/download";
 import type { Incident } from "../records";
 import type { Place } from "../router";
 import { frozen } from "../scene";
-import { detected, NO_VERDICT, plural } from "../words";
+import { command, detected, NO_VERDICT, plural } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
 import { Review } from "./review";
@@ -79,7 +79,7 @@ export function IncidentPage({ incident, page, id, view, rank, job, known = null
           {incident.job.world_size !== null && <li>{plural(incident.job.world_size, "rank")}</li>}
           {incident.nodes.length > 0 && <li>{plural(incident.nodes.length, "node")}</li>}
           {incident.job.launcher && <li>{incident.job.launcher}</li>}
-          {incident.job.command && <li><code class="one-line" title={incident.job.command}>{incident.job.command}</code></li>}
+          {incident.job.command && <li><code class="one-line" title={incident.job.command}>{command(incident.job.command)}</code></li>}
         </ul>
         <div class="actions">
           {id && page === "incident" ? (

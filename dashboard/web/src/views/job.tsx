@@ -8,7 +8,7 @@ import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
 import { write, type Place } from "../router";
-import { briefMoment, cause, duration, plural, ranks as sayRanks, timeOfDay, title } from "../words";
+import { briefMoment, cause, command, duration, plural, ranks as sayRanks, timeOfDay, title } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
 
@@ -117,7 +117,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
           <li>{detail.nodes_expected && detail.nodes_expected > detail.nodes ? `${detail.nodes} of ${detail.nodes_expected} nodes` : plural(detail.nodes, "node")}{detail.nodes_silent > 0 && <strong class="missing"> ({detail.nodes_silent} silent)</strong>}</li>
           <Pace live={live} detail={detail} />
           <li>started <When at={detail.started_at} />{detail.closed_at !== null && <>, ended <When at={detail.closed_at} brief /></>}</li>
-          {detail.command && <li><code class="one-line" title={detail.command}>{detail.command}</code></li>}
+          {detail.command && <li><code class="one-line" title={detail.command}>{command(detail.command)}</code></li>}
         </ul>
       )}
       <div class="actions">

@@ -10,7 +10,7 @@ import { StateIcon } from "../parts/icon";
 import { write } from "../router";
 import { session } from "../session";
 import { connect } from "../stream";
-import { parseClean, plural, title } from "../words";
+import { command, parseClean, plural, title } from "../words";
 import { JobsStore } from "../jobs";
 import { ListPage } from "./lists";
 
@@ -80,7 +80,7 @@ function JobRow({ job }: { job: JobSummary }) {
     <tr class={job.state}>
       <th scope="row">
         <a href={write({ page: "job", id: job.key, view: "overview", rank: null })}>{job.name || job.id}</a>
-        <span class="quiet command" title={job.command}>{job.command}</span>
+        <span class="quiet command" title={job.command}>{command(job.command)}</span>
       </th>
       <td>
         <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>
