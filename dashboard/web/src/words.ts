@@ -220,6 +220,11 @@ function midnight(seconds: number): number {
   return new Date(seconds * 1000).setHours(0, 0, 0, 0);
 }
 
+/** A time of day on an axis whose marks are `stride` seconds apart. */
+export function tickMoment(seconds: number, stride: number): string {
+  return timeOfDay(seconds) + (stride < 1 ? (seconds % 1).toFixed(1).slice(1) : "");
+}
+
 /** Hours, minutes, seconds in the reader's zone. */
 export function timeOfDay(seconds: number): string {
   return clock.format(seconds * 1000);

@@ -87,7 +87,7 @@ export function Table({ label, children, class: name = "" }: { label: string; ch
     for (const row of table.current.querySelectorAll<HTMLTableRowElement>("tbody tr")) {
       for (const [index, cell] of [...row.cells].entries()) {
         cell.dataset["label"] = names[index] ?? "";
-        cell.toggleAttribute("data-none", cell.textContent === "–");
+        cell.toggleAttribute("data-none", cell.textContent === "–" || cell.textContent === "");
       }
     }
   });

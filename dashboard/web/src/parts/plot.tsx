@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { Span } from "../model/span";
-import { timeOfDay } from "../words";
+import { tickMoment } from "../words";
 import { color, theme } from "./paint";
 import { useWidth } from "./width";
 
@@ -27,7 +27,7 @@ interface Props {
 }
 
 const HEIGHT = 176;
-const STRIDES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400];
+const STRIDES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400];
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000];
 
 export function Plot(props: Props) {
@@ -88,7 +88,7 @@ function options(lines: Line[], width: number, newest: { current: Props }): uPlo
     padding: [null, 28, null, null], // room for the last label
     scales: { x: { time: true, range: (_plot, least, most) => (newest.current.span ? [newest.current.span.from, newest.current.span.to] : [least, most]) }, y: { range: (_plot, _min, most) => [0, Math.max(most * 1.1, stepped ? 1 : 0.001)] } },
     axes: [
-      { ...axis, size: 30, incrs: STRIDES, values: (_plot, splits) => splits.map(timeOfDay), space: 74 },
+      { ...axis, size: 30, incrs: STRIDES, values: (_plot, splits, _axis, _space, stride) => splits.map((at) => tickMoment(at, stride)), space: 82 },
       { ...axis, size: (_plot, labels) => roomFor(labels), values: (_plot, splits) => splits.map(unit), ...(stepped && { incrs: WHOLE }) },
     ],
     series: [

@@ -10,7 +10,7 @@ import { color, markPath, sharp, theme } from "../parts/paint";
 import { useWidth } from "../parts/width";
 import { go } from "../router";
 import type { Scene } from "../scene";
-import { duration, plural, ranks, shortTime, timeOfDay } from "../words";
+import { duration, plural, ranks, shortTime, tickMoment, timeOfDay } from "../words";
 import { Swatch } from "./grid";
 import { ShownRanks } from "./shown";
 import { SpanChoice } from "./span";
@@ -242,6 +242,6 @@ function ticks(context: CanvasRenderingContext2D, span: Span, x: (at: number) =>
     context.fillStyle = color("rule");
     context.fillRect(Math.round(x(at)), 4, 1, height);
     context.fillStyle = color("ink-2");
-    if (x(at) < x(span.to) - 50) context.fillText(timeOfDay(at) + (stride < 1 ? (at % 1).toFixed(1).slice(1) : ""), Math.round(x(at)) + 4, 14);
+    if (x(at) < x(span.to) - 50) context.fillText(tickMoment(at, stride), Math.round(x(at)) + 4, 14);
   }
 }
