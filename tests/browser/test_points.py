@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from playwright.sync_api import Page, expect
 
-from hangwatch.model import CaptureNote, Culprit, Incident
+from hangwatch.model import CaptureNote, Culprit, Incident, NextCheck
 from tests import examples
 from tests.browser.conftest import BOTH, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
@@ -135,6 +135,13 @@ def test_much_that_is_unavailable_does_not_fill_the_screen(open_file: Open) -> N
     expect(row.locator("li")).to_have_count(6)
     row.get_by_role("button", name="show 24 more").click()
     expect(row.locator("li")).to_have_count(30)
+
+
+def test_what_to_check_next_time_stands_in_the_report(open_file: Open) -> None:
+    check = NextCheck("hangwatch doctor loader train.py:make", "loader lengths", "the loaders differ in length")
+    page = open_file(replace(examples.uneven_steps(), check_next=(check,)))
+    expect(page.locator(".row-next")).to_contain_text("hangwatch doctor loader train.py:make (loader lengths)")
+    assert barriers(page) == []
 
 
 def with_a_stuck_worker() -> Incident:

@@ -23,6 +23,7 @@ def banner(incident: Incident) -> Html:
         tag("dl", *_rows(incident)),
         _argument(incident),
         _alternatives(incident),
+        _next_time(incident),
         class_=f"verdict {_mood(incident)}",
     )
 
@@ -99,6 +100,13 @@ def _alternatives(incident: Incident) -> Html | None:
         return None
     said = (tag("li", *_named(other.cause), ": ", prose(other.why_not)) for other in others)
     return details("Ruled out, and why", tag("ul", *said), open_=len(others) < 3)
+
+
+def _next_time(incident: Incident) -> Html | None:
+    if not incident.check_next:
+        return None
+    said = (tag("li", tag("code", each.command), f" ({each.check}): ", prose(each.why)) for each in incident.check_next)
+    return details("Next time, check first", tag("ul", *said), open_=True)
 
 
 def _named(cause: str) -> tuple[Html | str, ...]:
