@@ -249,7 +249,10 @@ def test_jobs_can_be_searched_and_finished_ones_stay(page: Page, served: Served,
     other.beat()
     other.finish()
     page.goto(served.url)
-    expect(page.get_by_role("row").filter(has_text="llama-pretrain")).to_contain_text("finished")
+    ended = page.get_by_role("region", name="Jobs that have ended")
+    expect(ended.get_by_role("row").filter(has_text="llama-pretrain")).to_contain_text("finished")
+    expect(page.get_by_role("region", name="Jobs", exact=True)).to_contain_text("vision")
+    expect(ended).not_to_contain_text("vision")
     # WHEN a user searches
     page.get_by_role("searchbox", name="Search jobs").fill("llama")
     # THEN the other is gone

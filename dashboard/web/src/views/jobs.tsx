@@ -42,8 +42,24 @@ export function JobsPage() {
   );
   return (
     <ListPage title="Jobs" tab="jobs" filters={filters} busy={!known}>
-      {never ? <HowToConnect /> : jobs.length ? <JobTable jobs={jobs} /> : <None known={known} wanted={search.value} kept={kept.value} />}
+      {never ? <HowToConnect /> : jobs.length ? <Now jobs={jobs} /> : <None known={known} wanted={search.value} kept={kept.value} />}
     </ListPage>
+  );
+}
+
+/** What goes on, and below it what has ended while the dashboard still has it in memory. */
+function Now({ jobs }: { jobs: JobSummary[] }) {
+  const ended = jobs.filter((job) => job.closed_at !== null);
+  const active = jobs.filter((job) => job.closed_at === null);
+  return (
+    <>
+      {active.length ? <JobTable jobs={active} /> : <Nothing>No job is running.</Nothing>}
+      {ended.length > 0 && (
+        <Part title="Ended a short while ago" note={<a href="/history">all in the history</a>}>
+          <JobTable jobs={ended} label="Jobs that have ended" />
+        </Part>
+      )}
+    </>
   );
 }
 
@@ -53,9 +69,9 @@ function None({ known, wanted, kept }: { known: boolean; wanted: string; kept: n
   return wanted ? <Nothing>No job matches “{wanted}”. {history}</Nothing> : <Nothing>No job is running. The history has {history}.</Nothing>;
 }
 
-export function JobTable({ jobs }: { jobs: JobSummary[] }) {
+export function JobTable({ jobs, label = "Jobs" }: { jobs: JobSummary[]; label?: string }) {
   return (
-    <Table label="Jobs" class="jobs">
+    <Table label={label} class="jobs">
       <thead>
         <tr>
           <th scope="col">Job</th>
