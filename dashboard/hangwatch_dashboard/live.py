@@ -23,6 +23,7 @@ from hangwatch.model import (
     RankBeat,
     Status,
 )
+from hangwatch_dashboard import live_node
 from hangwatch_dashboard.history import History
 from hangwatch_dashboard.job_health import LiveHealth
 from hangwatch_dashboard.live_node import LiveNode
@@ -88,6 +89,8 @@ class LiveJob:
 
     def apply(self, node: LiveNode) -> None:
         """Takes a node's newest state."""
+        if node.received_at - self.last_seen_at > live_node.SILENT_AFTER_S:
+            self.listen_from(node.received_at)  # no node came through: that speaks of the way here, not of the nodes
         before = self.nodes.get(node.name)
         moved = before is None or _ranks_of(before) != _ranks_of(node)
         with self._lock:
@@ -98,6 +101,11 @@ class LiveJob:
         self.revision += 1
         if before is None or _noteworthy(before) != _noteworthy(node):
             self.facts_revision += 1
+
+    def listen_from(self, now: float) -> None:
+        """From now on its nodes can reach this process, each after its own pause: none of them is silent before."""
+        for node in self.all_nodes:
+            node.listened_since = now
 
     @contextmanager
     def storing(self) -> Iterator[None]:
@@ -231,13 +239,17 @@ class LiveJob:
         first_at, first = next(entry for entry in self._steps if last_at - entry[0] <= RATE_WINDOW_S)
         return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else 0.0
 
+    def _lost(self, now: float) -> bool:
+        quiet = now - self.last_seen_at > LOST_AFTER_S
+        return quiet and all(node.heard or node.is_silent(now) for node in self.all_nodes)
+
     def state(self, now: float) -> str:
         """One of the states of docs/api.md."""
         if self.over:
             codes = [node.batch.exit_code for node in self.all_nodes]
             return "failed" if any(codes) else "finished"
         status = self.judgement.status if self.judgement is not None else None
-        if now - self.last_seen_at > LOST_AFTER_S and not (self.incident and status is Status.FAILED):
+        if self._lost(now) and not (self.incident and status is Status.FAILED):
             return "silent"
         if status is not None and (self.incident or status is Status.WAITING):
             return str(status)

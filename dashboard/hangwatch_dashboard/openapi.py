@@ -96,9 +96,17 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
         possible.append("422")
     if path.startswith("/api/v1/ingest/"):
         possible += ["409"] if path.endswith("batch") else ["428"]
+    for content in (each for answer in responses.values() for each in answer.get("content", {}).values()):
+        content["schema"] = _ours(content.get("schema", {}))
     for status in sorted(set(possible)):
         responses[status] = _error(ERRORS[status])
     operation["security"] = _who_may(path, method)
+
+
+def _ours(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema without what FastAPI adds to it from a route's return type: a title, and that it is any object."""
+    named = {"$ref": schema["$ref"]} if "$ref" in schema else schema
+    return {name: value for name, value in named.items() if name != "title"}
 
 
 def _error(description: str) -> dict[str, Any]:
@@ -117,13 +125,27 @@ def _who_may(path: str, method: str) -> list[dict[str, list[str]]]:
     return [*({**nobody, role: []} for role in roles), nobody]
 
 
+DOCS_STYLE = """\
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
+body { background: light-dark(#faf9f6, #121417); color: light-dark(#1b1c1e, #e9e9e5) }
+body { margin: 24px auto; padding: 0 16px; max-width: 62rem }
+a { color: light-dark(#1a5596, #86bdf7) }
+h1, h2, h3, p, li, code, pre { overflow-wrap: anywhere }
+h2 { font-size: 1.1rem; margin: 2rem 0 0.25rem; padding-top: 0.75rem; border-top: 1px solid #8886 }
+h3 { font-size: 1rem }
+pre { white-space: pre-wrap }
+"""
+
+
 def docs_page(document: dict[str, Any]) -> str:
     """The description as HTML without a script: every operation with its parameters and answers, then the schemas."""
     parts = [*_operations(document), "<h2>Schemas</h2>", *_schemas(document["components"]["schemas"])]
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>hangwatch API</title>'
     view = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    view += '<link rel="stylesheet" href="/api/v1/docs.css">'
     intro = '<p>The same for programs: <a href="/api/v1/openapi.json">openapi.json</a>.</p>'
-    return f"{head}{view}<h1>hangwatch API {escape(document['info']['version'])}</h1>{intro}{''.join(parts)}</html>"
+    title = f"<h1>hangwatch API {escape(document['info']['version'])}</h1>"
+    return f"{head}{view}<main>{title}{intro}{''.join(parts)}</main></html>"
 
 
 def _operations(document: dict[str, Any]) -> Iterator[str]:

@@ -138,8 +138,8 @@ class Registry:
         """Loads the runs that were alive shortly before the dashboard started."""
         for row in await self._store.ask(self._store.runs_seen_since, now - RECENT_S, self._limits.jobs // 2):
             job = await self.load(row.key)
-            for node in job.all_nodes if job is not None else ():
-                node.listened_since = now
+            if job is not None and row.state != "silent":
+                job.listen_from(now)
 
     def from_rows(self, row: RunRow, rows: list[NodeRow]) -> LiveJob:
         """A live job as the store has it."""

@@ -76,7 +76,8 @@ def _list() -> int:
 def _line(case: Case) -> str:
     """One job of the list: on a terminal with its sentence in a column, else on one line, for grep."""
     script = " ".join((case.script, *case.args))
-    text = f"    {case.name:<{NAME_WIDTH}} {sentence(case)} ({script}, {case.ranks} ranks, {case.launcher})"
+    says = " ".join(filter(None, (sentence(case), case.variant)))
+    text = f"    {case.name:<{NAME_WIDTH}} {says} ({script}, {case.ranks} ranks, {case.launcher})"
     if not sys.stdout.isatty():
         return f"{text}\n"
     width = max(shutil.get_terminal_size().columns, 80)

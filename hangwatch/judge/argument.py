@@ -78,4 +78,5 @@ def patience(case: Case) -> tuple[str, ...]:
         return ()
     least = min(view.evidence.still_s for view in still)
     ranks = case.name([view.rank for view in still])
-    return (f"no counter of {ranks} has moved for {words.duration(least)}, longer than their patience",)
+    whose = words.verb(len(still), "its", "their")
+    return (f"no counter of {ranks} has moved for {words.duration(least)}, longer than {whose} patience",)

@@ -3,12 +3,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Playwright,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 import hangwatch_dashboard
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage, Status, Verdict
@@ -147,9 +157,33 @@ class Watched:
         assert self.elsewhere == []
 
 
+@dataclass(frozen=True)
+class Screen:
+    """What a page is looked at with."""
+
+    width: int = 1440
+    scheme: Literal["light", "dark"] = "light"
+
+    def __str__(self) -> str:
+        return f"{self.width}-{self.scheme}"
+
+
+WIDE, NARROW = Screen(), Screen(400, "dark")
+BOTH = pytest.mark.parametrize("screen", [WIDE, NARROW], indirect=True, ids=str)
+ALL = pytest.mark.parametrize("screen", [WIDE, Screen(scheme="dark"), Screen(400), NARROW], indirect=True, ids=str)
+
+
 @pytest.fixture
-def watched(browser: Browser, served: Served) -> Iterator[tuple[Page, Watched]]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id="Europe/Berlin")
+def screen(request: pytest.FixtureRequest) -> Screen:
+    """A wide one in light colours, unless a test asks for others: with the marks BOTH and ALL."""
+    found: Screen = getattr(request, "param", WIDE)
+    return found
+
+
+@pytest.fixture
+def watched(browser: Browser, served: Served, screen: Screen) -> Iterator[tuple[Page, Watched]]:
+    size = ViewportSize(width=screen.width, height=900)
+    context = browser.new_context(viewport=size, color_scheme=screen.scheme, timezone_id="Europe/Berlin")
     watch = Watched(context, served.url)
     yield context.new_page(), watch
     context.close()

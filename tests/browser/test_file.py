@@ -8,22 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from hangwatch.model import Excerpt, Incident
 from hangwatch.report import html
 from tests import examples
-from tests.browser.conftest import Watched, fits
-from tests.browser.test_rules import barriers
+from tests.browser.conftest import BOTH, Screen, Watched, fits
+from tests.browser.test_rules import VIEWS, barriers
 
 Open = Callable[[Incident], Page]
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
 @pytest.fixture
-def open_file(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+def open_file(browser: Browser, tmp_path: Path, screen: Screen) -> Iterator[Open]:
     """Writes an incident's page and opens it, without any network. Afterwards: no error on its console."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
+    size = ViewportSize(width=screen.width, height=900)
+    context = browser.new_context(viewport=size, color_scheme=screen.scheme, offline=True)
     watch = Watched(context, "file:")
     path = tmp_path / "incident.html"
 
@@ -38,6 +39,7 @@ def open_file(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     watch.check()
 
 
+@BOTH
 def test_it_opens_from_disk_and_shows_every_view(open_file: Open) -> None:
     page = open_file(examples.uneven_steps(8, 5, 4))
     banner = page.get_by_role("region", name="Verdict")
@@ -116,11 +118,13 @@ def test_without_script_the_verdict_is_there(browser: Browser, tmp_path: Path, w
     context.close()
 
 
+@BOTH
 @pytest.mark.parametrize("name", sorted(examples.EXAMPLES))
-def test_every_kind_of_incident_is_shown_without_a_barrier(open_file: Open, name: str) -> None:
+def test_every_kind_of_incident_is_shown_without_a_barrier(open_file: Open, name: str, screen: Screen) -> None:
     page = open_file(examples.EXAMPLES[name]())
-    for place in ("", "#/collectives", "#/stacks", "#/loader"):
-        page.goto(page.url.split("#")[0] + place)
+    for view in VIEWS:
+        page.goto(f"{page.url.split('#')[0]}#{view or '/'}")
         page.locator(".verdict").wait_for()
         expect(page.locator(".kicker .status")).to_have_text(re.compile("hung|waiting|lingering|failed|recovered"))
-    assert barriers(page) == []
+        assert fits(page, screen.width), view
+        assert barriers(page) == [], view

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from hangwatch.model import StepTimes
-from tests.browser.conftest import Served, fits, until
+from tests.browser.conftest import BOTH, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_job import open_job
 from tests.browser.test_rules import NAME_OF_FOCUSED, barriers
@@ -42,10 +40,8 @@ def _forward(rank: int, slow: float) -> float:
     return 0.05 + (slow if rank == 2 else 0.002 * rank)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (400, "dark")])
-def test_a_slow_rank_stands_first(page: Page, served: Served, fleet: Fleet, width: int, scheme: Any) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
+@BOTH
+def test_a_slow_rank_stands_first(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
     trained(served, fleet, slow=0.09)
     open_job(page, served)
     page.get_by_role("link", name="Health", exact=True).click()
@@ -56,11 +52,11 @@ def test_a_slow_rank_stands_first(page: Page, served: Served, fleet: Fleet, widt
     expect(row.get_by_role("link", name="2")).to_be_visible()
     assert row.locator(".spark path").get_attribute("d")
     expect(page.get_by_role("region", name="Pace by node").locator("tbody tr")).to_have_count(2)
-    expect(page.get_by_role("region", name="Parts of the step, quantiles over the ranks")).to_contain_text("forward")
+    expect(page.get_by_role("region", name="Parts of the step, quantiles over the ranks")).to_contain_text("Forward")
     # AND the memory that rank 3 holds on the GPU of rank 2 is marked in the matrix
     expect(main).to_contain_text("Rank 3 holds 3.0 GiB on GPU 0 of node-b, which is rank 2's")
     expect(main.locator("td.foreign")).to_contain_text("3.0 GiB")
-    assert fits(page, width)
+    assert fits(page, screen.width)
     assert barriers(page) == []
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from hangwatch.model import NodeIncident
 from hangwatch_dashboard.store.rows import Wanted
-from tests.browser.conftest import Served, fits, until
+from tests.browser.conftest import ALL, BOTH, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_rules import barriers
 from tests.examples import uneven_steps
@@ -39,21 +38,16 @@ def week(served: Served) -> None:
         seen(served, number, now - days * 86_400)
 
 
-@pytest.mark.parametrize("width", [1440, 400])
-def test_the_history_is_there_and_has_no_barrier(page: Page, served: Served, week: None, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
+@ALL
+def test_the_history_is_there_and_has_no_barrier(page: Page, served: Served, week: None, screen: Screen) -> None:
     for path, text in (("/", "run-2"), ("/incidents", "seen 3 times"), ("/history", "run-1")):
         page.goto(served.url + path)
         expect(page.locator("main")).to_contain_text(text)
-        assert fits(page, width)
-        schemes: tuple[Any, ...] = ("light", "dark")
-        for scheme in schemes:
-            page.emulate_media(color_scheme=scheme)
-            # Colours fade into each other: half-way they have no contrast.
-            page.evaluate("() => Promise.all(document.getAnimations().map((each) => each.finished))")
-            assert barriers(page) == [], (path, scheme)
+        assert fits(page, screen.width)
+        assert barriers(page) == [], path
 
 
+@BOTH
 def test_jobs_that_ended_long_ago_are_in_the_history(page: Page, served: Served, week: None) -> None:
     # GIVEN a dashboard that knows jobs, none of which is in memory
     service = served.service
@@ -78,6 +72,7 @@ def test_jobs_that_ended_long_ago_are_in_the_history(page: Page, served: Served,
     expect(page.get_by_role("link", name="run-1", exact=True)).to_be_visible()
 
 
+@BOTH
 def test_a_person_reviews_incidents_of_one_cause_and_line(page: Page, served: Served, week: None) -> None:
     page.goto(f"{served.url}/incidents")
     group = page.locator(".group")

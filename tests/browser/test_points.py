@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from hangwatch.model import Culprit, Incident
+from hangwatch.model import CaptureNote, Culprit, Incident, NextCheck
 from tests import examples
-from tests.browser.conftest import Served, fits, until
+from tests.browser.conftest import BOTH, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_file import Open, open_file
+from tests.browser.test_history import seen
 from tests.browser.test_job import hang, open_job
 from tests.browser.test_rules import barriers
 
 __all__ = ["open_file"]
+
+pytestmark = BOTH
 
 
 def test_it_counts_down_and_says_why_a_job_waits(page: Page, served: Served, fleet: Fleet) -> None:
@@ -46,6 +50,18 @@ def test_time_stands_still_when_a_job_has_ended(page: Page, served: Served, flee
     expect(page.locator(".facts-line")).to_contain_text("ended")
     expect(page.locator("header.title").get_by_role("button", name="Capture now")).to_have_count(0)
     expect(page.locator("h1")).to_contain_text("failed")
+
+
+def test_ranks_of_a_job_that_has_ended_do_not_move(page: Page, served: Served, fleet: Fleet) -> None:
+    fleet.step = 100
+    fleet.beat()
+    open_job(page, served)
+    expect(page.locator(".situations")).to_contain_text("on the move")
+    fleet.finish()
+    expect(page.locator("h1")).to_contain_text("finished")
+    expect(page.locator(".situations")).not_to_contain_text("on the move")
+    page.goto(f"{page.url}/ranks/0")
+    expect(page.locator(".facts")).to_contain_text("the job has ended")
 
 
 def test_a_verdict_is_copied_as_markdown(page: Page, served: Served, fleet: Fleet) -> None:
@@ -83,9 +99,7 @@ def test_a_line_has_an_address_and_keys_turn_pages(page: Page, served: Served, f
     expect(page.get_by_role("searchbox", name="Search jobs")).to_be_focused()
 
 
-@pytest.mark.parametrize("width", [1440, 400])
-def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served, fleet: Fleet, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
+def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
     fleet.name, fleet.command = "a-very-long-name-of-a-run-" * 8, "train.py --config " + "configs/" * 100
     fleet.beat()
     page.goto(served.url)
@@ -94,20 +108,40 @@ def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served
     for text in ("4", "2"):  # ranks and nodes are on the screen, not beside it
         box = row.get_by_text(text, exact=True).first.bounding_box()
         assert box is not None
-        assert box["x"] + box["width"] <= width
-    assert fits(page, width)
+        assert box["x"] + box["width"] <= screen.width
+    assert fits(page, screen.width)
     page.locator("tbody th a").click()
     page.locator("canvas").first.wait_for()
-    assert fits(page, width)
+    assert fits(page, screen.width)
+    expect(page.locator("h1")).not_to_contain_text(fleet.name)
+    page.locator("h1").get_by_role("button", name="show more").click()
+    expect(page.locator("h1")).to_contain_text(fleet.name)
+    assert fits(page, screen.width)
     assert barriers(page) == []
 
 
-def test_on_a_narrow_screen_the_culprits_branch_is_seen(page: Page, served: Served, fleet: Fleet) -> None:
-    page.set_viewport_size({"width": 400, "height": 900})
+def test_the_culprits_branch_is_seen_at_once(page: Page, served: Served, fleet: Fleet) -> None:
     hang(page, served, fleet)
     page.goto(f"{page.url}/stacks")
     expect(page.locator(".box[aria-pressed=true]")).to_be_in_viewport(ratio=0.9)
     expect(page.locator("nav.views [aria-current]")).to_be_in_viewport(ratio=0.9)
+
+
+def test_much_that_is_unavailable_does_not_fill_the_screen(open_file: Open) -> None:
+    made = examples.uneven_steps()
+    lost = tuple(CaptureNote("node", ok=False, detail=f"node-{number} did not answer") for number in range(30))
+    page = open_file(replace(made, capture=lost))
+    row = page.locator(".row-lacks")
+    expect(row.locator("li")).to_have_count(6)
+    row.get_by_role("button", name="show 24 more").click()
+    expect(row.locator("li")).to_have_count(30)
+
+
+def test_what_to_check_next_time_stands_in_the_report(open_file: Open) -> None:
+    check = NextCheck("hangwatch doctor loader train.py:make", "loader lengths", "the loaders differ in length")
+    page = open_file(replace(examples.uneven_steps(), check_next=(check,)))
+    expect(page.locator(".row-next")).to_contain_text("hangwatch doctor loader train.py:make (loader lengths)")
+    assert barriers(page) == []
 
 
 def with_a_stuck_worker() -> Incident:
@@ -129,10 +163,8 @@ def with_a_stuck_worker() -> Incident:
     return replace(made, ranks=ranks, verdict=verdict)
 
 
-@pytest.mark.parametrize("width", [1440, 400])
-def test_a_worker_that_is_named_is_marked_and_its_stack_shown(open_file: Open, width: int) -> None:
+def test_a_worker_that_is_named_is_marked_and_its_stack_shown(open_file: Open) -> None:
     page = open_file(with_a_stuck_worker())
-    page.set_viewport_size({"width": width, "height": 900})
     page.goto(page.url.split("#")[0] + "#/loader")
     row = page.get_by_role("region", name="Loader workers").locator("tr.at-fault")
     expect(row).to_have_count(1)
@@ -147,7 +179,7 @@ def test_a_worker_that_is_named_is_marked_and_its_stack_shown(open_file: Open, w
     assert barriers(page) == []
 
 
-def test_last_output_stands_beside_the_stacks(page: Page, served: Served, fleet: Fleet) -> None:
+def test_last_output_stands_beside_the_stacks(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
     hang(page, served, fleet)
     page.goto(f"{page.url}/ranks/3")
     output = page.get_by_label("Last output", exact=True)
@@ -156,10 +188,13 @@ def test_last_output_stands_beside_the_stacks(page: Page, served: Served, fleet:
     beside = output.bounding_box()
     assert stack is not None
     assert beside is not None
-    assert beside["x"] >= stack["x"] + stack["width"]
+    if screen.width == 400:  # below them, where there is no room beside
+        assert beside["y"] >= stack["y"] + stack["height"]
+    else:
+        assert beside["x"] >= stack["x"] + stack["width"]
 
 
-def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served) -> None:
+def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served, screen: Screen) -> None:
     large = Fleet(served.url, world_size=128, per_node=8)
     large.snapshot = examples.uneven_steps_snapshot(128, 3, 8)
     large.step = 249
@@ -177,11 +212,68 @@ def test_many_ranks_are_found_and_calm_nodes_collapse(page: Page, served: Served
         page.get_by_label("Go to rank").fill("999")
         page.keyboard.press("Enter")
         expect(page.locator(".go-to")).to_contain_text("no such rank")
-        page.set_viewport_size({"width": 400, "height": 900})
-        expect(page.get_by_label("Go to rank")).to_be_visible()
-        assert fits(page, 400)
+        assert fits(page, screen.width)
         page.get_by_label("Go to rank").fill("100")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Rank 100 on")).to_be_visible()
     finally:
         large.stop()
+
+
+def test_a_part_of_the_time_is_chosen_for_all_charts(page: Page, served: Served, fleet: Fleet) -> None:
+    # GIVEN a job with some seconds of history
+    fleet.step = 100
+    fleet.beat()
+    fleet.live(0.5)
+    open_job(page, served)
+    page.get_by_role("link", name="Steps", exact=True).click()
+    chart = page.get_by_role("img", name=re.compile("^Time of each rank"))
+    expect(chart.locator("canvas")).to_be_visible()
+    chosen = page.get_by_label("Time range")
+    expect(chosen.locator("option").first).to_contain_text(re.compile(r"all, \d\.\d s"))
+    until(lambda: float(chosen.locator("option").first.inner_text().split()[1]) > 5)
+    # WHEN a reader drags over a chart
+    box = chart.locator(".u-over").bounding_box()
+    assert box is not None
+    chart.scroll_into_view_if_needed()
+    box = chart.locator(".u-over").bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.4 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=4)
+    page.mouse.up()
+    # THEN all charts show that part, the timeline too
+    expect(chosen.locator("option:checked")).to_have_text(re.compile(r"^\d\.\d s$"))
+    part = chosen.locator("option:checked").inner_text()
+    page.get_by_role("link", name="Timeline", exact=True).click()
+    expect(page.get_by_role("application", name=re.compile(f"over {part}"))).to_be_visible()
+    # AND it is left by keyboard, and by a double click on a chart
+    page.get_by_label("Time range").select_option("0")
+    expect(page.get_by_role("application", name=re.compile(f"over {part}"))).to_have_count(0)
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("link", name="Steps", exact=True).click()
+    expect(chosen).to_have_value("some")
+    chart.locator(".u-over").dblclick()
+    expect(chosen).to_have_value("0")
+
+
+def test_incidents_say_the_day_on_which_they_were_seen(page: Page, served: Served) -> None:
+    days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+    now = datetime.now(ZoneInfo("Europe/Berlin"))  # the reader's
+    for number, ago in enumerate((5, 3)):
+        seen(served, number, (now - timedelta(days=ago)).timestamp())
+    page.goto(f"{served.url}/incidents")
+    first, last = (days[(now - timedelta(days=ago)).weekday()] for ago in (5, 3))
+    group = page.locator(".group")
+    expect(group).to_contain_text(re.compile(rf"seen 2 times in 2 job runs, last on {last} at [\d:]+ in vision, first"))
+    expect(group).to_contain_text(f", first on {first} at")
+
+
+def test_a_row_says_what_it_is_about(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
+    """On a narrow screen a row is a card: without the column's name above it, a bare "3" says nothing."""
+    hang(page, served, fleet)
+    page.goto(f"{page.url}/loader")
+    head = page.get_by_role("region", name="Loaders by rank").locator("tbody th").first
+    said = head.evaluate("cell => getComputedStyle(cell, '::before').content")
+    assert said == ('"Rank "' if screen.width == 400 else "none")

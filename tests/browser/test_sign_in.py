@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from hangwatch_dashboard.config import Config
 from tests.browser.conftest import Served, Watched
+from tests.browser.test_rules import barriers
 from tests.ports import free_port
 
 READ_TOKEN = "a-read-token-of-some-length"
@@ -35,6 +36,7 @@ def test_the_page_asks_for_the_token_once(browser: Browser, guarded: Served) -> 
     page.goto(guarded.url)
     token = page.get_by_label("Read token")
     expect(token).to_be_visible()
+    assert barriers(page) == []
     # WHEN a wrong one is given
     token.fill("something else altogether")
     page.get_by_role("button", name="Sign in").click()

@@ -18,7 +18,7 @@ import pytest
 
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import HERE
-from tests import needs
+from tests import dumps, needs
 from tests.shell_examples import ROOT, examples
 
 RUN = "hangwatch run -- torchrun --nproc-per-node 8 train.py"
@@ -36,7 +36,14 @@ IN_FOLDER = {  # with what each must print
     "hangwatch doctor": "py-spy",
     "hangwatch demo --list | grep nccl_": "nccl_uneven_steps.py",
     "hangwatch bench --world 1 --seed 35": "seed",
+    "ps -C python -o pid,lstart,args": "STARTED",
+    "env | grep -E '^(NCCL|TORCH_NCCL|GLOO)_'": "NCCL_DEBUG=INFO",
 }
+BESIDE_DUMPS = {  # where a job on NCCL has hung and left its flight recorders' dumps
+    "hangwatch analyze ~/.cache/torch/ slurm-1234.out": "rank 2",
+    "hangwatch analyze ~/.cache/torch/comm_lib_trace_rank_* job.log": "rank 2",
+}
+BESIDE_A_LOADER = {"hangwatch doctor loader train.py:make_loader --ranks 4": "the ranks divide 101 samples"}
 IN_CHECKOUT = {
     "promtool check rules docker/prometheus/alerts.yml": "SUCCESS",
     "promtool test rules docker/prometheus/alerts.test.yml": "SUCCESS",
@@ -45,27 +52,31 @@ IN_CHECKOUT = {
     "make bench": "bin/hangwatch bench",
     "make gallery": "-m gallery",
     "make gpu": "-m scripts.gpu",
+    "make env page": "",  # nothing is left to do where this test runs
+    "make test": "-m pytest",
+    "make lint types site": "bin/lint-imports",
+    "make dist": "-m scripts.check_dist",
+    "make frameworks": "-m pytest -m gallery tests/frameworks",
+    "make harmless": "-m tests.harmless --write",
+    "make matrix": "-m scripts.matrix",
+    "make reports": "-m scripts.play_reports",
 }
 NOT_RUN = {  # by what the line begins with
-    "make (env page|test|lint types site)": "what runs this test does that too",
-    "make (dist|frameworks|harmless|matrix|reports)": "takes minutes or hours",
     r"\.venv/bin/pytest|\.venv/bin/python -m pytest|\.ci/run": "this is pytest",
     r"\.venv/bin/pre-commit install": "changes the checkout",
     "hangwatch run .*(--nnodes|--dashboard|3:4)": "needs several machines",
     "hangwatch doctor (-- |--hosts )": "needs several machines; tests/integration/doctor runs it on one",
-    "hangwatch doctor loader ": "needs a script of the reader's; tests/integration/doctor runs it",
     "hangwatch dashboard --host|export HANGWATCH_": "opens a port to others; tests/integration/dashboard starts it so",
     "hangwatch dashboard --database|pg_dump": "needs a PostgreSQL server; tests/integration/dashboard has one",
     "HANGWATCH_NOTIFY=": "needs an address to tell; tests/integration/dashboard/test_notify.py has a stand-in",
     "hangwatch bench( --accuracy.*)?$|hangwatch bench --world 100000": "takes hours; test_bench.py runs less of it",
     "hangwatch demo nccl-": "the gallery runs it: test_standin.py",
-    "hangwatch analyze ~|hangwatch analyze .*job.log": "needs what NCCL leaves; test_analyze.py has such files",
     "pip install": "`make dist` installs it in clean environments",
     "docker ": "needs a container engine",
     "nvidia-smi|NCCL_|CUDA_": "needs a GPU",
     "srun |#SBATCH ": "needs a Slurm cluster",
     "torchrun |export |ulimit ": "a reader's own job, or its environment",
-    "ps |kill |rm |env ": "about a reader's own processes and files",
+    "ps -fp |kill |rm ": "about a reader's own processes and files",
 }
 
 
@@ -75,7 +86,7 @@ def reason(line: str) -> str | None:
 
 def test_every_command_is_run_or_has_a_reason_why_not() -> None:
     lines = {example.line for example in examples()}
-    run = {RUN, DASHBOARD, READY, BACKUP, *IN_FOLDER, *IN_CHECKOUT}
+    run = {RUN, DASHBOARD, READY, BACKUP, *IN_FOLDER, *BESIDE_DUMPS, *BESIDE_A_LOADER, *IN_CHECKOUT}
     assert [line for line in lines - run if reason(line) is None] == []
     assert run - lines == set()
 
@@ -86,8 +97,9 @@ def test_every_reason_is_needed() -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Ours, with hangwatch, torchrun and python3 of this interpreter in front, and a home without dumps."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder)}
+    """Ours, with hangwatch, torchrun and python3 of this interpreter in front, and a home of its own."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "HOME": str(folder), "NCCL_DEBUG": "INFO"}
 
 
 def shell(line: str, folder: Path, home: Path) -> str:
@@ -122,6 +134,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_works_in_a_readers_folder(line: str, said: str, folder: Path) -> None:
     line = line.replace(" ~/.cache/torch/comm_lib_trace_rank_*", "")  # which only NCCL leaves
     assert said in shell(line, folder, folder)
+
+
+@pytest.mark.parametrize(("line", "said"), BESIDE_DUMPS.items(), ids=BESIDE_DUMPS)
+def test_it_works_on_what_nccl_leaves(line: str, said: str, tmp_path: Path) -> None:
+    programs = dumps.alike(3, dumps.loop(20, dumps.Op("all_reduce", 71)), rank2=[dumps.Op("all_reduce", 71)] * 9)
+    for dump in dumps.Job(3, programs, timed=True).write(tmp_path / ".cache" / "torch"):
+        dump.rename(dump.with_name(dump.name.replace("nccl_", "comm_lib_")))
+    for name in ("slurm-1234.out", "job.log"):
+        (tmp_path / name).write_text("[rank0]: step 9 loss 0.3182\n")
+    assert said in shell(line, tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(("line", "said"), BESIDE_A_LOADER.items(), ids=BESIDE_A_LOADER)
+def test_it_works_on_a_readers_loader(line: str, said: str, tmp_path: Path) -> None:
+    loaders = (Path(__file__).parent / "doctor" / "loaders.py").read_text()
+    (tmp_path / "train.py").write_text(f"{loaders}\n\nmake_loader = good\n")
+    assert said in shell(line, tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(("line", "said"), IN_CHECKOUT.items(), ids=IN_CHECKOUT)

@@ -61,7 +61,7 @@ class Gpus:
         try:
             return within(self._timeout_s, work, "hangwatch-gpu", finally_do=self._answered), ""
         except DeadlineError:
-            return None, f"the NVIDIA driver gave no answer within {self._timeout_s:g} s"
+            return None, f"the NVIDIA driver gave no answer within {self._timeout_s:.2g} s"
         except Exception as error:  # NVML's own errors, OSError, or a library that is not what it seems
             return None, self._in_words(error)
 

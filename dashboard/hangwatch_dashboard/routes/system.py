@@ -13,7 +13,7 @@ from hangwatch.version import __version__
 from hangwatch_dashboard.answers import About, Health, Session
 from hangwatch_dashboard.auth import COOKIE, SESSION_S, Role, new_session, role_of_token
 from hangwatch_dashboard.bodies import BodyError, read_body
-from hangwatch_dashboard.openapi import answers, body, docs_page
+from hangwatch_dashboard.openapi import DOCS_STYLE, answers, body, docs_page
 from hangwatch_dashboard.routes import API, TheService, client_of
 from hangwatch_dashboard.schema import record_schemas
 
@@ -51,6 +51,12 @@ def _schema() -> dict[str, Any]:
 async def docs(request: Request) -> HTMLResponse:
     """This API as a page."""
     return HTMLResponse(docs_page(request.app.openapi()))
+
+
+@router.get("/docs.css", include_in_schema=False)
+async def docs_style() -> Response:
+    """How that page looks: a file of its own, for the page's policy allows no style within it."""
+    return Response(DOCS_STYLE, media_type="text/css")
 
 
 @router.get("/session", responses=answers(Session))

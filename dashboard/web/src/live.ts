@@ -164,6 +164,7 @@ export class LiveJob {
     const self = this;
     return {
       live: true,
+      ended: computed(() => (this.detail.value?.closed_at ?? null) !== null),
       columns: this.columns,
       groups: this.groups,
       doc: this.doc,

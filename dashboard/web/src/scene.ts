@@ -1,8 +1,9 @@
 // What the views of evidence show, live or frozen: every view takes a scene and does not know which it is.
 
-import { computed, signal, type ReadonlySignal } from "@preact/signals";
+import { computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { GroupColumns, History, NodeRow, RankColumns } from "./api";
 import { columnsOf, groupsOf } from "./model/columns";
+import type { Chosen } from "./model/span";
 import { curvesOfHistory, curvesOfIncident, lanesOfHistory, lanesOfIncident, type Curves, type Lane } from "./model/tracks";
 import type { Divergence, HealthWarning, Incident, JobHealth, NodeFacts, Status, Verdict } from "./records";
 import { address, write, writeView, type View } from "./router";
@@ -16,6 +17,7 @@ export interface Node {
 
 export interface Scene {
   live: boolean;
+  ended: ReadonlySignal<boolean>; // the job is over: nothing is on the move
   columns: ReadonlySignal<RankColumns | null>;
   groups: ReadonlySignal<GroupColumns | null>;
   doc: ReadonlySignal<Incident | null>; // the newest evidence: stacks, calls, processes
@@ -29,6 +31,7 @@ export interface Scene {
   needHealth(): () => void; // it is about to be looked at; until the answer is called
   lanes: ReadonlySignal<Lane[]>;
   curves: ReadonlySignal<Curves>;
+  span: Signal<Chosen>; // the part of the time that they show
   shown: ReadonlySignal<number[]>; // the ranks of lanes and curves
   show(ranks: number[]): void; // asks for others
   needHistory(): void; // lanes and curves are about to be looked at
@@ -68,6 +71,7 @@ export function frozen(incident: Incident, page: "incident" | "capture", id: str
   const rows = computed(() => new Set(shown.value));
   return {
     live: false,
+    ended: signal(false), // it may have moved when the evidence was taken
     columns: signal(columns),
     groups: signal(groupsOf(incident)),
     doc: signal(incident),
@@ -81,6 +85,7 @@ export function frozen(incident: Incident, page: "incident" | "capture", id: str
     needHealth: () => () => undefined,
     lanes: computed(() => lanes.filter((lane) => rows.value.has(lane.rank))),
     curves: computed(() => only(curves, rows.value)),
+    span: signal<Chosen>(null),
     shown,
     show: (ranks) => (shown.value = ranks),
     needHistory: () => undefined,
@@ -95,10 +100,11 @@ function only(curves: Curves, ranks: ReadonlySet<number>): Curves {
   return { at: curves.at, ranks: kept(curves.ranks), lag: kept(curves.lag), stepTime: kept(curves.stepTime) };
 }
 
-export function historyScene(history: ReadonlySignal<History>): Pick<Scene, "lanes" | "curves" | "shown"> {
+export function historyScene(history: ReadonlySignal<History>): Pick<Scene, "lanes" | "curves" | "span" | "shown"> {
   return {
     lanes: computed(() => lanesOfHistory(history.value)),
     curves: computed(() => curvesOfHistory(history.value)),
+    span: signal<Chosen>(null),
     shown: computed(() => history.value.rank),
   };
 }

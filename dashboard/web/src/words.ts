@@ -51,6 +51,12 @@ export function shortTime(seconds: number): string {
   return `${milliseconds < 10 ? milliseconds.toFixed(1) : Math.round(milliseconds)} ms`;
 }
 
+/** The same for the marks of an axis, without places that say nothing: 0 s, 250 ms, 5 s, 2 min 30 s */
+export function tickTime(seconds: number): string {
+  if (seconds >= 120) return duration(seconds);
+  return seconds >= 1 || seconds <= 0 ? `${Number(Math.max(0, seconds).toFixed(2))} s` : `${Number((seconds * 1000).toFixed(1))} ms`;
+}
+
 /** 512 B, 3.4 MiB, 80 GiB */
 export function size(bytes: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -103,6 +109,11 @@ export function fromRanges(text: string, most = 100_000): number[] {
 
 export function baseName(path: string): string {
   return path.split("/").filter(Boolean).at(-1) ?? path;
+}
+
+/** A command line without the folder of its program, so that what is behind it has room. */
+export function command(text: string): string {
+  return text.replace(/^\S*\/(?=[^\s/]+(\s|$))/, "");
 }
 
 /** train.py:88 */
@@ -194,6 +205,24 @@ const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short",
 export function briefMoment(seconds: number, now = Date.now() / 1000): string {
   const then = day.format(seconds * 1000);
   return then === day.format(now * 1000) ? timeOfDay(seconds) : `${then}, ${timeOfDay(seconds)}`;
+}
+
+const weekday = new Intl.DateTimeFormat("en", { weekday: "long" });
+
+/** A moment as a sentence ends with it: today at 09:56:23, on Tuesday at 14:02:10, on Nov 2, 2026 at 08:00:00 */
+export function saidMoment(seconds: number, now = Date.now() / 1000): string {
+  const days = Math.round((midnight(now) - midnight(seconds)) / 86_400_000); // rounded: days of 23 and 25 hours
+  const then = days === 0 ? "today" : days === 1 ? "yesterday" : `on ${days > 0 && days < 7 ? weekday.format(seconds * 1000) : day.format(seconds * 1000)}`;
+  return `${then} at ${timeOfDay(seconds)}`;
+}
+
+function midnight(seconds: number): number {
+  return new Date(seconds * 1000).setHours(0, 0, 0, 0);
+}
+
+/** A time of day on an axis whose marks are `stride` seconds apart. */
+export function tickMoment(seconds: number, stride: number): string {
+  return timeOfDay(seconds) + (stride < 1 ? (seconds % 1).toFixed(1).slice(1) : "");
 }
 
 /** Hours, minutes, seconds in the reader's zone. */

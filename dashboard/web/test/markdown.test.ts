@@ -30,3 +30,9 @@ test("a hostile sentence is no markup and mentions no user", () => {
   expect(text).toContain("> \\<img src=x\\> \\[a\\](http://evil) @\u200beveryone \\# title \\*\\*b\\*\\*");
   expect(text).toContain("in `'x'`");
 });
+
+test("it ends with what to check first next time, where that is known", () => {
+  const checks = [{ check: "loader lengths", command: "hangwatch doctor loader", why: "the loaders differ" }];
+  expect(markdown(verdict, "HUNG", { name: "x", id: "1" }, "", checks)).toContain("**Next time, check first**\n\n- `hangwatch doctor loader` (loader lengths): the loaders differ\n");
+  expect(markdown(verdict, "HUNG", { name: "x", id: "1" }, "")).not.toContain("Next time");
+});

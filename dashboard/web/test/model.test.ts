@@ -74,6 +74,8 @@ function graphOf(...waits: Wait[]) {
 it("puts ranks that move on one line, whatever their phases", () => {
   const moving = columns(4, { phase: [4, 5, 6, 7], step: [5, 5, 5, 4] });
   expect(situations(moving, new Set()).map((line) => [line.ranks, line.phase, line.step])).toEqual([[[0, 1, 2], "", 5], [[3], "", 4]]);
+  // once the job has ended, each of them stands where it was last
+  expect(situations(moving, new Set(), true).map((line) => [line.ranks, line.phase])).toEqual([0, 1, 2, 3].map((rank) => [[rank], PHASES[4 + rank]]));
 });
 
 describe("who waits for whom", () => {

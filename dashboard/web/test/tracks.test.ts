@@ -30,7 +30,7 @@ describe("history", () => {
   });
   it("becomes curves", () => {
     const curves = curvesOfHistory(history({ ...moments, step: [[3, 1], [3, 2], [3, 3], [4, 3]] }));
-    expect(curves.lag).toEqual([[0, 0, 0, 0], [2, 1, 0, 1]]);
+    expect(curves.lag, "a step that the fastest has just begun is none that others are behind").toEqual([[null, 0, 0, 0], [null, 1, 0, 0]]);
     expect(curves.stepTime[1]).toEqual([null, 1, 1, 1]);
   });
   it("grows by the moment, and forgets", () => {
@@ -50,7 +50,7 @@ describe("an incident's ledgers", () => {
   it("become curves of lag and step time", () => {
     const curves = curvesOfIncident(incident(ranks, { taken_at: 20 }));
     expect(curves.at).toEqual([10, 11, 11.5, 12, 20]);
-    expect(curves.lag[1]).toEqual([0, 1, 0, 1, 1]);
+    expect(curves.lag[1], "half a second later is not behind").toEqual([0, 0, 0, 1, 1]);
     expect(curves.stepTime[0], "the step that it hangs in goes on").toEqual([null, 1, 1, 1, 3]);
   });
   it("give way to the phases that the watchdog remembered", () => {

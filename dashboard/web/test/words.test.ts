@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { argumentTitle, cause, clean, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, shortTime, size } from "../src/words";
+import { argumentTitle, cause, clean, command, culprit, duration, fromRanges, parseClean, place, ranges, ranks, runs, saidMoment, shortTime, size, tickTime } from "../src/words";
 import { frame } from "./make";
 
 describe("numbers in words", () => {
@@ -10,8 +10,29 @@ describe("numbers in words", () => {
   it("says short times in milliseconds", () => {
     expect([0, 0.0042, 0.163, 1.386, 75].map(shortTime)).toEqual(["0 s", "4.2 ms", "163 ms", "1.39 s", "75 s"]);
   });
+  it("says the marks of an axis without places that say nothing", () => {
+    expect([0, 0.25, 0.0005, 1, 5, 2.5, 10, 150].map(tickTime)).toEqual(["0 s", "250 ms", "0.5 ms", "1 s", "5 s", "2.5 s", "10 s", "2 min 30 s"]);
+  });
   it("says sizes with a unit", () => {
     expect([512, 3.4 * 1024 ** 2, 80 * 1024 ** 3].map(size)).toEqual(["512 B", "3.4 MiB", "80 GiB"]);
+  });
+});
+
+describe("commands", () => {
+  it("leaves out the folder of the program alone", () => {
+    expect(command("/opt/venv/bin/python -m torch.distributed.run /home/mia/train.py")).toBe("python -m torch.distributed.run /home/mia/train.py");
+    expect(["torchrun train.py --data /data/birds", "python", "", "/usr/bin/python"].map(command)).toEqual(["torchrun train.py --data /data/birds", "python", "", "python"]);
+  });
+});
+
+describe("moments", () => {
+  const at = (day: number, hour: number): number => new Date(2026, 10, day, hour, 2, 10).getTime() / 1000;
+  it("ends a sentence with the day as people name it", () => {
+    const now = at(25, 9); // a Wednesday
+    expect([at(25, 1), at(24, 23), at(22, 14), at(19, 8)].map((moment) => saidMoment(moment, now))).toEqual([
+      "today at 01:02:10", "yesterday at 23:02:10", "on Sunday at 14:02:10", "on Thursday at 08:02:10",
+    ]);
+    expect(saidMoment(at(18, 9), now)).toBe("on Nov 18, 2026 at 09:02:10");
   });
 });
 

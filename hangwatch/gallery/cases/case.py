@@ -55,6 +55,7 @@ class Case:
         name: Unique name of the case.
         cause: Id of the cause in the catalogue.
         script: File name in this directory.
+        variant: A sentence that says what this case does, where several cases run one script.
         args: Arguments of the faulty run.
         healthy_args: Arguments of the look-alike that must finish; empty where there is none.
         ranks: Default world size; `min_ranks` is the smallest that shows the fault.
@@ -76,6 +77,7 @@ class Case:
     name: str
     cause: str
     script: str
+    variant: str = ""
     args: tuple[str, ...] = ()
     healthy_args: tuple[str, ...] = ("--healthy",)
     ranks: int = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -32,6 +33,12 @@ def join(children: Iterable[Child]) -> Html:
     return Html(
         "".join(child if isinstance(child, Html) else _text(str(child)) for child in children if child is not None)
     )
+
+
+def prose(text: str) -> Html:
+    """A sentence in which `backticks` mark code; one without a partner stands as it is."""
+    parts = re.split(r"`([^`]+)`", text)
+    return join(tag("code", part) if index % 2 else part for index, part in enumerate(parts))
 
 
 def block(text: str) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hangwatch.model import Certainty, Culprit, Divergence, Frame, HealthWarning, Incident, Status
 from hangwatch.ranks.sides import by_value
 from hangwatch.report import titles, words
-from hangwatch.report.html.markup import Html, details, join, listing, tag
+from hangwatch.report.html.markup import Html, details, join, listing, prose, tag
 
 MOST_LINES = 50  # of an excerpt
 
@@ -23,6 +23,7 @@ def banner(incident: Incident) -> Html:
         tag("dl", *_rows(incident)),
         _argument(incident),
         _alternatives(incident),
+        _next_time(incident),
         class_=f"verdict {_mood(incident)}",
     )
 
@@ -35,7 +36,7 @@ def _mood(incident: Incident) -> str:
 def _rows(incident: Incident) -> Iterator[Html]:
     verdict = incident.verdict
     if verdict.fix:
-        yield from _row("Fix", tag("strong", verdict.fix))
+        yield from _row("Fix", tag("strong", prose(verdict.fix)))
     if verdict.culprits:
         yield from _row("Who", _who(incident))
     if verdict.evidence:
@@ -97,8 +98,15 @@ def _alternatives(incident: Incident) -> Html | None:
     others = incident.verdict.alternatives[:20]
     if not others:
         return None
-    said = (tag("li", *_named(other.cause), f": {other.why_not}") for other in others)
+    said = (tag("li", *_named(other.cause), ": ", prose(other.why_not)) for other in others)
     return details("Ruled out, and why", tag("ul", *said), open_=len(others) < 3)
+
+
+def _next_time(incident: Incident) -> Html | None:
+    if not incident.check_next:
+        return None
+    said = (tag("li", tag("code", each.command), f" ({each.check}): ", prose(each.why)) for each in incident.check_next)
+    return details("Next time, check first", tag("ul", *said), open_=True)
 
 
 def _named(cause: str) -> tuple[Html | str, ...]:
@@ -113,7 +121,7 @@ def warnings(incident: Incident) -> Html:
 
 
 def _warning(warning: HealthWarning) -> Html:
-    fix = tag("p", tag("strong", warning.fix)) if warning.fix else None
+    fix = tag("p", tag("strong", prose(warning.fix))) if warning.fix else None
     evidence = tag("ul", *(tag("li", sentence) for sentence in warning.evidence)) if warning.evidence else None
     return tag("div", tag("p", tag("code", warning.kind), f" {warning.summary}"), fix, evidence, class_="note")
 

@@ -97,6 +97,8 @@ def test_every_demo_has_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
         sentence, _, _ = line.strip().rpartition(" (")
         assert sentence.endswith("."), line
         assert len(sentence) > 20, line
+    said = [line.strip().rpartition(" (")[0].partition(" ")[2].strip() for line in scripts]
+    assert [sentence for sentence in said if said.count(sentence) > 1] == [], "two jobs, and not what differs"
     assert "uneven-steps: Ranks ran out of data at different batches" in lines
     assert "straggler: One rank is slow (a warning: the job goes on)" in lines
     assert [line.split()[0] for line in scripts] == list(dict.fromkeys(line.split()[0] for line in scripts))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hangwatch_agent.dashboard_client import sender
+from hangwatch_dashboard import live_node
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.live_node import LiveNode
@@ -70,11 +72,34 @@ def test_time_stands_still_after_the_end(job: LiveJob) -> None:
     assert job.steps_per_s(NOW + 2) == 0.0
 
 
-def test_a_node_is_not_silent_for_messages_sent_while_the_dashboard_was_away(job: LiveJob) -> None:
-    heard(job, FakeNode(), made_at=NOW, came_at=NOW)
+def test_a_node_is_not_silent_before_it_could_try_again(job: LiveJob) -> None:
+    heard(job, FakeNode(still_s=1.0), made_at=NOW, came_at=NOW)
     (node,) = job.all_nodes
     assert node.is_silent(NOW + 60)
-    node.listened_since = NOW + 58  # the dashboard has started again
-    assert not node.is_silent(NOW + 60)
+    assert job.state(NOW + 60) == "silent"
+    # WHEN the dashboard has started again THEN the node has the time of its longest pause, and five seconds
+    job.listen_from(NOW + 58)
+    assert not node.is_silent(NOW + 92)
+    assert job.state(NOW + 92) != "silent"
     assert node.silent_s(NOW + 60) == 60
-    assert node.is_silent(NOW + 64)
+    # AND what it said last is not made older: its ranks may have moved meanwhile
+    assert node.still_s(node.batch.ranks[0], NOW + 92) == 1.0
+    assert node.is_silent(NOW + 94)
+    assert job.state(NOW + 94) == "silent"
+
+
+def test_when_no_node_came_through_the_first_to_come_back_makes_no_other_silent(job: LiveJob) -> None:
+    for name, ranks in (("node-a", (0, 1)), ("node-b", (2, 3))):
+        heard(job, FakeNode(name, ranks), made_at=NOW, came_at=NOW)
+    heard(job, FakeNode("node-a", step=9), made_at=NOW + 60, came_at=NOW + 60)
+    assert not job.nodes["node-b"].is_silent(NOW + 70)
+    # WHEN only one of them goes on THEN the other is silent at once
+    for second in range(61, 80):
+        heard(job, FakeNode("node-a", step=second), made_at=NOW + second, came_at=NOW + second)
+        heard(job, FakeNode("node-b", (2, 3)), made_at=NOW + second, came_at=NOW + min(second, 70))
+    assert job.nodes["node-b"].is_silent(NOW + 79)
+    assert not job.nodes["node-a"].is_silent(NOW + 79)
+
+
+def test_the_longest_pause_is_that_of_the_sender() -> None:
+    assert live_node.BACKOFF_S == sender.LONGEST_PAUSE_S

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hangwatch.facts.case import Case
+from hangwatch.judge.argument import patience
 from hangwatch.judge.patience import held, resting, shortened
 from hangwatch.model import Collective, Frame, OpenFile, Phase, ProcessEvidence, Progress, RankEvidence, ThreadStack
 from tests.unit.job import (
@@ -360,3 +361,14 @@ def test_workers_that_may_come_hold_nobody_in_a_meeting(others: tuple[RankEviden
 def test_no_proof_rests_on_a_meeting_for_its_answer_may_be_on_the_way() -> None:
     case = Case(snapshot(stands(IN_REPORT), WAITING, world_size=2))
     assert (case.blocked[0].op, case.blocked[0].certain, case.blocked[0].need) == ("report", False, None)
+
+
+# ------------------------------------------------------------------------------------------ in words
+
+
+def test_whose_patience_is_over_is_said_by_the_number_of_ranks() -> None:
+    first, second = rank(0, IN_CODE, still_s=70.0), rank(1, IN_BACKWARD, still_s=71.0)
+    one = Case(snapshot(rank(0, IN_CODE, still_s=1.0), second))
+    assert patience(one) == ("no counter of rank 1 has moved for 71 s, longer than its patience",)
+    both = Case(snapshot(first, second))
+    assert patience(both) == ("no counter of all ranks has moved for 70 s, longer than their patience",)

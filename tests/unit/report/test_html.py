@@ -19,6 +19,7 @@ from hangwatch.model import (
     GpuFacts,
     Incident,
     LoaderFacts,
+    NextCheck,
     ProcessEvidence,
     ProcessFacts,
     Status,
@@ -234,3 +235,20 @@ def test_a_long_block_keeps_its_end() -> None:
     made = markup.block("first\n" + "x\n" * markup.LONGEST_BLOCK + "<last>")
     assert "first" not in made
     assert made.endswith("&lt;last&gt;</pre>")
+
+
+def test_code_in_a_sentence_is_set_as_code() -> None:
+    made = examples.uneven_steps()
+    page = html.render(replace(made, verdict=replace(made.verdict, fix="use `with Join([model]):`, or pad <all>")))
+    assert "use <code>with Join([model]):</code>, or pad &lt;all&gt;" in page
+    assert markup.prose("a lone ` stays") == "a lone ` stays"
+
+
+def test_what_to_check_next_time_is_on_the_page() -> None:
+    check = NextCheck("hangwatch doctor loader train.py:make", "loader lengths", "the loaders differ in `len`")
+    page = html.render(replace(examples.uneven_steps(), check_next=(check,)))
+    assert "Next time, check first" in page
+    assert (
+        "<code>hangwatch doctor loader train.py:make</code> (loader lengths): the loaders differ in <code>len" in page
+    )
+    assert "Next time" not in html.render(examples.uneven_steps())

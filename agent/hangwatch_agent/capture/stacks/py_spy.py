@@ -148,7 +148,7 @@ def _run(
         command = [str(program), "dump", "--json", *options, "--pid", str(pid)]
         code, out, err = _output(command, timeout_s, memory, after)
     except subprocess.TimeoutExpired:
-        return Dump(pid, failure=f"py-spy gave no answer within {timeout_s:g} s", took_s=time.monotonic() - began)
+        return Dump(pid, failure=f"py-spy gave no answer within {timeout_s:.2g} s", took_s=time.monotonic() - began)
     except OSError as error:
         return Dump(pid, failure=f"{program} does not start: {error.strerror or error}")
     took = time.monotonic() - began

@@ -103,7 +103,7 @@ export interface Situation {
   atFault: boolean;
 }
 
-export function situations(columns: RankColumns, culprits: ReadonlySet<number>): Situation[] {
+export function situations(columns: RankColumns, culprits: ReadonlySet<number>, ended = false): Situation[] {
   const found = new Map<string, Situation>();
   columns.rank.forEach((rank, index) => {
     const phase = columns.phases[columns.phase[index]!] ?? "start";
@@ -112,7 +112,7 @@ export function situations(columns: RankColumns, culprits: ReadonlySet<number>):
     const state = columns.process_state[rank] ?? "";
     const odd = state && "TtDXZ".includes(state) ? state : "";
     const atFault = culprits.has(rank);
-    const moves = !still && !says && !odd && !atFault; // then the phase changes all the time
+    const moves = !ended && !still && !says && !odd && !atFault; // then the phase changes all the time
     const key = `${moves ? "moves" : columns.phase[index]} ${columns.step[index]} ${atFault} ${odd} ${says}`;
     const known = found.get(key);
     if (known) {

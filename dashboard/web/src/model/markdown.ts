@@ -1,15 +1,15 @@
 // The verdict as Markdown, to be pasted into an issue or a chat; the same as `hangwatch report --markdown` writes.
 
-import type { Job, Verdict } from "../records";
+import type { Job, NextCheck, Verdict } from "../records";
 import { cause, culprit, title } from "../words";
 
 const MOST = 10;
 const MOST_DETAILS = 3;
 
 /** `headline` is "HUNG, proven, 3.1 s after the last step"; `link` where the rest stands, "" for nowhere. */
-export function markdown(verdict: Verdict, headline: string, job: Pick<Job, "name" | "id">, link: string): string {
+export function markdown(verdict: Verdict, headline: string, job: Pick<Job, "name" | "id">, link: string, checks: readonly NextCheck[] = []): string {
   const said = [verdict.summary, ...verdict.details.slice(0, MOST_DETAILS)].join(" ");
-  const parts = [`**${plain(headline)}** in \`${code(job.name || job.id)}\``, `> ${plain(said)}`, rows(verdict), excerpt(verdict), list("Evidence", verdict.evidence), ruledOut(verdict), link && `More: <${link}>`];
+  const parts = [`**${plain(headline)}** in \`${code(job.name || job.id)}\``, `> ${plain(said)}`, rows(verdict), excerpt(verdict), list("Evidence", verdict.evidence), ruledOut(verdict), nextTime(checks), link && `More: <${link}>`];
   return `${parts.filter(Boolean).join("\n\n")}\n`;
 }
 
@@ -38,6 +38,11 @@ function list(name: string, sentences: readonly string[]): string {
 function ruledOut(verdict: Verdict): string {
   const others = verdict.alternatives.slice(0, MOST).map((other) => `- ${named(other.cause)}: ${plain(other.why_not)}`);
   return others.length ? `**Ruled out**\n\n${others.join("\n")}` : "";
+}
+
+function nextTime(checks: readonly NextCheck[]): string {
+  const lines = checks.slice(0, MOST).map((each) => `- \`${code(each.command)}\` (${plain(each.check)}): ${plain(each.why)}`);
+  return lines.length ? `**Next time, check first**\n\n${lines.join("\n")}` : "";
 }
 
 /** The cause's title with its id; the id alone, as text, where the catalogue has no title. */

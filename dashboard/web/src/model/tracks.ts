@@ -90,7 +90,9 @@ export function curvesOfHistory(history: History): Curves {
   return {
     at: history.at,
     ranks: history.rank,
-    lag: history.rank.map((_, lane) => history.step.map((row, moment) => (row[lane] === null ? null : fastest[moment]! - row[lane]!))),
+    // Behind where the fastest was a moment before: nodes are not looked at in one instant, and what is a step ahead
+    // for some milliseconds is not ahead.
+    lag: history.rank.map((_, lane) => history.step.map((row, moment) => (moment === 0 || row[lane] === null ? null : Math.max(0, fastest[moment - 1]! - row[lane]!)))),
     stepTime: history.rank.map((_, lane) => history.step_s.map((row, moment) => growing(row[lane], history.still_s[moment]![lane]))),
   };
 }
@@ -135,7 +137,7 @@ function stepsOf(rank: RankReport, end: number): Segment[] {
   return segments;
 }
 
-/** Lag and step time at every moment at which any rank began a step. */
+/** Lag and step time at every moment at which any rank began a step. Behind is who does not begin a step before the fastest begins the next. */
 export function curvesOfIncident(incident: Incident): Curves {
   const ranks = [...incident.ranks].sort((a, b) => a.rank - b.rank);
   const ledgers = ranks.map((rank) => rank.reading?.steps ?? []);
@@ -148,11 +150,20 @@ export function curvesOfIncident(incident: Incident): Curves {
   ranks.forEach((rank, index) => {
     if (took[index]!.length) took[index]![end] = growing(took[index]![end], rank.still_s);
   });
-  const lag = begun.map((row) => row.map((step, moment) => {
-    const fastest = Math.max(...begun.map((other) => other[moment] ?? -1));
-    return step === null ? null : fastest - step;
-  }));
+  const fastest = at.map((_, moment) => begun.reduce((most, row) => Math.max(most, row[moment] ?? -1), -1));
+  const ends = lastOfStep(fastest);
+  const lag = begun.map((row) => row.map((step, moment) => (step === null ? null : fastest[moment]! - row[ends[moment]!]!)));
   return { at, ranks: ranks.map((rank) => rank.rank), lag, stepTime: took };
+}
+
+/** For each moment the last one in the same step of the fastest: a rank that begins it until then is not behind. */
+function lastOfStep(fastest: number[]): number[] {
+  const ends: number[] = new Array(fastest.length);
+  for (let moment = fastest.length - 1; moment >= 0; moment--) {
+    const same = moment + 1 < fastest.length && fastest[moment + 1] === fastest[moment];
+    ends[moment] = same ? ends[moment + 1]! : moment;
+  }
+  return ends;
 }
 
 /** The value that held at each moment, null before the first. `changes` are in order of time. */

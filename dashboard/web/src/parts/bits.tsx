@@ -4,14 +4,14 @@ import type { ComponentChildren } from "preact";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Frame } from "../records";
-import { briefMoment, moment, place, timeOfDay } from "../words";
+import { briefMoment, moment, place, saidMoment, timeOfDay } from "../words";
 
-/** A moment in the reader's zone; the whole of it on hover. `short` is the time of day, `brief` the day too unless it is today. */
-export function When({ at, short = false, brief = false }: { at: number; short?: boolean; brief?: boolean }) {
+/** A moment in the reader's zone; the whole of it on hover. `short` is the time of day, `brief` the day too unless it is today, `said` ends a sentence. */
+export function When({ at, short = false, brief = false, said = false }: { at: number; short?: boolean; brief?: boolean; said?: boolean }) {
   if (!at) return <span>not known</span>;
   return (
     <time dateTime={new Date(at * 1000).toISOString()} title={moment(at)}>
-      {short ? timeOfDay(at) : brief ? briefMoment(at) : moment(at)}
+      {said ? saidMoment(at) : short ? timeOfDay(at) : brief ? briefMoment(at) : moment(at)}
     </time>
   );
 }
@@ -46,6 +46,21 @@ export function Clamped({ children, most = LONG }: { children: string; most?: nu
   );
 }
 
+const LONG_NAME = 80;
+
+/** The name of a job in a heading: the beginning where it is very long, and all of it when it is asked for. */
+export function Name({ text, href }: { text: string; href?: string | undefined }) {
+  const open = useSignal(false);
+  const long = text.length > LONG_NAME;
+  const shown = long && !open.value ? `${text.slice(0, LONG_NAME - 16)}…` : text;
+  return (
+    <>
+      {href ? <a href={href}>{shown}</a> : shown}
+      {long && <>{" "}<button type="button" class="link" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>{open.value ? "show less" : "show more"}</button></>}
+    </>
+  );
+}
+
 /** A part of a view with its heading. */
 export function Part({ title, note, children, id }: { title: string; note?: ComponentChildren; children: ComponentChildren; id?: string }) {
   const heading = id ?? title.toLowerCase().replaceAll(/\W+/g, "-");
@@ -70,7 +85,10 @@ export function Table({ label, children, class: name = "" }: { label: string; ch
     if (!cards || !table.current) return;
     const names = [...table.current.querySelectorAll("thead th")].map((cell) => cell.textContent ?? "");
     for (const row of table.current.querySelectorAll<HTMLTableRowElement>("tbody tr")) {
-      for (const [index, cell] of [...row.cells].entries()) if (cell.tagName === "TD") cell.dataset["label"] = names[index] ?? "";
+      for (const [index, cell] of [...row.cells].entries()) {
+        cell.dataset["label"] = names[index] ?? "";
+        cell.toggleAttribute("data-none", cell.textContent === "–" || cell.textContent === "");
+      }
     }
   });
   return (

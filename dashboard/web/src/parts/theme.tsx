@@ -24,7 +24,7 @@ export function ThemeButton() {
     apply(theme.value);
   };
   const name = theme.value === "system" ? "auto" : theme.value;
-  return <button type="button" class="link" onClick={next} aria-label={`Theme: ${name}. Change it.`}>{name}</button>;
+  return <button type="button" class="link" onClick={next} aria-label={`Theme: ${name}. Change it.`}>theme: {name}</button>;
 }
 
 function stored(): Theme {

@@ -52,7 +52,7 @@ export function Banner({ scene, status, verdict, after, when, brief, copied }: P
         {!brief && verdict.details.slice(0, 3).map((sentence) => <p class="detail" key={sentence}>{sentence}</p>)}
         {!brief && copied && (
           <p class="tools">
-            <Copy text={markdown(verdict, `${[status.toUpperCase(), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.certainty)}`, copied.job, copied.link)} what="the verdict as Markdown" says="Copy as Markdown" />
+            <Copy text={markdown(verdict, `${[status.toUpperCase(), verdict.hang].filter(Boolean).join(", ")}${say(after)}; ${cause(verdict.certainty)}`, copied.job, copied.link, scene.doc.value?.check_next)} what="the verdict as Markdown" says="Copy as Markdown" />
             {copied.link && <Copy text={copied.link} what="the address of this verdict" says="Copy link" />}
           </p>
         )}
@@ -93,6 +93,7 @@ function Who({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
 function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
   const doc = scene.doc.value;
   const lost = doc ? lacks(doc) : [];
+  const checks = doc?.check_next ?? []; // reports of older versions have none
   const who = verdict.culprits.length > 0 && (
     <Row label="Who" kind="who">
       <Culprits blamed={verdict.culprits} doc={doc} />
@@ -123,9 +124,15 @@ function Rows({ verdict, scene }: { verdict: Verdict; scene: Scene }) {
           <Sentences of={verdict.argument} />
         </Row>
       )}
+      {checks.length > 0 && (
+        <Row label="Next time" kind="next">
+          <p class="sure">What to check first:</p>
+          <ul>{checks.map((each) => <li key={each.command}><code>{each.command}</code> ({each.check}): <Prose text={each.why} /></li>)}</ul>
+        </Row>
+      )}
       {lost.length > 0 && (
         <Row label="Unavailable" kind="lacks">
-          <ul class="plain">{lost.map((line) => <li key={line}>{line}</li>)}</ul>
+          <Sentences of={lost} />
         </Row>
       )}
     </>

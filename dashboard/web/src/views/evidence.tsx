@@ -17,8 +17,8 @@ export function EvidenceView({ scene }: { scene: Scene }) {
           <thead>
             <tr>
               <th scope="col">Source</th>
-              <th scope="col">Had</th>
-              <th scope="col">Said</th>
+              <th scope="col">Available</th>
+              <th scope="col">Detail</th>
               <th scope="col">Ranks</th>
               <th scope="col" class="number">Took</th>
             </tr>

@@ -2,7 +2,6 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { Part } from "../parts/bits";
 import type { View } from "../router";
 import type { Scene } from "../scene";
 import { CollectivesView } from "./collectives";
@@ -79,10 +78,9 @@ export function Body({ scene, view, rank, job }: { scene: Scene; view: View; ran
 export function Lost({ title, children }: { title: string; children: ComponentChildren }) {
   return (
     <main class="page" id="main">
-      <Part title={title}>
-        <p>{children}</p>
-        <p><a href="/">All jobs</a></p>
-      </Part>
+      <header class="title"><h1>{title}</h1></header>
+      <p>{children}</p>
+      <p><a href="/">All jobs</a></p>
     </main>
   );
 }

@@ -122,7 +122,7 @@ function Memory({ nodes }: { nodes: NodeFacts[] }) {
   if (!told.length) return null;
   return (
     <Part title="Memory of the nodes">
-      <Table label="Memory of the nodes">
+      <Table label="Memory by node">
         <thead>
           <tr>
             <th scope="col">Node</th>

@@ -205,7 +205,7 @@ export function Swatch({ kind }: { kind: KindName }) {
 
 /** The grid in words: ranks in the same situation on one line. */
 export function Situations({ scene }: { scene: Scene }) {
-  const found = useComputed(() => (scene.columns.value ? situations(scene.columns.value, scene.culprits.value) : []));
+  const found = useComputed(() => (scene.columns.value ? situations(scene.columns.value, scene.culprits.value, scene.ended.value) : []));
   const shown = found.value.slice(0, MOST_SITUATIONS);
   if (!shown.length) return null;
   return (

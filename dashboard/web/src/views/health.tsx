@@ -10,6 +10,7 @@ import { Matrix } from "./gpus";
 const PARTS = ["data", "forward", "wait"] as const;
 type PartName = (typeof PARTS)[number];
 
+const NAMES: Record<PartName, string> = { data: "Data", forward: "Forward", wait: "The rest" }; // no waiting alone: see SAYS
 const SAYS: Record<PartName, string> = { data: "waiting for data", forward: "until the end of the forward", wait: "the rest: backward, communication and waiting in it, optimizer" };
 const PAINT: Record<PartName, string> = { data: "part-data", forward: "part-compute", wait: "part-sync" };
 const FINDINGS = ["straggler", "data-bound", "gpu-memory-imbalance", "gpu-leftover-process", "slow-link", "nccl-environment", "timeout-ahead"];
@@ -107,7 +108,7 @@ function Spreads({ health }: { health: JobHealth }) {
         <tbody>
           {health.spread.map((row) => (
             <tr key={row.phase}>
-              <th scope="row"><span class={`chip ${PAINT[row.phase as PartName] ?? ""}`} /> {row.phase}</th>
+              <th scope="row"><span class={`chip ${PAINT[row.phase as PartName] ?? ""}`} /> {NAMES[row.phase as PartName] ?? row.phase}</th>
               {[row.least, row.median, row.p90, row.most].map((value, index) => <td key={index} class="number">{shortTime(value)}</td>)}
             </tr>
           ))}
@@ -144,7 +145,7 @@ function PaceTable({ label, first, rows, most, isSlow, name }: Rows) {
           <th scope="col" class="number">Behind</th>
           <th scope="col">Trend</th>
           <th scope="col">Step</th>
-          {PARTS.map((part) => <th key={part} scope="col" class="number">{part.charAt(0).toUpperCase() + part.slice(1)}</th>)}
+          {PARTS.map((part) => <th key={part} scope="col" class="number">{NAMES[part]}</th>)}
           <th scope="col" class="number">Waits for data</th>
         </tr>
       </thead>

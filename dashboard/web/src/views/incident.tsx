@@ -3,13 +3,13 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { API, ask, type ApiError, type Capture, type ListedIncident } from "../api";
-import { When } from "../parts/bits";
+import { Name, When } from "../parts/bits";
 import { setMood } from "../parts/paint";
 import { Download } from "../parts/download";
 import type { Incident } from "../records";
 import type { Place } from "../router";
 import { frozen } from "../scene";
-import { detected, NO_VERDICT, plural } from "../words";
+import { command, detected, NO_VERDICT, plural } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
 import { Review } from "./review";
@@ -74,12 +74,12 @@ export function IncidentPage({ incident, page, id, view, rank, job, known = null
   return (
     <main class="page" id="main">
       <header class="title">
-        <h1>{job ? <a href={`/jobs/${encodeURIComponent(job)}`}>{name}</a> : name} <span class="quiet">{page === "capture" ? "capture" : "incident"} of <When at={incident.opened_at} /></span></h1>
+        <h1><Name text={name} href={job ? `/jobs/${encodeURIComponent(job)}` : undefined} /> <span class="quiet">{page === "capture" ? "capture" : "incident"} of <When at={incident.opened_at} /></span></h1>
         <ul class="facts-line">
           {incident.job.world_size !== null && <li>{plural(incident.job.world_size, "rank")}</li>}
           {incident.nodes.length > 0 && <li>{plural(incident.nodes.length, "node")}</li>}
           {incident.job.launcher && <li>{incident.job.launcher}</li>}
-          {incident.job.command && <li><code class="one-line" title={incident.job.command}>{incident.job.command}</code></li>}
+          {incident.job.command && <li><code class="one-line" title={incident.job.command}>{command(incident.job.command)}</code></li>}
         </ul>
         <div class="actions">
           {id && page === "incident" ? (

@@ -56,8 +56,9 @@ function Group({ group }: { group: IncidentGroup }) {
       </header>
       <Clamped>{last.summary}</Clamped>
       <p class="quiet">
-        {group.count > 1 ? <>seen {group.count} times{group.jobs > 1 && ` in ${plural(group.jobs, "job run")}`}, last <When at={group.last_at} brief />, first <When at={group.first_at} brief /></> : <>seen once, <When at={group.last_at} brief /></>}
-        {" "}in <a href={write({ page: "job", id: last.job, view: "overview", rank: null })}>{last.job_name}</a>
+        seen {group.count > 1 ? <>{group.count} times{group.jobs > 1 && ` in ${plural(group.jobs, "job run")}`}, last</> : "once,"}{" "}
+        <When at={group.last_at} said /> in <a href={write({ page: "job", id: last.job, view: "overview", rank: null })}>{last.job_name}</a>
+        {group.count > 1 && <>, first <When at={group.first_at} said /></>}
       </p>
       {group.count > 1 && <Members group={group} />}
       <Review group={group.group} review={group.review} />

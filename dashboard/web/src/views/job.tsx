@@ -3,12 +3,12 @@
 import { useEffect, useMemo } from "preact/hooks";
 import type { Capture, IncidentSummary, JobDetail, RankColumns } from "../api";
 import { LiveJob } from "../live";
-import { Clamped, Part, Table, When } from "../parts/bits";
+import { Clamped, Name, Part, Table, When } from "../parts/bits";
 import { setMood } from "../parts/paint";
 import { StateIcon } from "../parts/icon";
 import type { Judgement } from "../records";
 import { write, type Place } from "../router";
-import { briefMoment, cause, duration, plural, ranks as sayRanks, timeOfDay, title } from "../words";
+import { briefMoment, cause, command, duration, plural, ranks as sayRanks, timeOfDay, title } from "../words";
 import { Banner } from "./banner";
 import { Body, Lost, Views } from "./evidence_page";
 
@@ -104,7 +104,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
   return (
     <header class="title">
       <h1>
-        {detail?.name || detail?.id || id}{" "}
+        <Name text={detail?.name || detail?.id || id} />{" "}
         {detail && (
           <span class={`state ${detail.state}`}>
             <StateIcon state={detail.state} /> {detail.state}
@@ -117,7 +117,7 @@ function Title({ live, detail, id }: { live: LiveJob; detail: JobDetail | null; 
           <li>{detail.nodes_expected && detail.nodes_expected > detail.nodes ? `${detail.nodes} of ${detail.nodes_expected} nodes` : plural(detail.nodes, "node")}{detail.nodes_silent > 0 && <strong class="missing"> ({detail.nodes_silent} silent)</strong>}</li>
           <Pace live={live} detail={detail} />
           <li>started <When at={detail.started_at} />{detail.closed_at !== null && <>, ended <When at={detail.closed_at} brief /></>}</li>
-          {detail.command && <li><code class="one-line" title={detail.command}>{detail.command}</code></li>}
+          {detail.command && <li><code class="one-line" title={detail.command}>{command(detail.command)}</code></li>}
         </ul>
       )}
       <div class="actions">

@@ -10,7 +10,7 @@ import { StateIcon } from "../parts/icon";
 import { write } from "../router";
 import { session } from "../session";
 import { connect } from "../stream";
-import { parseClean, plural, title } from "../words";
+import { command, parseClean, plural, title } from "../words";
 import { JobsStore } from "../jobs";
 import { ListPage } from "./lists";
 
@@ -42,8 +42,24 @@ export function JobsPage() {
   );
   return (
     <ListPage title="Jobs" tab="jobs" filters={filters} busy={!known}>
-      {never ? <HowToConnect /> : jobs.length ? <JobTable jobs={jobs} /> : <None known={known} wanted={search.value} kept={kept.value} />}
+      {never ? <HowToConnect /> : jobs.length ? <Now jobs={jobs} /> : <None known={known} wanted={search.value} kept={kept.value} />}
     </ListPage>
+  );
+}
+
+/** What goes on, and below it what has ended while the dashboard still has it in memory. */
+function Now({ jobs }: { jobs: JobSummary[] }) {
+  const ended = jobs.filter((job) => job.closed_at !== null);
+  const active = jobs.filter((job) => job.closed_at === null);
+  return (
+    <>
+      {active.length ? <JobTable jobs={active} /> : <Nothing>No job is running.</Nothing>}
+      {ended.length > 0 && (
+        <Part title="Ended a short while ago" note={<a href="/history">all in the history</a>}>
+          <JobTable jobs={ended} label="Jobs that have ended" />
+        </Part>
+      )}
+    </>
   );
 }
 
@@ -53,9 +69,9 @@ function None({ known, wanted, kept }: { known: boolean; wanted: string; kept: n
   return wanted ? <Nothing>No job matches “{wanted}”. {history}</Nothing> : <Nothing>No job is running. The history has {history}.</Nothing>;
 }
 
-export function JobTable({ jobs }: { jobs: JobSummary[] }) {
+export function JobTable({ jobs, label = "Jobs" }: { jobs: JobSummary[]; label?: string }) {
   return (
-    <Table label="Jobs" class="jobs">
+    <Table label={label} class="jobs">
       <thead>
         <tr>
           <th scope="col">Job</th>
@@ -80,7 +96,7 @@ function JobRow({ job }: { job: JobSummary }) {
     <tr class={job.state}>
       <th scope="row">
         <a href={write({ page: "job", id: job.key, view: "overview", rank: null })}>{job.name || job.id}</a>
-        <span class="quiet command" title={job.command}>{job.command}</span>
+        <span class="quiet command" title={job.command}>{command(job.command)}</span>
       </th>
       <td>
         <span class={`state ${job.state}`}><StateIcon state={job.state} /> {job.state}</span>

@@ -63,7 +63,7 @@ function Nodes({ nodes, live }: { nodes: Node[]; live: boolean }) {
   const shown = [...nodes].sort((a, b) => Number(odd(b)) - Number(odd(a))).slice(0, MOST_NODES);
   return (
     <Part title="Nodes">
-      <Table label="Nodes">
+      <Table label="Nodes of the job">
         <thead>
           <tr>
             <th scope="col">Node</th>

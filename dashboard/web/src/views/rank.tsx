@@ -39,7 +39,7 @@ export function RankView({ scene, rank, job }: { scene: Scene; rank: number; job
           <Fact name="Phase">{sayPhase(columns.phases[columns.phase[index]!] ?? "start")}</Fact>
           <Fact name="Step">{columns.step[index]! < 0 ? "none yet" : columns.step[index]}{columns.lag[index] ? `, ${columns.lag[index]} behind` : ""}</Fact>
           <Fact name="Epoch, batch">{columns.epoch[index] ?? "–"}, {columns.batch[index] ?? "–"}</Fact>
-          <Fact name="Still for">{columns.still_s[index]! > 2 ? duration(columns.still_s[index]!) : "it moves"}</Fact>
+          <Fact name="Still for">{columns.still_s[index]! > 2 ? duration(columns.still_s[index]!) : scene.ended.value ? "the job has ended" : "it moves"}</Fact>
           <Fact name="Patience">{duration(columns.patience_s[index]!)}</Fact>
           <Fact name="Pid">{columns.pid[index] ?? "–"}</Fact>
           <Fact name="Collectives issued">{columns.issued[index]!.toLocaleString("en")}</Fact>

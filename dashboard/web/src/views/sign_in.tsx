@@ -2,7 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 import { signIn } from "../session";
-import { Part } from "../parts/bits";
 
 export function SignIn() {
   const token = useSignal("");
@@ -17,16 +16,15 @@ export function SignIn() {
   };
   return (
     <main class="page" id="main">
-      <Part title="Sign in">
-        <p>This dashboard asks for its read token.</p>
-        <form class="sign-in" onSubmit={(event) => void submit(event)}>
-          <label>
-            Read token <input type="password" autoComplete="current-password" required value={token.value} onInput={(event) => (token.value = event.currentTarget.value)} />
-          </label>
-          <button type="submit">Sign in</button>
-          <p role="alert" class="missing">{error.value}</p>
-        </form>
-      </Part>
+      <header class="title"><h1>Sign in</h1></header>
+      <p>This dashboard asks for its read token.</p>
+      <form class="sign-in" onSubmit={(event) => void submit(event)}>
+        <label>
+          Read token <input type="password" autoComplete="current-password" required value={token.value} onInput={(event) => (token.value = event.currentTarget.value)} />
+        </label>
+        <button type="submit">Sign in</button>
+        <p role="alert" class="missing">{error.value}</p>
+      </form>
     </main>
   );
 }

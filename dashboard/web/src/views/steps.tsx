@@ -4,10 +4,12 @@ import { useComputed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { RankColumns } from "../api";
 import { Nothing, Part, Table } from "../parts/bits";
+import { resolved, type Span } from "../model/span";
 import { Plot, type Line } from "../parts/plot";
 import { role, type Scene } from "../scene";
-import { plural, shortTime } from "../words";
+import { plural, shortTime, tickTime } from "../words";
 import { ShownRanks } from "./shown";
+import { SpanChoice } from "./span";
 
 const TONES = ["series-1", "series-2", "series-3"];
 const DASHES = [[], [6, 3], [2, 3]];
@@ -26,19 +28,23 @@ export function StepsView({ scene }: { scene: Scene }) {
   const lag = useComputed(() => lines(scene, accents.value, "lag"));
   const times = useComputed(() => lines(scene, accents.value, "stepTime"));
   const { at } = scene.curves.value;
+  const whole = at.length > 1 ? { from: at[0]!, to: at.at(-1)! } : null;
+  const span = whole && resolved(scene.span.value, whole);
+  const choose = (wanted: Span | null): void => void (scene.span.value = wanted);
   if (!scene.columns.value?.rank.length) return <Nothing>No rank has been heard of yet.</Nothing>;
   return (
     <>
       <ShownRanks scene={scene} />
+      {whole && <p class="range"><SpanChoice chosen={scene.span} whole={whole} /> <span class="quiet">or drag over a chart; a double click shows all</span></p>}
       <Part title="Steps behind the fastest" note={<Key accents={accents.value} named={role(scene)} />}>
         {at.length > 1 ? (
-          <Plot at={at} lines={lag.value} label={sayLag(scene)} unit={(value) => String(Math.round(value))} sync="steps" stepped />
+          <Plot at={at} lines={lag.value} label={sayLag(scene)} unit={(value) => String(Math.round(value))} sync="steps" stepped span={span} onSpan={choose} />
         ) : (
           <Nothing>No history yet: it is kept from when the dashboard first heard of the job.</Nothing>
         )}
       </Part>
       <Part title="Time of a step" note="each rank's last step, and the one that it is in once that takes longer">
-        {at.length > 1 && <Plot at={at} lines={times.value} label={saySlow(scene)} unit={shortTime} sync="steps" stepped={false} />}
+        {at.length > 1 && <Plot at={at} lines={times.value} label={saySlow(scene)} unit={tickTime} sync="steps" stepped={false} span={span} onSpan={choose} />}
       </Part>
       <Split scene={scene} />
     </>

@@ -3,36 +3,34 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { kindOf, KINDS, sayPhase, type KindName } from "../model/phases";
+import { inside, moved, resolved, zoomed, type Span } from "../model/span";
 import { hasPhases, type Lane, type Segment } from "../model/tracks";
 import { Nothing, Part } from "../parts/bits";
 import { color, markPath, sharp, theme } from "../parts/paint";
 import { useWidth } from "../parts/width";
 import { go } from "../router";
 import type { Scene } from "../scene";
-import { duration, plural, ranks, shortTime, timeOfDay } from "../words";
+import { duration, plural, ranks, shortTime, tickMoment, timeOfDay } from "../words";
 import { Swatch } from "./grid";
 import { ShownRanks } from "./shown";
+import { SpanChoice } from "./span";
 
 const LANE = 20;
 const HEAD = 22;
 const NAMES = 62;
+const LABEL = 72; // a time of day, with room after it
 const LOOKS = "The ranks are looked at once a second; shorter phases between two looks are missing.";
-
-interface Span {
-  from: number;
-  to: number;
-}
 
 export function TimelineView({ scene }: { scene: Scene }) {
   useEffect(() => scene.needHistory(), [scene, scene.columns.value === null]);
-  const chosen = useSignal<Span | null>(null); // null: everything, and it moves on
+  const chosen = scene.span;
   const told = useSignal<{ rank: number; segment: Segment } | null>(null);
   const { ref, width } = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const grab = useRef<{ x: number; span: Span } | null>(null);
   const lanes = scene.lanes.value;
   const whole = extent(lanes);
-  const span = chosen.value ?? whole;
+  const span = whole && resolved(chosen.value, whole);
 
   useEffect(() => {
     if (canvas.current && width && span) paint(canvas.current, width, lanes, span, scene.culprits.value);
@@ -41,16 +39,8 @@ export function TimelineView({ scene }: { scene: Scene }) {
   if (!whole || whole.to <= whole.from) {
     return <><ShownRanks scene={scene} /><Nothing>No history yet: it is kept from when the dashboard first heard of the job.</Nothing></>;
   }
-  const zoom = (factor: number, center = 0.5): void => {
-    const now = span!;
-    const length = Math.min((now.to - now.from) * factor, whole.to - whole.from);
-    const middle = now.from + (now.to - now.from) * center;
-    chosen.value = length >= whole.to - whole.from ? null : inside({ from: middle - length * center, to: middle + length * (1 - center) }, whole);
-  };
-  const move = (share: number): void => {
-    const by = (span!.to - span!.from) * share;
-    chosen.value = inside({ from: span!.from + by, to: span!.to + by }, whole);
-  };
+  const zoom = (factor: number, center = 0.5): void => void (chosen.value = zoomed(span!, whole, factor, center));
+  const move = (share: number): void => void (chosen.value = moved(span!, whole, share));
   const share = (event: MouseEvent): number => {
     const bounds = canvas.current!.getBoundingClientRect();
     return (event.clientX - bounds.left - NAMES) / (width - NAMES);
@@ -73,16 +63,7 @@ export function TimelineView({ scene }: { scene: Scene }) {
       <ShownRanks scene={scene} />
       <Part
         title="Timeline"
-        note={
-          <span class="zoom">
-            <button type="button" onClick={() => zoom(0.5)} aria-label="Zoom in">+</button>
-            <button type="button" onClick={() => zoom(2)} aria-label="Zoom out">−</button>
-            <button type="button" onClick={() => move(-0.3)} aria-label="Earlier">‹</button>
-            <button type="button" onClick={() => move(0.3)} aria-label="Later">›</button>
-            <button type="button" onClick={() => (chosen.value = null)} disabled={chosen.value === null}>All</button>
-            {duration(span!.to - span!.from)}
-          </span>
-        }
+        note={<SpanChoice chosen={chosen} whole={whole} />}
       >
         <LaneKey lanes={lanes} />
         <div ref={ref} class="timeline">
@@ -143,12 +124,6 @@ function Kept({ scene, lanes }: { scene: Scene; lanes: Lane[] }) {
 function extent(lanes: Lane[]): Span | null {
   const all = lanes.flatMap((lane) => (lane.segments.length ? [lane.segments[0]!.from, lane.segments.at(-1)!.to] : []));
   return all.length ? { from: Math.min(...all), to: Math.max(...all) } : null;
-}
-
-function inside(span: Span, whole: Span): Span {
-  const length = Math.min(span.to - span.from, whole.to - whole.from);
-  const from = Math.min(Math.max(span.from, whole.from), whole.to - length);
-  return { from, to: from + length };
 }
 
 function say(rank: number, segment: Segment): string {
@@ -258,7 +233,8 @@ function hatch(context: CanvasRenderingContext2D, from: number, width: number, y
 const STRIDES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 function ticks(context: CanvasRenderingContext2D, span: Span, x: (at: number) => number, height: number): void {
-  const stride = STRIDES.find((stride) => (span.to - span.from) / stride < 8) ?? 7200;
+  const most = Math.min(8, (x(span.to) - x(span.from)) / LABEL); // as many as there is room for
+  const stride = STRIDES.find((stride) => (span.to - span.from) / stride < most) ?? 7200;
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "left";
   context.textBaseline = "alphabetic";
@@ -266,6 +242,6 @@ function ticks(context: CanvasRenderingContext2D, span: Span, x: (at: number) =>
     context.fillStyle = color("rule");
     context.fillRect(Math.round(x(at)), 4, 1, height);
     context.fillStyle = color("ink-2");
-    if (x(at) < x(span.to) - 50) context.fillText(timeOfDay(at) + (stride < 1 ? (at % 1).toFixed(1).slice(1) : ""), Math.round(x(at)) + 4, 14);
+    if (x(at) < x(span.to) - 50) context.fillText(tickMoment(at, stride), Math.round(x(at)) + 4, 14);
   }
 }
