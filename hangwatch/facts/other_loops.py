@@ -2,7 +2,8 @@
 
 A trainer may keep the iterator of a loop that counts its batches, and may draw ahead: what a loader shows is not always
 where its loop is. The calls tell that: some ranks went on from a run of equal calls, and the others continued it. Where
-a turn of the loop makes several calls, there is no such run; then all must have exhausted that loader.
+a turn of the loop makes several calls, there is no such run; then those that went on must have come to the end of their
+data. A loop that counts its batches does not ask for one more: the loader's length shows that end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.drawn import all_of_it
 from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, differing, mispaired, times_followed
 from hangwatch.facts.other_loaders import other_loaders
 from hangwatch.facts.runs import WentOn, first_apart, went_on
@@ -30,7 +32,7 @@ class OtherLoop:
     @property
     def exhausted(self) -> bool:
         """Those that went on had no more data."""
-        return all(self.drawn[rank].exhausted for rank in self.run.ranks)
+        return all(_at_its_end(self.drawn[rank]) for rank in self.run.ranks)
 
 
 @once
@@ -42,7 +44,7 @@ def other_loop_ended(case: Case) -> OtherLoop | None:
         return next((each for each in found if _is_past(case, each)), None)
     apart = (each for each in _called_apart(case) if next(_drawn_from(case, each), None))
     found = (OtherLoop(run, each) for run in apart for each in _drawn_from(case, run))
-    return next((each for each in found if all(loader.exhausted for loader in each.drawn.values())), None)
+    return next((each for each in found if each.exhausted), None)
 
 
 @once
@@ -130,9 +132,13 @@ def _is_past(case: Case, loop: OtherLoop) -> bool:
     inside = [trains[rank] for rank in run.others if rank in trains]
     known = len(inside) == len(run.others)
     return all(
-        drawn[rank].left or drawn[rank].exhausted or (known and rank in trains and trains[rank] > max(inside))
+        drawn[rank].left or _at_its_end(drawn[rank]) or (known and rank in trains and trains[rank] > max(inside))
         for rank in run.ranks
     )
+
+
+def _at_its_end(loader: LoaderFacts) -> bool:
+    return loader.exhausted or all_of_it(loader, loader.drawn)
 
 
 def _came_to(loader: LoaderFacts) -> tuple[int, bool]:

@@ -192,7 +192,7 @@ def ended_another_loop(case: Case) -> Finding | None:
         return None
     run = found.run
     mine, theirs = found.drawn[run.ranks[0]], found.drawn[run.others[0]]
-    counted = runs_below_a_package(case, run.ranks) or mine.exhausted
+    counted = runs_below_a_package(case, run.ranks) or found.exhausted
     of_all = f"{mine.drawn} of {words.plural(mine.length, 'batch')}" if mine.length else str(mine.drawn)
     told = f"{case.name(run.ranks)} drew {of_all} there, and {case.name(run.others)} {theirs.drawn} so far"
     return Finding(

@@ -80,6 +80,25 @@ def test_equal_batches_or_loops_that_may_go_on_tell_nothing(turns: tuple[int, in
     assert other_loop_ended(Case(_validated(*turns, exhausted=exhausted))) is None
 
 
+@pytest.mark.parametrize(
+    "turn", [TURN, [Call("all_gather", line=20)]], ids=["a turn of two calls", "a run of equal calls"]
+)
+@pytest.mark.parametrize(("lengths", "told"), [((3, 5), True), ((5, 5), False)])
+def test_a_loop_that_counts_its_batches_ends_with_the_last_one_and_never_asks_for_one_more(
+    turn: Program, lengths: tuple[int, int], told: bool
+) -> None:
+    """GIVEN kept iterators, of which none was exhausted, WHEN a rank has drawn as many batches as its loader has."""
+    snapshot = world(*([*turn * count, Call("barrier", line=50), Call("broadcast", line=52)] for count in (3, 4)))
+
+    def drawing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loader = LoaderFacts(1, lengths[entry.rank], epoch=0, drawn=3 + entry.rank, training=False)
+        return replace(_below_fit(entry), reading=replace(entry.reading, loaders=(loader,)))
+
+    judgement = diagnose(replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks))))
+    assert ((judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [0])) is told
+
+
 @pytest.mark.parametrize("turn", [TURN, [Call("all_gather", line=20)]], ids=["two calls", "a run"])
 def test_ranks_that_are_still_in_the_loop_are_not_past_it_for_standing_behind_the_next_epochs_first_line(
     turn: Program,
