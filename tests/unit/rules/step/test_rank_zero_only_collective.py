@@ -7,14 +7,24 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Certainty, Collective, Frame, Judgement, LoaderFacts, Progress, RankEvidence
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Certainty,
+    Collective,
+    Frame,
+    Judgement,
+    LoaderFacts,
+    Progress,
+    RankEvidence,
+)
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import failed_with_a_lone_call
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import Call, Draw, World, blamed_ranks
+from tests.unit.simulator import TRAINER, Call, Draw, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -298,3 +308,38 @@ def test_gradients_of_which_one_rank_alone_has_a_record_are_no_place_of_its_own(
     ranks = [called(ended(0)), called(failed(1, ENGINE), one), called(ended(2))]
     found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
     assert (found is not None) is told
+
+
+@pytest.mark.parametrize(("theirs", "told"), [(20, True), (60, False)], ids=["alone", "rank 0 lets ranks wait for it"])
+def test_the_line_of_a_failed_call_behind_a_check_of_the_rank_is_a_place_below_a_package_too(
+    theirs: int, told: bool
+) -> None:
+    """A trainer makes barriers for many lines of the user from one place of its own."""
+    strategy = Frame(TRAINER, 303, "barrier")
+
+    def called(evidence: RankEvidence) -> RankEvidence:
+        lines = [20, 20, 20, 20, theirs]
+        ring = tuple(
+            Collective("0", n, "barrier", frames=(strategy, Frame(SCRIPT, line, "main")))
+            for n, line in enumerate(lines)
+        )
+        assert evidence.reading is not None
+        return replace(evidence, reading=replace(evidence.reading, calls=ring))
+
+    down = called(failed(1))
+    assert down.reading is not None
+    assert down.reading.exception is not None
+    frames = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 5356, "barrier"), strategy, Frame(SCRIPT, 70, "main"))
+    down = replace(down, reading=replace(down.reading, exception=replace(down.reading.exception, frames=frames)))
+    guarded = tuple(
+        CallSite(
+            (Frame(SCRIPT, line, "main"),),
+            (Bypass(Frame(SCRIPT, line - 1, "main"), "if rank == 0", inner=True, asks="rank"),),
+        )
+        for line in (70, 60)
+    )
+    job = replace(snapshot(called(ended(0)), down, called(ended(2)), world_size=3), call_sites=guarded)
+    verdict = diagnose(job).verdict
+    blamed = (verdict.cause, [(who.rank, who.where and who.where.line) for who in verdict.culprits])
+    assert (blamed == ("rank-zero-only-collective", [(1, 70)])) is told, verdict.summary
+    assert ("the source asks for the rank at train.py:69 (`if rank == 0`)" in verdict.evidence) is told
