@@ -19,6 +19,7 @@ from hangwatch.facts.batches import (
     worked_on,
 )
 from hangwatch.facts.case import Case
+from hangwatch.facts.ended_ahead import are_ahead
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.ways_out import ways_out
@@ -161,7 +162,7 @@ def ended_alone(case: Case) -> Finding | None:
     if found is None or len(found[0]) >= len(found[1]) or len(case.ranks) < case.size:
         return None
     ended, failed = found
-    if any(ended_for(case.ranks[rank]) is EndedFor.ITSELF for rank in failed):
+    if any(ended_for(case.ranks[rank]) is EndedFor.ITSELF for rank in failed) or are_ahead(case, ended, failed):
         return None
     error = next((error for rank in failed if (error := case.ranks[rank].exception) is not None), None)
     where = words.at(user_frame(error.frames)) if error is not None else ""
