@@ -343,3 +343,15 @@ def test_the_line_of_a_failed_call_behind_a_check_of_the_rank_is_a_place_below_a
     blamed = (verdict.cause, [(who.rank, who.where and who.where.line) for who in verdict.culprits])
     assert (blamed == ("rank-zero-only-collective", [(1, 70)])) is told, verdict.summary
     assert ("the source asks for the rank at train.py:69 (`if rank == 0`)" in verdict.evidence) is told
+
+
+def test_ranks_wait_in_ddps_second_forward_while_it_agrees_on_the_order_of_its_buckets() -> None:
+    """GIVEN a guarded barrier in the first step WHEN the others are in the next forward THEN it is a proven hang."""
+    step: Program = [Draw(0, 0), Call(line=13, via="gradients")]
+    usual: Program = [*step, Draw(0, 1), Call(line=12, via="buckets")]
+    snapshot = World([[*step, Call("barrier", line=25)], usual, usual]).run().snapshot()
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "rank-zero-only-collective"
+    assert blamed_ranks(judgement) == [0]
+    assert judgement.verdict.hang == "proven"
+    assert "Ranks 1-2 wait in the model's forward (train.py:12)." in judgement.verdict.details
