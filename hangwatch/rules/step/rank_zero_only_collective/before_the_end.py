@@ -47,13 +47,13 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
     if len(places) < len(stayed):
         return None
     where = Frame(places[stayed[0]][0], places[stayed[0]][2], places[stayed[0]][1])
-    one, guard = len(stayed) == 1, rank_check(case, _frames_at_end(case, stayed[0]))
+    guard = rank_check(case, _frames_at_end(case, stayed[0]))
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
         f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
-        f" ranks never call: that call, or a later one of {'it' if one else 'them'}, lacks a partner, and"
-        f" {case.name(left)} {words.verb(len(left), 'has', 'have')} ended.",
+        f" ranks never call: that call, or a later one, lacks a partner, and {case.name(left)}"
+        f" {words.verb(len(left), 'has', 'have')} ended.",
         culprits=case.culprits(stayed, where if origin(where.file) == "user" else None),
         victims=(),
         step=case.ranks[stayed[0]].step,
