@@ -290,10 +290,17 @@ class Case:
         return words.ranks(found, capital=capital)
 
 
+_NAMES = {
+    "gradients": "the gradients' all_reduce",
+    "buffers": "the broadcast of buffers",
+    "buckets": "the broadcast of the buckets' order",
+    "": "a collective",
+}
+
+
 def what(entry: Blocked) -> str:
     """`all_reduce 12 of group 0`, as far as it is known."""
-    name = {"gradients": "the gradients' all_reduce", "buffers": "the broadcast of buffers", "": "a collective"}
-    op = name.get(entry.op, entry.op)
+    op = _NAMES.get(entry.op, entry.op)
     if entry.call is not None and entry.call.op in POINT_TO_POINT:
         return op
     number = f" {entry.seq}" if entry.seq else ""

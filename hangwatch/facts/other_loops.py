@@ -2,17 +2,19 @@
 
 A trainer may keep the iterator of a loop that counts its batches, and may draw ahead: what a loader shows is not always
 where its loop is. The calls tell that: some ranks went on from a run of equal calls, and the others continued it. Where
-a turn of the loop makes several calls, there is no such run; then all must have exhausted that loader.
+a turn of the loop makes several calls, there is no such run; then those that went on must have come to the end of their
+data. A loop that counts its batches does not ask for one more: the loader's length shows that end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from hangwatch.facts.call_site import site
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.mismatches import Mismatch, both_ways, common_call, differing, mispaired, times_followed
+from hangwatch.facts.drawn import all_of_it
+from hangwatch.facts.mismatches import Mismatch, alike, both_ways, common_call, differing, mispaired, times_followed
 from hangwatch.facts.other_loaders import other_loaders
 from hangwatch.facts.runs import WentOn, first_apart, went_on
 from hangwatch.facts.trainer_branches import parted
@@ -30,7 +32,7 @@ class OtherLoop:
     @property
     def exhausted(self) -> bool:
         """Those that went on had no more data."""
-        return all(self.drawn[rank].exhausted for rank in self.run.ranks)
+        return all(_at_its_end(self.drawn[rank]) for rank in self.run.ranks)
 
 
 @once
@@ -42,29 +44,41 @@ def other_loop_ended(case: Case) -> OtherLoop | None:
         return next((each for each in found if _is_past(case, each)), None)
     apart = (each for each in _called_apart(case) if next(_drawn_from(case, each), None))
     found = (OtherLoop(run, each) for run in apart for each in _drawn_from(case, run))
-    return next((each for each in found if all(loader.exhausted for loader in each.drawn.values())), None)
+    return next((each for each in found if each.exhausted), None)
 
 
 @once
 def skipped_in_other_loop(case: Case) -> OtherLoop | None:
     """Ranks that are past such a loop with as many batches as the others, which still make calls of it."""
     for run in _called_apart(case):
-        before = case.ledger.call(run.ranks[0], run.reached.group, run.seq - 1)
-        if before is None or not _leaves(case, run, before):
-            continue
         for drawn in _loaders(case, run):
-            if len({each.drawn for each in drawn.values()}) == 1 and all(each.exhausted for each in drawn.values()):
+            equal = len({each.drawn for each in drawn.values()}) == 1 and all(map(_at_its_end, drawn.values()))
+            if equal and (_leaves(case, run) or _lacks_calls(case, run, drawn)):
                 return OtherLoop(run, drawn)
     return None
 
 
-def _leaves(case: Case, run: WentOn, before: Collective) -> bool:
+def _lacks_calls(case: Case, run: WentOn, drawn: Mapping[int, LoaderFacts]) -> bool:
+    """The others have made one such call for each batch, and those that have done with the epoch around it fewer."""
+    batches = drawn[run.ranks[0]].drawn
+    made = {rank: _made_in_step(case, rank, run.repeated) for rank in drawn}
+    one_each = all(made[rank] == batches for rank in run.others) and all(made[rank] < batches for rank in run.ranks)
+    return one_each and all(_is_further(case, rank, run.others) for rank in run.ranks)
+
+
+def _made_in_step(case: Case, rank: int, call: Collective) -> int:
+    calls = case.ledger.calls(rank).values()
+    return sum(other.group == call.group and other.step == call.step and alike(other, call) for other in calls)
+
+
+def _leaves(case: Case, run: WentOn) -> bool:
     """After the last common call the others went on as always, and `run.ranks` to a later line, as no rank had before.
 
     By the source of the package's function that leads to both calls: in the same turn of its loops, not in the next.
     """
-    there = parted(run.reached.frames, before.frames)
-    if there is None or there[1].line >= there[0].line:
+    before = case.ledger.call(run.ranks[0], run.reached.group, run.seq - 1)
+    there = parted(run.reached.frames, before.frames) if before is not None else None
+    if before is None or there is None or there[1].line >= there[0].line:
         return False
     others = (times_followed(case, rank, before, run.repeated) for rank in run.others)
     return all(others) and not any(times_followed(case, rank, before, run.reached) for rank in run.ranks)
@@ -126,13 +140,20 @@ def _is_past(case: Case, loop: OtherLoop) -> bool:
     run, drawn = loop.run, loop.drawn
     if any(drawn[rank].left or (drawn[rank].exhausted and not loop.exhausted) for rank in run.others):
         return False
-    trains = {view.rank: _came_to(view.loader) for view in case if view.loader is not None}
-    inside = [trains[rank] for rank in run.others if rank in trains]
-    known = len(inside) == len(run.others)
     return all(
-        drawn[rank].left or drawn[rank].exhausted or (known and rank in trains and trains[rank] > max(inside))
-        for rank in run.ranks
+        drawn[rank].left or _at_its_end(drawn[rank]) or _is_further(case, rank, run.others) for rank in run.ranks
     )
+
+
+def _is_further(case: Case, rank: int, others: Collection[int]) -> bool:
+    """It is further in the loader that it trains on than all of them, or has done with it."""
+    mine, *theirs = (view.loader for view in case.views((rank, *others)))
+    inside = [_came_to(loader) for loader in theirs if loader is not None]
+    return mine is not None and len(inside) == len(others) and _came_to(mine) > max(inside)
+
+
+def _at_its_end(loader: LoaderFacts) -> bool:
+    return loader.exhausted or all_of_it(loader, loader.drawn)
 
 
 def _came_to(loader: LoaderFacts) -> tuple[int, bool]:

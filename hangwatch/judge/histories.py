@@ -36,6 +36,7 @@ from hangwatch.rules.step.skipped_collective.by_turns import made_fewer_calls, p
 from hangwatch.rules.step.skipped_collective.in_another_loop import left_out_in_another_loop
 from hangwatch.rules.step.uneven_steps import (
     batches_discarded,
+    began_at_other_epochs,
     ended_another_loop,
     fewer_steps,
     uneven_other_loader,
@@ -67,6 +68,7 @@ HISTORIES: tuple[Rule, ...] = (
     uneven_steps,
     caught_around_its_loop,
     early_exit,
+    began_at_other_epochs,
     stopped_after_epoch,
     made_fewer_calls,
     left_early,

@@ -63,7 +63,11 @@ from hangwatch.rules.step.lock_held_by_process import lock_held_by_process
 from hangwatch.rules.step.lock_held_by_process.semaphore import semaphore_held
 from hangwatch.rules.step.network_partition import network_partition
 from hangwatch.rules.step.node_lost import node_lost
-from hangwatch.rules.step.point_to_point_deadlock import lacks_a_counterpart, point_to_point_deadlock
+from hangwatch.rules.step.point_to_point_deadlock import (
+    ended_with_fewer_messages,
+    lacks_a_counterpart,
+    point_to_point_deadlock,
+)
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
 from hangwatch.rules.step.rank_local_decision import decided_and_ended, left_an_inner_loop
@@ -185,6 +189,7 @@ ORDER: tuple[Rule, ...] = (
     network_partition,
     failed_with_a_lone_call,
     destroyed_before,
+    ended_with_fewer_messages,
     ended_alone,
     ended_by_peers,
     ended_by_launcher,

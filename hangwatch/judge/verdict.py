@@ -19,7 +19,7 @@ from hangwatch.judge.version_hints import hints
 from hangwatch.model import Certainty, Culprit, Excerpt, Judgement, Stage, Status, Verdict, Wait
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.activity import CALLED, Doing
 
 
 def judged(case: Case, finding: Finding) -> Judgement:
@@ -148,7 +148,7 @@ def places_of_victims(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
             places.setdefault((entry.activity.call or entry.op, words.place(entry.where)), []).append(rank)
     sentences = []
     for (call, place), ranks in sorted(places.items(), key=lambda item: -len(item[1]))[:4]:
-        name = {"gradients": "backward", "buffers": "the model's forward"}.get(call, call or "a collective")
+        name = CALLED.get(call, call)
         where = f" ({place})" if place else ""
         sentences.append(
             f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} in {name}{where}."

@@ -111,6 +111,7 @@ class LoaderFacts:
     timeout_s: float = 0.0
     sampler_indices_hash: str = ""
     previous_indices_hash: str = ""
+    first_epoch: int | None = None  # of its sampler when it was first iterated: a resumed training's is not 0
     drawn_per_epoch: tuple[int, ...] = ()  # batches of the finished epochs, oldest first (the last 64)
     exhausted_per_epoch: tuple[bool, ...] = ()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hangwatch.model import Phase
 from hangwatch.proof.graph import Need
 from hangwatch.ranks.ledger import Group, Ledger, family
+from hangwatch.stacks.activity import IN_DDPS_FORWARD
 
 FROM_ROOT = ("broadcast", "scatter")  # a receiver waits for the root; for which ranks the root waits is not defined
 TO_ROOT = ("reduce", "gather")  # the root waits for all, the others perhaps for no rank
@@ -53,7 +54,7 @@ class Needs:
 
     def _collective(self, rank: int, group: Group, seq: int, op: str, root: int | None) -> Need | None:
         kind = family(op)
-        if op == "buffers" and root is None:
+        if op in IN_DDPS_FORWARD and root is None:
             root = group.members[0]
         if kind in FROM_ROOT and (root is None or root == rank):
             return None

@@ -14,7 +14,7 @@ from hangwatch.proof.needs import Needs
 from hangwatch.ranks.device_waits import Path, may_wait_on_device, on_device, python_frames, queued, shows_device_wait
 from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.activity import POINT_TO_POINT, Activity, Doing
+from hangwatch.stacks.activity import IN_DDPS_FORWARD, POINT_TO_POINT, Activity, Doing
 
 _LIKELY = "all_reduce"  # what C++ code issues is not recorded: an operation that needs all members, most of the time
 
@@ -36,7 +36,7 @@ class Blocked:
 
     @property
     def op(self) -> str:
-        if self.call is not None and self.activity.op in ("", "gradients", "buffers"):
+        if self.call is not None and self.activity.op in ("", "gradients", *IN_DDPS_FORWARD):
             return self.call.op
         return self.activity.op or (self.call.op if self.call is not None else "")
 

@@ -358,6 +358,7 @@ def family(op: str) -> str:
 _FAMILIES = (
     ("gradients", "all_reduce"),
     ("buffers", "broadcast"),
+    ("buckets", "broadcast"),
     ("reducescatter", "reduce_scatter"),
     ("allreduce", "all_reduce"),
     ("allgather", "all_gather"),

@@ -234,12 +234,18 @@ class RankView:
         """Gone as it should be: with exit code 0, or not known to be otherwise after the main program's end.
 
         A clean exit may end in SIGABRT, in destructors of torch's gloo, or in its launcher's SIGTERM if the others have
-        failed meanwhile: that does no harm any more. After the end a program may also choose an exit code of its own.
+        failed meanwhile: that does no harm any more. After the end a program may also choose an exit code of its own,
+        and Ray ends its workers with 1, of which no error of the user's makes an end.
         """
         code = self.exit_code
         if not self.dead or self.phase is Phase.FAILED or self.raised:
             return False
-        return code == 0 or (self.over and not self.lost_a_peer and (code in _AFTER_THE_END or _is_chosen(code)))
+        no_harm = code in _AFTER_THE_END or _is_chosen(code) or (code == 1 and self._is_a_worker_of_ray)
+        return code == 0 or (self.over and not self.lost_a_peer and no_harm)
+
+    @property
+    def _is_a_worker_of_ray(self) -> bool:
+        return self.reading is not None and "/ray/_private/workers/" in self.reading.identity.command
 
     @property
     def ended_well(self) -> bool:

@@ -16,7 +16,7 @@ from hangwatch.judge.patience import in_first_step
 from hangwatch.launchers import TORCH_PROGRAMS
 from hangwatch.model import Phase, Snapshot
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.activity import Doing, Within
+from hangwatch.stacks.activity import CALLED, Doing, Within
 from hangwatch.words import at, listed, verb
 from hangwatch.words import error as error_words
 
@@ -24,7 +24,6 @@ from . import words
 
 LONGEST = 400  # characters of what is known
 MOST_PARTS = 3  # groups of ranks that are told apart
-_CALLS = {"gradients": "backward", "buffers": "the model's forward", "": "a collective"}
 
 
 def stands(snapshot: Snapshot, still_s: float, after_s: float | None, *, elsewhere: bool = False) -> str:
@@ -104,7 +103,7 @@ def _waiting(case: Case) -> list[str]:
     """`ranks 0 and 2-3 wait in backward (train.py:66)`, one for each place; the most ranks first."""
     places: dict[str, list[int]] = {}
     for rank, entry in case.blocked.items():
-        name = _CALLS.get(entry.activity.call or entry.op, entry.activity.call or entry.op)
+        name = CALLED.get(entry.activity.call or entry.op, entry.activity.call or entry.op)
         places.setdefault(f"{name}{at(entry.where)}", []).append(rank)
     for view in Arrivals(case).waiting:
         if view.rank not in case.blocked:

@@ -7,6 +7,14 @@ from enum import StrEnum
 
 from hangwatch.model import Frame, LoopFacts
 
+# What DDP broadcasts by itself in forward, from the first member: buffers, and in the second step its buckets' order.
+IN_DDPS_FORWARD = ("buffers", "buckets")
+# What the user called, where DDP's C++ code issues the operation; "" where nothing tells which one it is.
+CALLED = {
+    "gradients": "backward",
+    **dict.fromkeys(IN_DDPS_FORWARD, "the model's forward"),
+    "": "a collective",
+}
 POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 
 
@@ -65,8 +73,8 @@ class Within(StrEnum):
 class Activity:
     """What one thread is doing.
 
-    `op` is torch's operation for collectives ("all_reduce", "send", "gradients", "buffers"), `call` what the user
-    called ("all_gather_object"). `where` is the user's innermost line, `frame` the frame that told `doing`.
+    `op` is torch's operation for collectives ("all_reduce", "send", "gradients", "buffers", "buckets"), `call` what the
+    user called ("all_gather_object"). `where` is the user's innermost line, `frame` the frame that told `doing`.
     `exact` means that the thread waits for the very call that it issued last, not for some earlier one.
     """
 

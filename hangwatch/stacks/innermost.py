@@ -45,6 +45,7 @@ _NATIVE_WAIT = re.compile(
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
 _HOOKED_WAIT = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around Work.wait()
+_DDP = "/nn/parallel/distributed.py"
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
 _OF_COMPILER = re.compile(r"/torch/_(dynamo|inductor|functorch)/|/triton/(compiler|backends|runtime)/")
 _AROUND_COMPILED_CODE = ("eval_frame.py", "runtime_wrappers.py", "external_utils.py")
@@ -81,6 +82,8 @@ def _waits_in_collective(names: Names) -> Told:
     buffers = next((n for n in names if n[1] in ("_sync_buffers", "_sync_module_buffers")), None)
     if buffers is not None:
         return Doing.COLLECTIVE, "buffers", buffers[0]
+    if names and names[0][1] == "_pre_forward" and names[0][2].endswith(_DDP):
+        return Doing.COLLECTIVE, "buckets", names[0][0]  # C++ code of DDP's second forward agrees on their order
     for frame, name, file in names:
         if name in OPS and _is_collective_file(file):
             return Doing.COLLECTIVE, _SAME_OP.get(name, name), frame

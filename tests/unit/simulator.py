@@ -40,7 +40,7 @@ ROOTED = ("broadcast", "scatter")
 
 @dataclass(frozen=True)
 class Call:
-    """A collective; `via` is how it is reached: "python", "gradients" (in backward) or "buffers" (DDP's forward)."""
+    """A collective; `via`: "python", "gradients" (in backward), "buffers" or "buckets" (both in DDP's forward)."""
 
     op: str = "all_reduce"
     line: int = 20
@@ -232,7 +232,7 @@ class World:
             Collective(
                 call.group,
                 me.issued[call.group],
-                "broadcast" if call.via == "buffers" else call.op,
+                "broadcast" if call.via in ("buffers", "buckets") else call.op,
                 ((call.size,),),
                 (call.dtype,),
                 frames=frames,
@@ -402,6 +402,8 @@ def _waiting(call: Call | Peer) -> tuple[Frame, ...]:
             Frame(f"{TORCH}/_tensor.py", 630, "Tensor.backward"),
             *user,
         )
+    if call.via == "buckets":
+        return (Frame(f"{TORCH}/nn/parallel/distributed.py", 1775, "_pre_forward"), *user)
     if call.via == "buffers":
         ddp = f"{TORCH}/nn/parallel/distributed.py"
         names = ("_distributed_broadcast_coalesced", "_sync_module_buffers", "_sync_buffers", "_pre_forward", "forward")

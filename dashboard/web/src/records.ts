@@ -62,6 +62,7 @@ export interface LoaderFacts {
   timeout_s: number;
   sampler_indices_hash: string;
   previous_indices_hash: string;
+  first_epoch: number | null;
   drawn_per_epoch: number[];
   exhausted_per_epoch: boolean[];
 }

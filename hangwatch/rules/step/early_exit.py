@@ -11,7 +11,6 @@ from hangwatch.facts.batches import (
     drawn_words,
     first_uneven,
     forwards,
-    has_left_loop,
     is_fed,
     loop_of_the_others,
     now_at,
@@ -19,8 +18,9 @@ from hangwatch.facts.batches import (
     worked_on,
 )
 from hangwatch.facts.case import Case
+from hangwatch.facts.ended_ahead import are_ahead
+from hangwatch.facts.last_epochs import are_over, last_epochs
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
-from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.ways_out import ways_out
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
@@ -106,26 +106,19 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
 
 def stopped_after_epoch(case: Case) -> Finding | None:
     """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
-    epochs = {view.rank: view.loader.epoch for view in case if view.loader is not None}
-    if not epochs or not case.in_trouble:
+    found = last_epochs(case)
+    if found is None or found.at_one_end or not case.in_trouble:
         return None
-    last = max(epochs.values())
-    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
-    others = [rank for rank, epoch in epochs.items() if epoch == last]
-    if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
-        return None
-    if not case.blocked and not _are_over(case, left) and not _are_past(case, left):
-        return None  # the others have failed, and it may be on its way to the next epoch
+    left, others, epoch = found.left, case.name(found.others), found.ended
     first = case.ranks[left[0]]
-    epoch = epochs[left[0]]
     return Finding(
         "early-exit",
         case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
         f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, left, first.where)};"
-        f" {case.name(others)} went on to epoch {last}.",
+        f" {others} went on to epoch {found.present}.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
-        evidence=(f"{case.name(others)} began epoch {last}",),
+        evidence=(f"{others} began epoch {found.present}",),
         witnesses=witnesses,
         awaited=left,
     )
@@ -133,18 +126,8 @@ def stopped_after_epoch(case: Case) -> Finding | None:
 
 def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
     """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
-    kind = Kind.FACT if _are_over(case, left) else Kind.SOURCE
+    kind = Kind.FACT if are_over(case, left) else Kind.SOURCE
     return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
-
-
-def _are_over(case: Case, ranks: tuple[int, ...]) -> bool:
-    return all(case.ranks[rank].over or case.ranks[rank].finished for rank in ranks)
-
-
-def _are_past(case: Case, ranks: tuple[int, ...]) -> bool:
-    """Their last call lies behind the loop in which the others failed."""
-    short = fewer_turns(case)
-    return short is not None and set(ranks) <= set(short.left)
 
 
 def fewer_steps(case: Case) -> Finding | None:
@@ -161,7 +144,7 @@ def ended_alone(case: Case) -> Finding | None:
     if found is None or len(found[0]) >= len(found[1]) or len(case.ranks) < case.size:
         return None
     ended, failed = found
-    if any(ended_for(case.ranks[rank]) is EndedFor.ITSELF for rank in failed):
+    if any(ended_for(case.ranks[rank]) is EndedFor.ITSELF for rank in failed) or are_ahead(case, ended, failed):
         return None
     error = next((error for rank in failed if (error := case.ranks[rank].exception) is not None), None)
     where = words.at(user_frame(error.frames)) if error is not None else ""

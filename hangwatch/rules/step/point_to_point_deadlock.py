@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case, what
+from hangwatch.facts.ended_ahead import ended_ahead
+from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.own_code import status_of
 from hangwatch.facts.peer_totals import Uneven, uneven
 from hangwatch.facts.rounds import LeftHabit, left_habit
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_to
 from hangwatch.facts.standstill import all_for_their_devices, awaited_for_a_device
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty
+from hangwatch.model import Bypass, Certainty, Collective, Status, StepName
 from hangwatch.proof.waits import Blocked
 from hangwatch.ranks.ledger import is_point_to_point
 from hangwatch.ranks.view import RankView
@@ -61,6 +63,31 @@ def _elsewhere(case: Case, odd: RankView | None) -> str:
     return "" if entry is None else f"; rank {entry.rank} waits in {what(entry)}{words.at(entry.where)}"
 
 
+def ended_with_fewer_messages(case: Case) -> Finding | None:
+    """A rank ended its program steps ahead of the others, with fewer messages than its peer counts with it."""
+    found = ended_ahead(case)
+    if found is None or not brought_down(case):
+        return None
+    rank, ways = words.ranks([found.rank]), _ways_past(case, found.last)
+    where = user_frame(found.last.frames)
+    return Finding(
+        "point-to-point-deadlock",
+        Certainty.LIKELY,
+        f"{words.capital(rank)} left out sends or receives{words.at(where)} in an earlier step{skip_path(ways)}: it had"
+        f" ended its program when {case.name(found.failed)} were in step {found.step}, and failed for want of"
+        f" {rank}.",
+        culprits=case.culprits([found.rank], the_only(ways) or where),
+        victims=found.failed,
+        step=StepName(None, None, found.step),
+        evidence=(
+            f"{rank} made {words.plural(found.made, 'message')}, and rank {found.peer} {found.counted:,} with it alone",
+            f"{rank} had completed step {found.step}",
+            *evidence_of(ways),
+        ),
+        status=Status.FAILED,
+    )
+
+
 def _in_a_circle(case: Case) -> Finding | None:
     """A circle of waits with a send or receive in it, or a receive whose sender waits elsewhere for good."""
     circle = case.graph.cycle(case.deadlocked)
@@ -107,7 +134,7 @@ def _sends(case: Case, rank: int, group: str) -> str:
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
     """One rank made more or fewer sends or receives than in every round before; its peer kept to their number."""
-    ways = () if found.too_many else _ways_past(case, found)
+    ways = () if found.too_many else _ways_past(case, found.call)
     witnesses = (Witness(Kind.HABIT, _habit(found)),)
     where = the_only(ways) or user_frame(found.call.frames)
     return Finding(
@@ -124,9 +151,9 @@ def _of_habit(case: Case, found: LeftHabit) -> Finding:
     )
 
 
-def _ways_past(case: Case, found: LeftHabit) -> tuple[Bypass, ...]:
+def _ways_past(case: Case, call: Collective) -> tuple[Bypass, ...]:
     """How a turn goes on without the call; a condition on the rank is answered as in all rounds before."""
-    return tuple(way for way in ways_to(case, found.call) if way.inner and way.asks not in ("alike", "rank"))
+    return tuple(way for way in ways_to(case, call) if way.inner and way.asks not in ("alike", "rank"))
 
 
 def _did(found: LeftHabit) -> str:

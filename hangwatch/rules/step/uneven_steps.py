@@ -5,11 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_uneven, runs_below_a_package
+from hangwatch.facts.batches import (
+    Uneven,
+    at_its_loader,
+    drawn_words,
+    first_uneven,
+    now_at,
+    runs_below_a_package,
+)
 from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.joined import joined_too_early
 from hangwatch.facts.last_calls import brought_down
+from hangwatch.facts.last_epochs import last_epochs
 from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
 from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
@@ -18,6 +26,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -192,7 +201,7 @@ def ended_another_loop(case: Case) -> Finding | None:
         return None
     run = found.run
     mine, theirs = found.drawn[run.ranks[0]], found.drawn[run.others[0]]
-    counted = runs_below_a_package(case, run.ranks) or mine.exhausted
+    counted = runs_below_a_package(case, run.ranks) or found.exhausted
     of_all = f"{mine.drawn} of {words.plural(mine.length, 'batch')}" if mine.length else str(mine.drawn)
     told = f"{case.name(run.ranks)} drew {of_all} there, and {case.name(run.others)} {theirs.drawn} so far"
     return Finding(
@@ -270,3 +279,24 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
 def fewer_steps(case: Case) -> Finding | None:
     """A rank made fewer steps than the others, and the source of its loop shows no other way out."""
     return left_after_fewer_turns(case, "uneven-steps")
+
+
+def began_at_other_epochs(case: Case) -> Finding | None:
+    """Ranks have done fewer epochs than others, and come to the same last one: they began later."""
+    found = last_epochs(case)
+    if found is None or not found.at_one_end or not case.in_trouble:
+        return None
+    began = words.listed(f"{case.name(ranks)} with epoch {first}" for first, ranks in by_value(found.first).items())
+    left, one = case.name(found.left), len(found.left) == 1
+    return Finding(
+        "uneven-steps",
+        Certainty.LIKELY,
+        f"The ranks began with different epochs, {began}: {left} {'has' if one else 'have'} done"
+        f" {'its' if one else 'their'} last one{now_at(case, found.left, case.usual_place(found.left))}, and"
+        f" {case.name(found.others)} {words.verb(len(found.others), 'has', 'have')} not.",
+        fix="let one rank choose the checkpoint from which all ranks resume, and broadcast its epoch",
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.odd)),
+        step=case.furthest_step(found.left),
+        witnesses=(Witness(Kind.FACT, f"by the epochs of their samplers, {began}"),),
+        awaited=found.left,
+    )

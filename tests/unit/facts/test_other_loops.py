@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.other_loops import other_loop_ended
+from hangwatch.facts.other_loops import other_loop_ended, skipped_in_other_loop
 from hangwatch.judge import diagnose
 from hangwatch.model import Collective, Frame, LoaderFacts, ProcessFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.worlds import Program, world
@@ -78,6 +78,47 @@ def test_it_is_told_where_the_backend_has_ended_the_job_for_it(drawn: int, cause
 @pytest.mark.parametrize(("turns", "exhausted"), [((5, 5), True), ((5, 4), False)])
 def test_equal_batches_or_loops_that_may_go_on_tell_nothing(turns: tuple[int, int], exhausted: bool) -> None:
     assert other_loop_ended(Case(_validated(*turns, exhausted=exhausted))) is None
+
+
+@pytest.mark.parametrize(
+    "turn", [TURN, [Call("all_gather", line=20)]], ids=["a turn of two calls", "a run of equal calls"]
+)
+@pytest.mark.parametrize(("lengths", "told"), [((3, 5), True), ((5, 5), False)])
+def test_a_loop_that_counts_its_batches_ends_with_the_last_one_and_never_asks_for_one_more(
+    turn: Program, lengths: tuple[int, int], told: bool
+) -> None:
+    """GIVEN kept iterators, of which none was exhausted, WHEN a rank has drawn as many batches as its loader has."""
+    snapshot = world(*([*turn * count, Call("barrier", line=50), Call("broadcast", line=52)] for count in (3, 4)))
+
+    def drawing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loader = LoaderFacts(1, lengths[entry.rank], epoch=0, drawn=3 + entry.rank, training=False)
+        return replace(_below_fit(entry), reading=replace(entry.reading, loaders=(loader,)))
+
+    judgement = diagnose(replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks))))
+    assert ((judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [0])) is told
+
+
+@pytest.mark.parametrize(
+    ("past", "batches", "told"), [(True, 4, True), (False, 4, False), (True, 5, False)], ids=["past", "inside", "rare"]
+)
+def test_a_call_for_each_batch_that_the_rank_past_the_loop_made_less_often_was_left_out_by_it(
+    past: bool, batches: int, told: bool
+) -> None:
+    """Both have drawn all batches. A call that no rank makes for each of them may as well be one too many."""
+    turns = (4, 3)
+    snapshot = world(*([*TURN * count, Call("broadcast", line=10), Call("barrier", line=11)] for count in turns))
+
+    def drawing(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        trains = LoaderFacts(0, 10, epoch=0, drawn=10, training=True, left=past and entry.rank == 1)
+        checks = LoaderFacts(1, batches, epoch=0, drawn=batches, training=False)
+        return replace(_below_fit(entry), reading=replace(entry.reading, loaders=(trains, checks)))
+
+    snapshot = replace(snapshot, ranks=tuple(map(drawing, snapshot.ranks)))
+    assert (skipped_in_other_loop(Case(snapshot)) is not None) is told
+    judgement = diagnose(snapshot)
+    assert ((judgement.verdict.cause, blamed_ranks(judgement)) == ("skipped-collective", [1])) is told
 
 
 @pytest.mark.parametrize("turn", [TURN, [Call("all_gather", line=20)]], ids=["two calls", "a run"])

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, Phase, RankEvidence, ThreadStack
 from hangwatch.ranks.view import RankView
-from tests.unit.job import IN_STORE, rank
+from tests.unit.job import IN_STORE, gone, rank
 from tests.unit.rules.step.worlds import changed, world
 from tests.unit.simulator import SCRIPT, STDLIB, TORCH, Call, Draw, LoopEnd
 
@@ -97,3 +97,21 @@ def test_the_state_of_a_main_thread_that_only_hosts_the_training_is_no_work(host
     facts = {"state": "R", "cpu_delta_s": 0.01}
     view = RankView(0, rank(0, main, threads=threads, facts=facts), sampled_twice=True)
     assert (view.works, view.idle) == (not hosts, hosts)
+
+
+@pytest.mark.parametrize(
+    ("phase", "command", "well"),
+    [
+        (Phase.DESTROYED, "python /venv/lib/ray/_private/workers/default_worker.py --node-ip-address=::1", True),
+        (Phase.STEP, "python /venv/lib/ray/_private/workers/default_worker.py --node-ip-address=::1", False),
+        (Phase.DESTROYED, "python train.py", False),
+    ],
+)
+def test_after_its_end_a_worker_is_ended_by_ray_with_the_code_of_an_error(
+    phase: Phase, command: str, well: bool
+) -> None:
+    down = gone(0, 1, phase)
+    assert down.reading is not None
+    identity = replace(down.reading.identity, command=command)
+    entry = replace(down, reading=replace(down.reading, identity=identity))
+    assert RankView(0, entry, sampled_twice=True).finished is well

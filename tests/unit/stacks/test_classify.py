@@ -50,6 +50,12 @@ CASES = [
         Doing.COLLECTIVE,
         "buffers",
     ),
+    (
+        (f"{DDP}:DistributedDataParallel._pre_forward", f"{DDP}:DistributedDataParallel.forward", "user"),
+        Doing.COLLECTIVE,
+        "buckets",
+    ),
+    (("TORCH/distributed/utils.py:_to_kwargs", f"{DDP}:DistributedDataParallel._pre_forward", "user"), Doing.CODE, ""),
     (("TORCH/distributed/_functional_collectives.py:wait_tensor", "user"), Doing.WORK_WAIT, ""),
     (
         ("TORCH/distributed/rendezvous.py:_create_c10d_store", f"{C10D}:init_process_group", "user"),

@@ -123,6 +123,8 @@ class LoaderSlot:
         self.take_part(bool(current.training))
         # Facts of a loader never change, except for its workers and the sampler that a framework may put in its place.
         self.facts |= describe(loader, iterator, self.asked.get(id(loader))) | {"where": _frame(where)}
+        if self._epoch < 0:
+            self.facts["first_epoch"] = integer(own(_sampler(loader, iterator), "epoch"))
 
     def ask(self, current: Pass) -> None:
         """The first batch of a pass is asked for; the pass before it, if it is still open, has been left."""

@@ -67,7 +67,7 @@ def _mismatch(case: Case, group: Group, seq: int, calls: dict[int, Collective]) 
         odd = sorted(calls)  # the order of threads is a matter of chance, on whichever rank
     if not odd and not _one_call(case, calls) and not _each_its_own(case, calls):
         return _either_side(case, group, seq, calls, sides)
-    witnesses = _witnesses(case, outvoted, unlike, sides, order)
+    witnesses = _witnesses(case, outvoted, unlike, calls, order)
     first = bool(outvoted) and _same_until(case, group, seq, calls, outvoted)
     if first:
         witnesses += (Witness(Kind.PLACE, "all calls of that group before it are alike on every rank"),)
@@ -166,18 +166,25 @@ def _either_side(
 
 
 def _witnesses(
-    case: Case, outvoted: list[int], unlike: list[int], sides: dict[Shape, list[int]], order: Departure | None
+    case: Case, outvoted: list[int], unlike: list[int], calls: dict[int, Collective], order: Departure | None
 ) -> tuple[Witness, ...]:
     """Most members call the same; and what a rank brings is unlike all that it brought to this call before."""
     heard = []
     if outvoted:
-        usual = [rank for ranks in sides.values() for rank in ranks if rank not in outvoted]
+        usual = [rank for rank in calls if rank not in outvoted]
         heard.append(Witness(Kind.MAJORITY, f"most of the members that have called agree: {case.name(usual)}"))
     if unlike:
-        new = f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
-        says = new if order is None else habit_of(order)
+        says = _new_words(case, unlike, calls) if order is None else habit_of(order)
         heard.append(Witness(Kind.HABIT, says, agrees=not outvoted or set(unlike) == set(outvoted)))
     return tuple(heard)
+
+
+def _new_words(case: Case, unlike: list[int], calls: dict[int, Collective]) -> str:
+    """What is new about the calls of these ranks: their line, or their size at a line that knew only one."""
+    before = [{str(shape(call)) for call in sites_of(case).used(rank, calls[rank])} for rank in unlike]
+    if len(usual := set.union(*before)) == 1 and all(before):
+        return f"in all earlier calls on record {case.name(unlike)} called {usual.pop()} there"
+    return f"{case.name(unlike)} alone called otherwise than ever before, or from a new line"
 
 
 def _same_until(case: Case, group: Group, seq: int, calls: dict[int, Collective], outvoted: list[int]) -> bool:

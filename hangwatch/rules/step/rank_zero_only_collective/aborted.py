@@ -31,7 +31,7 @@ from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.activity import Within
+from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
 from hangwatch.stacks.frames import name_of
 
 
@@ -172,7 +172,7 @@ def _called(last: Last, caller: Frame | None, below: Frame | None) -> str:
 
 def _of_every_step(view: RankView) -> bool:
     """DDP's own collectives, in backward and in forward: no record says where they were called before."""
-    return any(now.op in ("gradients", "buffers") or Within.BUFFERS in now.within for now in view.threads)
+    return any(now.op in ("gradients", *IN_DDPS_FORWARD) or Within.BUFFERS in now.within for now in view.threads)
 
 
 def _may_follow(case: Case, rank: int) -> bool:

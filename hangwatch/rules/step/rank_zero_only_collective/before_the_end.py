@@ -9,9 +9,11 @@ from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine, r
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import ended_before_others
+from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
+from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame, Status
 from hangwatch.rules.finding import Finding
-from hangwatch.stacks.frames import origin
+from hangwatch.stacks.frames import origin, user_frame
 
 from .witnesses import alone_at
 
@@ -40,21 +42,26 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
         or any(case.blocked[rank].to_a_peer for rank in stayed if rank in case.blocked)
     ):
         return None
-    places = {rank: place for rank in stayed if (place := _lone_place(case, rank, left)) is not None}
+    found = ((rank, _lone_place(case, rank, left) or _behind_a_check(case, rank, left)) for rank in stayed)
+    places = {rank: place for rank, place in found if place is not None}
     if len(places) < len(stayed):
         return None
     where = Frame(places[stayed[0]][0], places[stayed[0]][2], places[stayed[0]][1])
-    one = len(stayed) == 1
+    guard = rank_check(case, _frames_at_end(case, stayed[0]))
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
         f"{case.name(stayed, capital=True)} called a collective in {where.function}{words.at(where)}, which the other"
-        f" ranks never call: {'its' if one else 'their'} later calls lack a partner, and {case.name(left)} have ended.",
+        f" ranks never call: that call, or a later one, lacks a partner, and {case.name(left)}"
+        f" {words.verb(len(left), 'has', 'have')} ended.",
         culprits=case.culprits(stayed, where if origin(where.file) == "user" else None),
         victims=(),
         step=case.ranks[stayed[0]].step,
         evidence=(f"{case.name(left)} {words.verb(len(left), 'has', 'have')} ended the program",),
-        witnesses=(alone_at(case, "a collective", f"at {words.place(where)}"),),
+        witnesses=(
+            alone_at(case, "a collective", f"at {words.place(where)}"),
+            *((Witness(Kind.SOURCE, asked_for_the_rank(guard)),) if guard is not None else ()),
+        ),
         status=status,
         awaited=tuple(stayed),
     )
@@ -71,6 +78,29 @@ def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
     here = {*made, *_failed_in(case, rank)} - {BACKWARD}  # of some ranks' it is known, of others' not
     lone = [place for place in here if not any(place in found for found in records)]
     return lone[0] if len(lone) == 1 else None
+
+
+def _behind_a_check(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
+    """The user's line of the call in which `rank` is or failed, where the source leads to it by a check of the rank.
+
+    A package makes calls for many lines of the user from one place of its own. Programs let ranks wait for rank 0 in
+    calls behind such checks at several lines: then the others have called from behind one too.
+    """
+    frames = _frames_at_end(case, rank)
+    where = user_frame(frames)
+    if where is None or rank_check(case, frames) is None:
+        return None
+    made = (call.frames for other in others for call in case.ledger.calls(other).values())
+    return (
+        None if any(rank_check(case, each) is not None for each in made) else (where.file, where.function, where.line)
+    )
+
+
+def _frames_at_end(case: Case, rank: int) -> tuple[Frame, ...]:
+    error, entry = case.ranks[rank].exception, case.blocked.get(rank)
+    if error is not None:
+        return error.frames
+    return entry.call.frames if entry is not None and entry.call is not None else ()
 
 
 def _on_board(case: Case, rank: int) -> set[Caller]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.other_loops import skipped_in_other_loop
 from hangwatch.facts.runs import name_apart
+from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
 from hangwatch.rules.finding import Finding, where_failed
@@ -19,16 +21,18 @@ def left_out_in_another_loop(case: Case) -> Finding | None:
         return None
     run, where = found.run, found.drawn[found.run.ranks[0]].where
     batches = words.plural(found.drawn[run.ranks[0]].drawn, "batch")
+    ways = past_lines(case, path(run.repeated.frames))
     ranks, others, everyone = (case.name(each) for each in (run.ranks, run.others, (*run.ranks, *run.others)))
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
-        f"{words.capital(ranks)} made fewer calls than {others} in the loop over another loader{words.at(where)}, and"
-        f" went on to {name_apart(run.reached, run.repeated)}; {others} still called"
+        f"{words.capital(ranks)} made fewer calls than {others} in the loop over another loader{words.at(where)}"
+        f"{skip_path(ways)}, and went on to {name_apart(run.reached, run.repeated)}; {others} still called"
         f" {name_apart(run.repeated, run.reached)}.",
-        culprits=case.culprits(run.ranks),
+        culprits=case.culprits(run.ranks, the_only(ways)),
         victims=case.victims(run.ranks),
         step=case.step_of(run.ranks),
+        evidence=evidence_of(ways),
         witnesses=(Witness(Kind.FACT, f"{everyone} drew {batches} there, all that it has"),),
         status=case.failed,
         awaited=run.ranks,

@@ -39,6 +39,8 @@ def test_another_size_is_a_mismatch_and_the_rank_that_departs_from_its_past_is_t
     judgement = diagnose(world(usual, [*usual[:-1], Call("all_gather", line=20, size=20)]))
     assert judgement.verdict.cause == "collective-mismatch"
     assert blamed_ranks(judgement) == [1]
+    before = "in all earlier calls on record rank 1 called all_gather of 64 elements (float32) there"
+    assert before in judgement.verdict.evidence
 
 
 def test_a_mismatch_that_aborts_a_rank_is_no_mere_death() -> None:

@@ -7,8 +7,22 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Certainty, Collective, Frame, Judgement, RankEvidence, Snapshot, Status
-from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, blamed, judge, rank, told
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Certainty,
+    Collective,
+    Frame,
+    GroupHead,
+    Judgement,
+    PeerCount,
+    Progress,
+    RankEvidence,
+    Snapshot,
+    Status,
+)
+from tests.unit.job import C10D, IN_BARRIER, IN_CODE, SCRIPT, TORCH, blamed, judge, rank, snapshot, told
+from tests.unit.rules.step.endings import ended, failed
 from tests.unit.rules.step.worlds import STEP, Program, changed, with_ring, world
 from tests.unit.simulator import Call, Draw, Peer, Stall
 
@@ -254,3 +268,40 @@ def test_the_rank_that_kept_its_partners_where_all_others_have_new_ones() -> Non
     assert [culprit.rank for culprit in judgement.verdict.culprits] == [3]
     told = "ranks 0-2 lately exchanged messages with ranks that are new to them; rank 3 alone has not"
     assert told in judgement.verdict.evidence
+
+
+HEAD = GroupHead("0", (0, 1, 2))
+
+
+def _stage(entry: RankEvidence, peer: int, made: int, counted: int | None) -> RankEvidence:
+    """It made so many messages with `peer`; one that has destroyed its groups counts none any more."""
+    assert entry.reading is not None
+    call = Collective("0", made, "recv", peer=peer, frames=(Frame(SCRIPT, 46, "step"), Frame(SCRIPT, 60, "main")))
+    heads = () if counted is None else (replace(HEAD, sent=counted, peers=(PeerCount(peer, sent=counted),)),)
+    return replace(entry, reading=replace(entry.reading, calls=(call,), heads=heads))
+
+
+@pytest.mark.parametrize(
+    ("step", "made", "cause"),
+    [
+        (30, 238, "point-to-point-deadlock"),
+        (29, 238, "early-exit"),  # it may have left the loop in that step
+        (30, 242, "undetermined"),  # it did not wait until its messages were received
+    ],
+)
+def test_a_stage_that_ended_ahead_of_the_others_has_left_out_messages_and_is_not_early(
+    step: int, made: int, cause: str
+) -> None:
+    """GIVEN a pipeline WHEN its last stage goes past a batch THEN it is done when the others lack its messages."""
+    down = [
+        failed(number, (f"{TORCH}/distributed/pipelining/schedules.py", 683, "_wait_batch_p2p")) for number in (0, 1)
+    ]
+    down = [replace(each, reading=replace(each.reading, progress=Progress(step=29))) for each in down if each.reading]
+    ranks = [_stage(down[0], 1, 243, 243), _stage(down[1], 2, 484, 242), _stage(ended(2, step=step), 1, made, None)]
+    ways = (Bypass(Frame(SCRIPT, 44, "step"), "if mask.sum() == 0: return", asks="check"),)
+    sites = (CallSite((Frame(SCRIPT, 46, "step"), Frame(SCRIPT, 60, "main")), ways),)
+    judgement = diagnose(replace(snapshot(*ranks, world_size=3), call_sites=sites))
+    assert judgement.verdict.cause == cause, judgement.verdict.summary
+    if cause == "point-to-point-deadlock":
+        assert blamed(judgement) == [(2, 102, "rank")]
+        assert "probably at train.py:44 (`if mask.sum() == 0: return`)" in judgement.verdict.summary

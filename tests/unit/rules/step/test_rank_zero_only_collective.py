@@ -7,14 +7,24 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import Case, diagnose
-from hangwatch.model import Certainty, Collective, Frame, Judgement, LoaderFacts, Progress, RankEvidence
+from hangwatch.model import (
+    Bypass,
+    CallSite,
+    Certainty,
+    Collective,
+    Frame,
+    Judgement,
+    LoaderFacts,
+    Progress,
+    RankEvidence,
+)
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import failed_with_a_lone_call
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
 from tests.unit.rules.step.endings import DDP, ended, failed, stepped
 from tests.unit.rules.step.loops import END, Program, epoch, everywhere, judged
-from tests.unit.simulator import Call, Draw, LoopEnd, World, blamed_ranks
+from tests.unit.simulator import TRAINER, Call, Draw, LoopEnd, World, blamed_ranks
 
 BUFFERS = ((DDP, 2425, "_sync_buffers"), (DDP, 1782, "_pre_forward"))
 
@@ -333,3 +343,50 @@ def test_a_rank_in_an_epoch_that_had_ended_earlier_for_the_other_is_in_no_call_o
     long: Program = [Draw(0, 0), Call(line=12), Draw(0, 1), Call("all_to_all", line=60)]
     judgement = judged(long, short, 2, 1)
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [1])
+
+
+@pytest.mark.parametrize(("theirs", "told"), [(20, True), (60, False)], ids=["alone", "rank 0 lets ranks wait for it"])
+def test_the_line_of_a_failed_call_behind_a_check_of_the_rank_is_a_place_below_a_package_too(
+    theirs: int, told: bool
+) -> None:
+    """A trainer makes barriers for many lines of the user from one place of its own."""
+    strategy = Frame(TRAINER, 303, "barrier")
+
+    def called(evidence: RankEvidence) -> RankEvidence:
+        lines = [20, 20, 20, 20, theirs]
+        ring = tuple(
+            Collective("0", n, "barrier", frames=(strategy, Frame(SCRIPT, line, "main")))
+            for n, line in enumerate(lines)
+        )
+        assert evidence.reading is not None
+        return replace(evidence, reading=replace(evidence.reading, calls=ring))
+
+    down = called(failed(1))
+    assert down.reading is not None
+    assert down.reading.exception is not None
+    frames = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 5356, "barrier"), strategy, Frame(SCRIPT, 70, "main"))
+    down = replace(down, reading=replace(down.reading, exception=replace(down.reading.exception, frames=frames)))
+    guarded = tuple(
+        CallSite(
+            (Frame(SCRIPT, line, "main"),),
+            (Bypass(Frame(SCRIPT, line - 1, "main"), "if rank == 0", inner=True, asks="rank"),),
+        )
+        for line in (70, 60)
+    )
+    job = replace(snapshot(called(ended(0)), down, called(ended(2)), world_size=3), call_sites=guarded)
+    verdict = diagnose(job).verdict
+    blamed = (verdict.cause, [(who.rank, who.where and who.where.line) for who in verdict.culprits])
+    assert (blamed == ("rank-zero-only-collective", [(1, 70)])) is told, verdict.summary
+    assert ("the source asks for the rank at train.py:69 (`if rank == 0`)" in verdict.evidence) is told
+
+
+def test_ranks_wait_in_ddps_second_forward_while_it_agrees_on_the_order_of_its_buckets() -> None:
+    """GIVEN a guarded barrier in the first step WHEN the others are in the next forward THEN it is a proven hang."""
+    step: Program = [Draw(0, 0), Call(line=13, via="gradients")]
+    usual: Program = [*step, Draw(0, 1), Call(line=12, via="buckets")]
+    snapshot = World([[*step, Call("barrier", line=25)], usual, usual]).run().snapshot()
+    judgement = diagnose(snapshot)
+    assert judgement.verdict.cause == "rank-zero-only-collective"
+    assert blamed_ranks(judgement) == [0]
+    assert judgement.verdict.hang == "proven"
+    assert "Ranks 1-2 wait in the model's forward (train.py:12)." in judgement.verdict.details

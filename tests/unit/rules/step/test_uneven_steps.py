@@ -145,3 +145,34 @@ def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int) ->
     judgement = diagnose(_in_the_loop(world.run().snapshot(), culprit))
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [culprit])
     assert "makes more turns than most ranks" in judgement.verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ((3, 4), ("uneven-steps", [0, 1])),
+        ((4, 4), ("early-exit", [1])),
+        ((4, 3), ("early-exit", [1])),  # it ended another epoch than the other one's last
+        ((None, 4), ("early-exit", [1])),
+    ],
+)
+def test_a_rank_that_began_with_a_later_epoch_and_is_at_the_same_end_has_not_left_early(
+    first: tuple[int | None, int | None], told: tuple[str, list[int]]
+) -> None:
+    """GIVEN ranks that each resume from a checkpoint of their own WHEN one that began later has done its epochs."""
+    usual = [each for number in range(3) for each in epoch(number, 4)]
+    snapshot = World([[*usual, *epoch(3, 4), *END], [*usual, *END]]).run().snapshot()
+
+    def resumed(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        loaders = tuple(replace(each, first_epoch=first[entry.rank]) for each in entry.reading.loaders)
+        stacks = tuple(replace(each, in_loop=entry.rank == 0, guard="none") for each in entry.stacks)
+        reading = replace(entry.reading, loaders=loaders)
+        return replace(entry, reading=reading, stacks=stacks, earlier_stacks=stacks)
+
+    judgement = diagnose(replace(snapshot, ranks=tuple(map(resumed, snapshot.ranks))))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == told, judgement.verdict.summary
+    if told[0] == "uneven-steps":
+        assert (
+            "by the epochs of their samplers, rank 0 with epoch 3 and rank 1 with epoch 4" in judgement.verdict.evidence
+        )

@@ -120,6 +120,21 @@ def test_what_a_loader_is_made_of(watched: Watched, hook: LoaderHook) -> None:
     assert (facts.sampler_length, facts.shuffle, facts.num_workers) == (5, True, 0)
 
 
+def test_the_epoch_that_a_resumed_training_began_with(watched: Watched, hook: LoaderHook) -> None:
+    from torch.utils.data.distributed import DistributedSampler
+
+    data = Numbers(4)
+    sampler: DistributedSampler[int] = DistributedSampler(data, num_replicas=1, rank=0)
+    loader = DataLoader(data, sampler=sampler)
+    for epoch in (7, 8):
+        sampler.set_epoch(epoch)
+        list(loader)
+    (facts,) = watched.reading.loaders
+    assert (facts.epoch, facts.first_epoch) == (1, 7)
+    list(DataLoader(data, batch_size=2))
+    assert watched.reading.loaders[-1].first_epoch is None
+
+
 def test_a_loop_that_is_left(watched: Watched, hook: LoaderHook) -> None:
     for batch, _ in enumerate(DataLoader(Numbers(6))):
         assert not watched.loader.left
