@@ -53,7 +53,7 @@ def ended_for(view: RankView) -> EndedFor:
         return EndedFor.PEER
     if view.dead and ending(view).why is Why.BACKEND:
         return EndedFor.PEER  # of some rank's call, not of its own
-    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER else EndedFor.ITSELF
+    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER or view.followed else EndedFor.ITSELF
 
 
 def last_place(view: RankView) -> Frame | None:

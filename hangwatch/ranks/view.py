@@ -45,11 +45,15 @@ def computed(facts: ProcessFacts) -> bool:
 
 @dataclass(frozen=True)
 class RankView:
-    """One rank: its evidence and what follows from it alone."""
+    """One rank: its evidence and what follows from it alone.
+
+    `followed` says that another rank had failed before this one ended, of whose end nothing is known.
+    """
 
     rank: int
     evidence: RankEvidence
     sampled_twice: bool
+    followed: bool = False
 
     @property
     def reading(self) -> Reading | None:
