@@ -16,6 +16,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective.repeats import equal_turns
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
@@ -236,7 +237,7 @@ def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) ->
         case.weigh(found.witnesses),
         f"{words.ranks(alone, capital=True)} repeated what all call, {call}, {found.when}; since then {its} calls"
         " are mispaired.",
-        fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
+        fix=equal_turns(case.ranks[alone[0]]),
         culprits=case.culprits(alone),
         victims=tuple(rank for rank in case.blocked if rank not in alone),
         step=found.step,
