@@ -21,7 +21,7 @@ from hangwatch.facts.batches import (
 from hangwatch.facts.case import Case
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
 from hangwatch.facts.turns import fewer_turns
-from hangwatch.facts.ways_out import ways_out
+from hangwatch.facts.ways_out import ways_out, ways_out_of_outer
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView
@@ -125,7 +125,7 @@ def stopped_after_epoch(case: Case) -> Finding | None:
         f" {case.name(others)} went on to epoch {last}.",
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
         step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
-        evidence=(f"{case.name(others)} began epoch {last}",),
+        evidence=(f"{case.name(others)} began epoch {last}", *ways_out_of_outer(loop_of_the_others(case, left))),
         witnesses=witnesses,
         awaited=left,
     )

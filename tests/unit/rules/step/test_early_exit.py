@@ -207,13 +207,16 @@ def test_a_rank_aborted_behind_the_loop_over_epochs_began_no_further_one() -> No
         progress = replace(entry.reading.progress, step=4 + epoch)
         return replace(entry, reading=replace(entry.reading, loaders=(loader,), heads=heads, progress=progress))
 
-    loop = LoopFacts(Frame(SCRIPT, 23, "main"))
-    others = [fed(in_loop(lost(number, calls(6)), loop), 1, 1, 5) for number in range(2)]
+    epochs, stop = Frame(SCRIPT, 20, "main"), Frame(SCRIPT, 31, "main")
+    loop = LoopFacts(Frame(SCRIPT, 23, "main"), outer=(epochs,), outer_leaves=((stop,),))
+    failing = [replace(lost(number, calls(6)), stacks=dead(number, calls(6)).stacks) for number in range(2)]
+    others = [fed(in_loop(each, loop), 1, 1, 5) for each in failing]
     left = fed(in_loop(dead(2, calls(5, EXTRA)), None), 0, 5, 5)
     judgement = judge(*others, left, world_size=3)
     assert told(judgement)[::2] == ("early-exit", "failed")
     assert judgement.verdict.summary.startswith("Rank 2 stopped training after epoch 0")
     assert judgement.verdict.summary.endswith("ranks 0-1 went on to epoch 1.")
+    assert "the loop at train.py:20 can be left at train.py:31" in judgement.verdict.evidence
 
 
 def in_loop(entry: RankEvidence, loop: LoopFacts | None) -> RankEvidence:
