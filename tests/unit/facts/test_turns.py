@@ -283,6 +283,20 @@ def test_roles_with_lines_of_their_own_are_in_one_loop() -> None:
     assert "rank 1 is still in it" in verdict.summary  # the learner's loop is another one, in which no actor ever was
 
 
+@pytest.mark.parametrize("turns", [3, 40])
+def test_an_actor_that_leaves_its_loop_before_its_message_has_not_made_all_of_its_turn(turns: int) -> None:
+    """GIVEN a learner that alone counts steps, which waits for the message, as do the actors for the learner."""
+    weights = [Call("broadcast", line=line, root=0) for line in (13, 7)]
+    learner: list[Action] = [*weights[:1] * 3, Peer("recv", 1, line=15), Peer("recv", 2, line=15), Draw()]
+    actor: list[Action] = [*weights[1:] * 3, Peer("send", 0, line=8)]
+    early: list[Action] = [*actor * (turns - 1), *actor[:3], *END]
+    snapshot = World([[*learner * (turns + 9), *END], [*actor * (turns + 9), *END], early]).run().snapshot()
+    facts = LoopFacts(Frame(SCRIPT, 6, "train"), outer=(HERE,), outer_leaves=((BREAK,),))
+    verdict = diagnose(_standing(snapshot, 2, facts)).verdict
+    assert (verdict.cause, [(who.rank, who.where) for who in verdict.culprits]) == ("early-exit", [(2, BREAK)])
+    assert "the loop at train.py:60 can be left at train.py:62" in verdict.evidence
+
+
 def test_where_messages_tell_the_sides_apart_no_loop_is_asked() -> None:
     """Rank 1 leaves out its part of an exchange and is in the next turn; rank 0 stands in the loop over its peers."""
     gather = Call("all_gather", line=7)
