@@ -169,7 +169,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         "rank-zero-only-collective",
         _certainty(case, witnesses),
         f"{words.ranks(alone, capital=True)} {does} {call or 'a collective'}{when},"
-        f" which the other ranks never call{tail}{where}.",
+        f" which the other ranks {_do_not_call(lone, inside=inside)}{tail}{where}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
         culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
         victims=others,
@@ -178,6 +178,13 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
         witnesses=witnesses,
         awaited=alone,
     )
+
+
+def _do_not_call(lone: RankView, *, inside: bool) -> str:
+    """Only a check of the rank says that the others never come there: on another condition they may yet."""
+    if lone.now.guard == "rank":
+        return "never call"
+    return "have not called" if inside else "did not call"
 
 
 def _stands_in_it(case: Case, found: Parting, lone: RankView) -> bool:
