@@ -11,7 +11,6 @@ from hangwatch.facts.batches import (
     drawn_words,
     first_uneven,
     forwards,
-    has_left_loop,
     is_fed,
     loop_of_the_others,
     now_at,
@@ -19,8 +18,8 @@ from hangwatch.facts.batches import (
     worked_on,
 )
 from hangwatch.facts.case import Case
+from hangwatch.facts.epochs import EndedEpochs, are_over, ended_epochs
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
-from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.ways_out import ways_out, ways_out_of_outer
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
@@ -106,45 +105,28 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
 
 def stopped_after_epoch(case: Case) -> Finding | None:
     """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
-    epochs = {view.rank: view.loader.epoch for view in case if view.loader is not None}
-    if not epochs or not case.in_trouble:
+    found = ended_epochs(case)
+    if found is None or found.closed is not None:
         return None
-    last = max(epochs.values())
-    left = tuple(rank for rank, epoch in epochs.items() if epoch < last and has_left_loop(case, case.ranks[rank]))
-    others = [rank for rank, epoch in epochs.items() if epoch == last]
-    if not left or any(has_left_loop(case, case.ranks[rank]) for rank in others):
-        return None
-    if not case.blocked and not _are_over(case, left) and not _are_past(case, left):
-        return None  # the others have failed, and it may be on its way to the next epoch
-    first = case.ranks[left[0]]
-    epoch = epochs[left[0]]
+    first = case.ranks[found.left[0]]
+    others = case.name(found.others)
     return Finding(
         "early-exit",
-        case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
-        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, left, first.where)};"
-        f" {case.name(others)} went on to epoch {last}.",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
-        step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
-        evidence=(f"{case.name(others)} began epoch {last}", *ways_out_of_outer(loop_of_the_others(case, left))),
+        case.weigh(witnesses := _ended_its_epochs(case, found)),
+        f"{case.name(found.left, capital=True)} stopped training after epoch"
+        f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.left)),
+        step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
+        evidence=(f"{others} began epoch {found.last}", *ways_out_of_outer(found.loop)),
         witnesses=witnesses,
-        awaited=left,
+        awaited=found.left,
     )
 
 
-def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
+def _ended_its_epochs(case: Case, found: EndedEpochs) -> tuple[Witness, ...]:
     """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
-    kind = Kind.FACT if _are_over(case, left) else Kind.SOURCE
-    return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
-
-
-def _are_over(case: Case, ranks: tuple[int, ...]) -> bool:
-    return all(case.ranks[rank].over or case.ranks[rank].finished for rank in ranks)
-
-
-def _are_past(case: Case, ranks: tuple[int, ...]) -> bool:
-    """Their last call lies behind the loop in which the others failed."""
-    short = fewer_turns(case)
-    return short is not None and set(ranks) <= set(short.left)
+    kind = Kind.FACT if are_over(case, found.left) else Kind.SOURCE
+    return (Witness(kind, f"{case.name(found.left)} ended epoch {found.epoch} and began no other"),)
 
 
 def fewer_steps(case: Case) -> Finding | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_uneven, runs_below_a_package
+from hangwatch.facts.batches import Uneven, at_its_loader, drawn_words, first_uneven, now_at, runs_below_a_package
 from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
+from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.joined import joined_too_early
 from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
@@ -18,6 +19,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -55,6 +57,33 @@ def uneven_steps(case: Case) -> Finding | None:
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         witnesses=witnesses,
         awaited=culprits,
+    )
+
+
+def uneven_epochs(case: Case) -> Finding | None:
+    """Some ranks are through with a loop over epochs that others go on in, and by its source it ends at its end only.
+
+    Where it begins may differ as well as where it ends: which side is at fault the fewer ranks tell, if anything does.
+    """
+    found = ended_epochs(case)
+    if found is None or found.closed is None:
+        return None
+    odd, others = odd_of(found.left, found.others), case.name(found.others)
+    first, loop = case.ranks[found.left[0]], words.place(found.closed)
+    most = max(found.left, found.others, key=len)
+    by_majority = Witness(Kind.MAJORITY, f"most ranks made as many epochs: {case.name(most)}")
+    return Finding(
+        "uneven-steps",
+        Certainty.LIKELY,
+        f"The ranks make different numbers of turns in the loop at {loop}: {case.name(found.left)} ended it after epoch"
+        f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
+        fix="begin and end the loop over the epochs alike on all ranks: broadcast the epoch from which to go on",
+        culprits=case.culprits(odd, found.closed),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
+        evidence=(f"the loop at {loop} has no break and no return", f"{others} began epoch {found.last}"),
+        witnesses=(by_majority,) if len(odd) < len(most) else (),
+        awaited=found.left,
     )
 
 

@@ -214,6 +214,24 @@ def test_without_loops_and_steps_a_rank_past_or_behind_others_is_named(culprit: 
     assert [who.rank for who in verdict.culprits] == [culprit]
 
 
+@pytest.mark.parametrize(("leaves", "line"), [((), 37), ((BREAK,), 88)], ids=["passed in a turn", "or left"])
+def test_the_way_past_the_call_in_which_the_others_wait_is_named(leaves: tuple[Frame, ...], line: int) -> None:
+    """GIVEN members of a population that count their own steps WHEN one has nothing to share in its last turns."""
+    share: list[Action] = [Draw(), Call("all_gather", line=38)]
+    programs: list[list[Action]] = [[*share * 9, *END] for _ in range(3)]
+    programs[1] = [*share * 4, *[Draw()] * 900, *END]
+    loop = LoopFacts(Frame(SCRIPT, 30, "main"), counted=True, leaves=leaves)
+    snapshot = _standing(World(programs).run().snapshot(), 1, loop)
+    way = Bypass(Frame(SCRIPT, 37, "main"), "if best < limit: continue", asks="value", of_turn=True)
+    stacks = [tuple(replace(stack, guard="none") for stack in entry.stacks) for entry in snapshot.ranks]
+    ranks = tuple(replace(entry, stacks=each) for entry, each in zip(snapshot.ranks, stacks, strict=True))
+    sites = (CallSite((Frame(SCRIPT, 38, "main"),), (way,)),)
+    verdict = diagnose(replace(snapshot, ranks=ranks, call_sites=sites)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("skipped-collective", [1])
+    assert [who.where.line for who in verdict.culprits if who.where is not None] == [line]
+    assert ("which rank 1 passed, probably at train.py:37" in verdict.summary) is (line == 37)
+
+
 def synchronised(*at: int) -> list[Action]:
     """Twenty batches with a synchronisation in some of them, and then the end."""
     program: list[Action] = []
