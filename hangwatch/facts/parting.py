@@ -273,8 +273,8 @@ def _by_place(case: Case, divergence: Divergence, few: tuple[int, ...], by_sites
     if by_sites is Left.SKIPPED:
         too = f", by {case.name(few)} too" if all(_made_before(case, divergence, rank) for rank in spread(few)) else ""
         return Witness(Kind.PLACE, f"{what} had been made in earlier steps{too}")
-    ever = "ever made" if _is_whole(case, divergence) else "on record made"
-    return Witness(Kind.PLACE, f"no rank had {ever} {what}, or so many of them in a step, before", agrees=False)
+    recorded = "" if _is_whole(case, divergence) else " on record"
+    return Witness(Kind.PLACE, f"in no earlier step{recorded} had a rank made {what}, or so many of them", agrees=False)
 
 
 def _is_whole(case: Case, divergence: Divergence) -> bool:
