@@ -65,7 +65,9 @@ def last_place(view: RankView) -> Frame | None:
 
 
 def death_time(view: RankView) -> float:
-    """When the rank was last known to live: its ticker's last update."""
+    """When its process ended, where the watchdog saw it; else when it was last known to live, by its board."""
+    if view.evidence.ended_at is not None:
+        return view.evidence.ended_at
     return 0.0 if view.reading is None else max(view.reading.ticker_at, view.reading.progress.at)
 
 
