@@ -89,7 +89,7 @@ def how_stuck(view: RankView) -> str:
         path = process.blocked_on.path
         return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
     if view.busy:
-        return f"it runs without making progress ({view.cpu:.1f} s of processor time in the last second)"
+        return f"it runs, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
     if process is not None and view.writing:
         return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
     kind = {
