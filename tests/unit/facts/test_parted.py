@@ -89,6 +89,27 @@ def test_a_rank_in_another_turn_of_an_inner_loop_is_told_with_what_ends_it() -> 
 
 
 @pytest.mark.parametrize(
+    ("loop", "ways", "told"),
+    [
+        (solving(leaves=()), (), True),
+        (replace(solving(leaves=()), skips=(Frame(SCRIPT, 36, "main"),)), (), False),  # a turn without the call
+        (replace(solving(leaves=()), swallows=Frame(SCRIPT, 48, "main")), (), False),  # an error may have ended it
+        (solving(leaves=()), (way("value", line=39),), False),  # around the call alone
+    ],
+)
+def test_a_loop_without_a_way_out_ends_with_what_it_goes_through(
+    loop: LoopFacts, ways: tuple[Bypass, ...], *, told: bool
+) -> None:
+    """A reduction for each class that a rank has seen: rank 1 has one more."""
+    snapshot = job([LAST], [RETURNS], [LAST], loop=loop, ways=())
+    sites = (CallSite((Frame(SCRIPT, 40, "main"),), ways),)
+    judgement = diagnose(replace(snapshot, call_sites=sites))
+    said = "in the loop at train.py:35, which ends with what it goes through" in judgement.verdict.summary
+    assert said is told
+    assert not told or (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 35)])
+
+
+@pytest.mark.parametrize(
     "loop",
     [
         pytest.param(solving(leaves=()), id="nothing of the rank's own ends it"),
