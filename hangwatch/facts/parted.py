@@ -91,15 +91,23 @@ def _is_ahead(lines: Path, last: Path) -> bool | None:
 def ended_by_itself(case: Case, found: Parted) -> bool:
     """The loop ended on those that left it with what it goes through: all entered it at one number.
 
-    So it shows no way out of it, nor one past the call in a turn of it, which all had made in a turn before.
+    So it shows no way out of it, nor one past the call in a turn of it, which all had made in a turn before. Ranks that
+    have left the loop around it as well did so for another reason, such as an interrupt.
     """
     loop = found.loop
     if loop is None or loop.leaves or loop.exits or loop.skips or loop.swallows is not None:
+        return False
+    if not all(_is_in(loop.outer[:1], case.ranks[rank].now.loop) for rank in found.without if rank in case.ranks):
         return False
     if any(way.inner for way in ways_to(case, found.call)):
         return False
     turns = _since_it_began(case, found, loop)
     return turns is not None and path(found.call.frames) in turns
+
+
+def _is_in(around: tuple[Frame, ...], loop: LoopFacts | None) -> bool:
+    """A rank in `loop` is in the loop `around` that one too."""
+    return loop is not None and bool(around) and around[0] in (loop.where, *loop.outer)
 
 
 def _since_it_began(case: Case, found: Parted, loop: LoopFacts) -> set[Path] | None:

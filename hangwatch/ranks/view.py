@@ -35,7 +35,7 @@ OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZI
 _AFTER_MAIN = OVER - {Phase.DESTROYED}
 _START = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
-_IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
+_IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS, Doing.EVENTS})
 
 
 def computed(facts: ProcessFacts) -> bool:

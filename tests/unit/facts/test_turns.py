@@ -299,6 +299,7 @@ def test_roles_with_lines_of_their_own_are_in_one_loop() -> None:
     verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [2])
     assert "rank 1 is still in it" in verdict.summary  # the learner's loop is another one, in which no actor ever was
+    assert verdict.fix.startswith("let all ranks make as many turns")  # nothing is known of a loader
 
 
 @pytest.mark.parametrize("turns", [3, 40])
