@@ -111,16 +111,20 @@ def _is_in(around: tuple[Frame, ...], loop: LoopFacts | None) -> bool:
 
 
 def _since_it_began(case: Case, found: Parted, loop: LoopFacts) -> set[Path] | None:
-    """The lines of all calls in that invocation of the loop before `found.call`; None where ranks differ in them."""
+    """The lines of all calls in that invocation of the loop before `found.call`; None where ranks differ in them.
+
+    None too where these calls are of several steps: then the turns of the loop are the steps themselves.
+    """
     group, members = found.call.group, (*found.made, *found.without)
     oldest = max(min((call.seq for call in case.ledger.calls_in(rank, group)), default=1) for rank in members)
-    turns: set[Path] = set()
+    turns, first = set[Path](), found.made[0]
+    step = case.ledger.step_of(first, found.call)
     for number in range(found.call.seq - 1, oldest - 1, -1):
         made = case.ledger.under(group, number, members)
         inside = [lines for call in made.values() if within(loop, found.call, lines := path(call.frames))]
         if not inside:
             return turns
-        if len(inside) < len(members):
+        if len(inside) < len(members) or case.ledger.step_of(first, made[first]) != step:
             return None
         turns.update(inside)
     return turns if oldest <= 1 else None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.parted import parted, ways_by
+from hangwatch.facts.parted import ended_by_itself, parted, ways_by
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Frame, LoopFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.decisions import blamed, changed, way
@@ -113,6 +113,21 @@ def test_a_loop_without_a_way_out_ends_with_what_it_goes_through(
     said = "in the loop at train.py:35, which ends with what it goes through" in judgement.verdict.summary
     assert said is told
     assert not told or (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 35)])
+
+
+def test_a_loop_over_the_steps_is_no_loop_within_one() -> None:
+    """A generator that drops bad batches, in a loop over epochs: the rank that has left it lacks a step."""
+    snapshot = job([LAST], [RETURNS], [LAST], loop=solving(leaves=()), ways=())
+
+    def stepping(entry: RankEvidence) -> RankEvidence:
+        made = tuple(replace(call, step=number) for number, call in enumerate(entry.collectives.recent))
+        return replace(entry, collectives=replace(entry.collectives, recent=made))
+
+    for given, within_one in ((snapshot, True), (changed(snapshot, stepping), False)):
+        case = Case(given)
+        found = parted(case)
+        assert found is not None
+        assert ended_by_itself(case, found) is within_one
 
 
 @pytest.mark.parametrize(
