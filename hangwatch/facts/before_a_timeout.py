@@ -62,13 +62,17 @@ def _still(evidence: RankEvidence) -> RankEvidence:
 
 
 def _waiting(case: Case, view: RankView) -> RankEvidence:
-    """It stood in one place until its end; what it used of the processor is not known."""
+    """It stood in one place until its end.
+
+    What it used of the processor is known of one that was gone, from the last look at it: a zombie was on its way out.
+    """
     evidence, stacks, process = view.evidence, _stacks(case, view), view.evidence.process
+    cpu_delta_s = process.cpu_delta_s if process is not None and process.state == "X" else None
     return replace(
         _still(replace(evidence, moved=False)),
         stacks=stacks,
         earlier_stacks=stacks,
-        process=replace(process, state="S", exit_code=None, cpu_delta_s=None) if process is not None else None,
+        process=replace(process, state="S", exit_code=None, cpu_delta_s=cpu_delta_s) if process is not None else None,
         reading=_without_the_end(view.reading) if view.reading is not None else None,
         crash_trace="",
         last_output="",

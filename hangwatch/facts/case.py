@@ -8,6 +8,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from hangwatch import words
+from hangwatch.facts.rank_end import with_followers
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.facts.witness import Witness, weigh
 from hangwatch.model import Certainty, Culprit, Divergence, Frame, Reading, Snapshot, Status, StepName, Wait, every_rank
@@ -43,10 +44,10 @@ class Case:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.job = snapshot.job
-        self.ranks = {
-            entry.rank: RankView(entry.rank, entry, snapshot.sampled_twice)
+        self.ranks = with_followers(
+            RankView(entry.rank, entry, snapshot.sampled_twice)
             for entry in sorted(snapshot.ranks, key=lambda entry: entry.rank)
-        }
+        )
         self.ledger = Ledger(view.evidence for view in self.ranks.values())
         self.memory: dict[str, Any] = {}  # answers of functions marked `once`
         self.waits = Waits(self.ranks, self.ledger)

@@ -132,8 +132,17 @@ class Child:
         others = (stack for stack in self.evidence.stacks if not stack.main)
         if any(origin(frame.file) == "user" for stack in others for frame in stack.frames):
             return False
-        shared = any("/synchronize.py" in frame.file for frame in self.inner)
-        return self.facts.private_wait or (self.now.doing is Doing.LOCK and not shared)
+        return self.facts.private_wait or (self.now.doing is Doing.LOCK and not self._in_semaphore)
+
+    @property
+    def _in_semaphore(self) -> bool:
+        """It stands in a semaphore that processes share: in one of the program's, or in that of a queue which is full.
+
+        A lock of threads never stands right below a queue's own code.
+        """
+        python = next((frame.file for frame in self.inner if not frame.native), "")
+        named = any(frame.native and "SemLock_acquire" in frame.function for frame in self.inner)
+        return named or bool(_QUEUES.search(python)) or any("/synchronize.py" in frame.file for frame in self.inner)
 
     def forked_from(self, rank: ProcessFacts | None, loader: LoaderFacts | None = None) -> bool:
         """A forked process keeps the command line of its parent."""

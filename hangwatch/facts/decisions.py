@@ -141,19 +141,23 @@ def _as_did(places: set[Site], place: Site, made: set[Site], without: set[Site])
 
 
 def _different(case: Case, place: Site, times: int) -> tuple[Bypass, ...]:
-    """The ways past `place` within the innermost loop around it; a loop over parts of a batch is none."""
-    part = _in_part_of_batch(case, place)
+    """The ways past `place` within the innermost loop around it; a loop within one turn is none."""
+    part = _in_part_of_turn(case, place)
     return tuple(way for way in ways_past(case, place, 2 if part else times) if way.inner or part)
 
 
-def _in_part_of_batch(case: Case, place: Site) -> bool:
-    """A rank stands at `place` in a loop, over parameters for example, that lies right in the loop over its batches."""
-    for view in case:
-        loop, loader = view.now.loop, view.loader
-        if loop is None or loader is None or loader.where is None or not loop.outer:
-            continue
-        around = (loop.outer[0].file, loop.outer[0].line) == (loader.where.file, loader.where.line)
-        if around and sites_of(case).now(view.rank) == place:
+def _in_part_of_turn(case: Case, place: Site) -> bool:
+    """A rank stands at `place` in a loop, over parameters for example, that lies right in the one of the turns.
+
+    That is the loop over its batches, or the innermost one in which a rank stands that is elsewhere.
+    """
+    sites = sites_of(case)
+    here = [view for view in case if view.now.loop is not None and sites.now(view.rank) == place]
+    turns = {view.now.loop.where for view in case if view.now.loop is not None and view not in here}
+    for view in here:
+        around = view.now.loop.outer[:1] if view.now.loop is not None else ()
+        data = view.loader.where if view.loader is not None else None
+        if any(loop in turns or (data and (loop.file, loop.line) == (data.file, data.line)) for loop in around):
             return True
     return False
 

@@ -13,7 +13,9 @@ LEAVING = frozenset({Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 LONG_SLEEP_S = 60.0  # seconds; a rank in a longer sleep is not about to wake up and go on
 POLLING = 6.0  # times the patience for a rank that sleeps briefly again and again: it may be flushing data bit by bit
 BIT_BY_BIT = 8 << 10  # bytes written between two samples, those for us left out: more than a line of a log
-_ENDLESS = frozenset({Doing.LOCK, Doing.SOCKET, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK})
+_ENDLESS = frozenset(
+    {Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.PIPE, Doing.QUEUE_FEEDER, Doing.COLLECTIVE, Doing.FILE_LOCK}
+)
 
 
 def leaving(case: Case, doing: Doing | None = None) -> list[RankView]:

@@ -16,7 +16,9 @@ from hangwatch.stacks.classify import activity
 WAITS_FOR_OTHERS = frozenset({Doing.LOCK, Doing.JOIN_CHILD, Doing.PIPE})
 COMMAND_SHOWN = 60  # characters of a child's command line
 COMPUTING = 5.0  # times its patience that a rank may compute in code of its own before that is called a loop
-IN_CODE = frozenset({Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD})
+IN_CODE = frozenset(
+    {Doing.CODE, Doing.LOCK, Doing.SOCKET, Doing.EVENTS, Doing.SLEEP, Doing.FILE_LOCK, Doing.PIPE, Doing.JOIN_CHILD}
+)
 _NAMELESS = {  # what /proc calls descriptors without a file
     "pipe:[": "on a pipe",
     "socket:[": "on a socket",
@@ -89,12 +91,13 @@ def how_stuck(view: RankView) -> str:
         path = process.blocked_on.path
         return f"it waits {_NAMELESS.get(path.rstrip('0123456789]'), f'on {path}')}"
     if view.busy:
-        return f"it runs without making progress ({view.cpu:.1f} s of processor time in the last second)"
+        return f"it runs, and none of its counters moves ({view.cpu:.1f} s of processor time in the last second)"
     if process is not None and view.writing:
         return f"it moves data ({words.size(process.io_delta_bytes or 0)} in the last second)"
     kind = {
         Doing.LOCK: "it waits for a lock or a queue",
         Doing.SOCKET: "it waits for a network peer",
+        Doing.EVENTS: "it waits for events, none of which wakes a task",
         Doing.SLEEP: "it sleeps",
         Doing.FILE_LOCK: "it waits for a file lock",
         Doing.PIPE: "it writes to a file or a pipe",
@@ -131,6 +134,7 @@ def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
     does = {
         Doing.LOCK: "wait{s} for a lock or a queue",
         Doing.SOCKET: "wait{s} for a network peer",
+        Doing.EVENTS: "wait{s} for events",
         Doing.SLEEP: "sleep{s}",
         Doing.FILE_LOCK: "wait{s} for a file lock",
         Doing.PIPE: "wait{s} on a pipe",

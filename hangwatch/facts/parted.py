@@ -88,6 +88,48 @@ def _is_ahead(lines: Path, last: Path) -> bool | None:
     return False if lines == last or comes_before(lines, last) else None
 
 
+def ended_by_itself(case: Case, found: Parted) -> bool:
+    """The loop ended on those that left it with what it goes through: all entered it at one number.
+
+    So it shows no way out of it, nor one past the call in a turn of it, which all had made in a turn before. Ranks that
+    have left the loop around it as well did so for another reason, such as an interrupt.
+    """
+    loop = found.loop
+    if loop is None or loop.leaves or loop.exits or loop.skips or loop.swallows is not None:
+        return False
+    if not all(_is_in(loop.outer[:1], case.ranks[rank].now.loop) for rank in found.without if rank in case.ranks):
+        return False
+    if any(way.inner for way in ways_to(case, found.call)):
+        return False
+    turns = _since_it_began(case, found, loop)
+    return turns is not None and path(found.call.frames) in turns
+
+
+def _is_in(around: tuple[Frame, ...], loop: LoopFacts | None) -> bool:
+    """A rank in `loop` is in the loop `around` that one too."""
+    return loop is not None and bool(around) and around[0] in (loop.where, *loop.outer)
+
+
+def _since_it_began(case: Case, found: Parted, loop: LoopFacts) -> set[Path] | None:
+    """The lines of all calls in that invocation of the loop before `found.call`; None where ranks differ in them.
+
+    None too where these calls are of several steps: then the turns of the loop are the steps themselves.
+    """
+    group, members = found.call.group, (*found.made, *found.without)
+    oldest = max(min((call.seq for call in case.ledger.calls_in(rank, group)), default=1) for rank in members)
+    turns, first = set[Path](), found.made[0]
+    step = case.ledger.step_of(first, found.call)
+    for number in range(found.call.seq - 1, oldest - 1, -1):
+        made = case.ledger.under(group, number, members)
+        inside = [lines for call in made.values() if within(loop, found.call, lines := path(call.frames))]
+        if not inside:
+            return turns
+        if len(inside) < len(members) or case.ledger.step_of(first, made[first]) != step:
+            return None
+        turns.update(inside)
+    return turns if oldest <= 1 else None
+
+
 def within(loop: LoopFacts, call: Collective, lines: Path) -> bool:
     """`lines` lead through the body of `loop`, in that invocation of its function by which `call` was made."""
     own = path(call.frames)[::-1]

@@ -19,6 +19,7 @@ from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
+from hangwatch.facts.updates import keep_own_paces
 from hangwatch.facts.usual_counts import agree, by_habit, by_majority
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
@@ -70,7 +71,7 @@ def parting(case: Case) -> Parting | None:
     for divergence in case.divergences:
         if rejoined(case, divergence.counts) or _made_up_for(case, divergence):
             continue
-        if ends_a_loop(case, divergence) or keep_own_intervals(case, divergence):
+        if ends_a_loop(case, divergence) or keep_own_intervals(case, divergence) or keep_own_paces(case, divergence):
             continue
         if _counted_late(case, divergence):
             late.update(divergence.more)
@@ -274,8 +275,8 @@ def _by_place(case: Case, divergence: Divergence, few: tuple[int, ...], by_sites
     if by_sites is Left.SKIPPED:
         too = f", by {case.name(few)} too" if all(_made_before(case, divergence, rank) for rank in spread(few)) else ""
         return Witness(Kind.PLACE, f"{what} had been made in earlier steps{too}")
-    ever = "ever made" if _is_whole(case, divergence) else "on record made"
-    return Witness(Kind.PLACE, f"no rank had {ever} {what}, or so many of them in a step, before", agrees=False)
+    recorded = "" if _is_whole(case, divergence) else " on record"
+    return Witness(Kind.PLACE, f"in no earlier step{recorded} had a rank made {what}, or so many of them", agrees=False)
 
 
 def _is_whole(case: Case, divergence: Divergence) -> bool:

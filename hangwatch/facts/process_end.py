@@ -53,7 +53,7 @@ def ended_for(view: RankView) -> EndedFor:
         return EndedFor.PEER
     if view.dead and ending(view).why is Why.BACKEND:
         return EndedFor.PEER  # of some rank's call, not of its own
-    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER else EndedFor.ITSELF
+    return EndedFor.LAUNCHER if view.exit_code in ENDED_BY_LAUNCHER or view.followed else EndedFor.ITSELF
 
 
 def last_place(view: RankView) -> Frame | None:
@@ -65,7 +65,9 @@ def last_place(view: RankView) -> Frame | None:
 
 
 def death_time(view: RankView) -> float:
-    """When the rank was last known to live: its ticker's last update."""
+    """When its process ended, where the watchdog saw it; else when it was last known to live, by its board."""
+    if view.evidence.ended_at is not None:
+        return view.evidence.ended_at
     return 0.0 if view.reading is None else max(view.reading.ticker_at, view.reading.progress.at)
 
 

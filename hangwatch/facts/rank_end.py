@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hangwatch import words
@@ -41,7 +42,7 @@ class Why(StrEnum):
     ITSELF = "itself"  # an error or a signal that no other rank's end explains
     BACKEND = "backend"  # its backend aborted it, or gave up
     PEER = "peer"  # it lost a connection
-    LAUNCHER = "launcher"  # SIGTERM
+    LAUNCHER = "launcher"  # SIGTERM, or nobody saw how, after another rank had failed
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,38 @@ def ending(view: RankView) -> Ending:
         if not follows(error):
             return Ending(Why.ITSELF, word)
         return Ending(Why.BACKEND if word is not None and word.kind in BACKEND else Why.PEER, word)
-    if view.exit_code in ENDED_BY_LAUNCHER:
+    if view.exit_code in ENDED_BY_LAUNCHER or view.followed:
         return Ending(Why.LAUNCHER)
     return _without_exception(view)
+
+
+def with_followers(views: Iterable[RankView]) -> dict[int, RankView]:
+    """The views by rank; those whose end nobody saw, and that ended after a rank had failed, are marked so.
+
+    A launcher reaps its children at once: the exit code of the ranks that it ends is often gone before it can be read.
+    A rank that failed because it lost a peer was no such reason: the peer may be the one whose end nobody saw.
+    """
+    by_rank = {view.rank: view for view in views}
+    failed_at = min((at for view in by_rank.values() if (at := _failed_first_at(view)) is not None), default=None)
+    followers = [view for view in by_rank.values() if _is_unseen(view) and _ended_after(view, failed_at)]
+    return by_rank | {view.rank: replace(view, followed=True) for view in followers}
+
+
+def _failed_first_at(view: RankView) -> float | None:
+    """When it ended, if its end is known and no other rank's end explains it."""
+    known = view.failed and not _is_unseen(view)
+    return view.evidence.ended_at if known and ending(view).why in (Why.ITSELF, Why.BACKEND) else None
+
+
+def _is_unseen(view: RankView) -> bool:
+    """It is gone, and neither an exit code, nor what it recorded, nor a line of output that names it tells how."""
+    named = any(word.rank == view.rank or word.pid == view.pid for word in words_of(view))
+    return view.dead and view.exit_code is None and not (view.raised or view.evidence.crash_trace or named)
+
+
+def _ended_after(view: RankView, moment: float | None) -> bool:
+    ended = view.evidence.ended_at
+    return moment is not None and ended is not None and ended > moment
 
 
 def _without_exception(view: RankView) -> Ending:
@@ -136,7 +166,7 @@ def told(view: RankView, end: Ending) -> str:
     if end.why is Why.PEER:
         return f"lost its connection to {word.peer}" if word is not None and word.peer else "lost a connection"
     if end.why is Why.LAUNCHER:
-        return "was ended by SIGTERM"
+        return "ended after another rank had failed; how is not known" if view.followed else "was ended by SIGTERM"
     if (late := gave_up_on(view)) is not None:
         return (
             f"gave up waiting for {words.ranks(late.ranks)} in monitored_barrier after {words.duration(late.timeout_s)}"

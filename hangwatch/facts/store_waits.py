@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterable
 
 from hangwatch.facts.call_site import comes_before, path
 from hangwatch.facts.case import Case
@@ -13,15 +14,31 @@ _WAITS = re.compile(r"c10d::\w*Store::(do)?(get|wait|multiGet)\b", re.IGNORECASE
 _REMOTE_PORT = re.compile(r"^socket .* -> .*:(\d+)$")
 
 
-def waits_for_key(view: RankView) -> bool:
-    """Its main thread is in `get` or `wait` of a store, or reads from the store's server, below a line of the user's.
+def waits_for_key(view: RankView, ports: Container[str]) -> bool:
+    """Its main thread is in `get` or `wait` of a store, or reads from a store's server, below a line of the user's.
 
-    torch's own waits (the rendezvous, new groups) stand below functions of torch, and are none of these.
+    torch's own waits (the rendezvous, new groups) stand below functions of torch, and are none of these. `ports` are
+    those of stores that ranks serve.
     """
     if view.now.doing not in IN_CODE or view.where is None:
         return False
     native = (frame.function for frame in view.evidence.main_stack if frame.native)
-    return any(_WAITS.match(function) for function in native) or _reads_from_store(view)
+    return any(_WAITS.match(function) for function in native) or _reads_from_store(view, ports)
+
+
+def store_ports(views: Iterable[RankView]) -> frozenset[str]:
+    """The ports at which ranks serve a store of the program's own: a store's server is its first client, too."""
+    return frozenset(port for view in views for port in _served_to_itself(view))
+
+
+def _served_to_itself(view: RankView) -> set[str]:
+    sockets = view.evidence.process.sockets if view.evidence.process is not None else ()
+    served = {_port(each.local) for each in sockets if each.state == "listen"}
+    return served & {_port(each.remote) for each in sockets if each.state == "established"}
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
 
 
 def polls_store(view: RankView) -> bool:
@@ -29,12 +46,12 @@ def polls_store(view: RankView) -> bool:
     return view.sleeps and view.now.loop is not None and view.now.loop.asks_store
 
 
-def _reads_from_store(view: RankView) -> bool:
+def _reads_from_store(view: RankView, ports: Container[str]) -> bool:
     process = view.evidence.process
     if process is None or process.blocked_on is None:
         return False
     found = _REMOTE_PORT.match(process.blocked_on.path)
-    return found is not None and found[1] == process.environment.get("MASTER_PORT")
+    return found is not None and (found[1] == process.environment.get("MASTER_PORT") or found[1] in ports)
 
 
 def gone_past(case: Case, view: RankView) -> tuple[int, ...]:

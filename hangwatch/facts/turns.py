@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop
-from hangwatch.facts.call_site import comes_before, path, site
+from hangwatch.facts.call_site import Site, comes_before, path, site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
 from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
-from hangwatch.facts.rounds import left_habit
+from hangwatch.facts.rounds import left_habit, record
 from hangwatch.facts.skip_paths import reached_by_all, turn_cut_short
 from hangwatch.facts.updates import are_behind
 from hangwatch.model import Bypass, Collective, Frame, LoaderFacts, LoopFacts
+from hangwatch.ranks.ledger import is_numbered, is_point_to_point
 from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import name_of
@@ -50,7 +51,9 @@ class FewerTurns:
 @once
 def fewer_turns(case: Case) -> FewerTurns | None:
     begun = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
-    if len(begun) == 1 or first_uneven(case) is not None:
+    if len(begun) == 1:
+        begun = {}  # of one rank alone: no turns to compare
+    if first_uneven(case) is not None:
         return None
     left, inside = _sides(case, begun)
     most = max((begun.get(rank, 0) for rank in inside), default=0)
@@ -144,15 +147,34 @@ def _cut_short(case: Case, rank: int, loop: LoopFacts) -> tuple[Bypass, ...]:
 def _made_as_many(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
     """It has made the last call of a rank inside, under that number and from that place: it lacks no turn.
 
-    With NCCL a rank whose host waits in the last turn for its device has called all that the loop calls.
+    With NCCL a rank whose host waits in the last turn for its device has called all that the loop calls. The last call
+    of a rank that stands in a message is that message, and not the collective before it.
     """
     for group in case.ledger.groups_of(rank):
         for other in spread([each for each in inside if each in group.heads]):
             number = group.issued(other) or 0
             mine, theirs = (case.ledger.call(each, group.name, number) for each in (rank, other))
-            if mine is not None and _same_place(mine, theirs):
+            if mine is not None and _same_place(mine, theirs) and not _lacks_its_message(case, rank, other, mine):
                 return True
     return False
+
+
+def _lacks_its_message(case: Case, rank: int, other: int, call: Collective) -> bool:
+    """Behind that collective `other` made the send or receive in which it stands, from where `rank` made fewer."""
+    place = sites_of(case).now(other) if other in case.blocked and case.blocked[other].to_a_peer else None
+    if place is None:
+        return False
+    mine, theirs = (_messages_behind(case, each, call, place) for each in (rank, other))
+    return mine < max(theirs, 1)  # the record may not have the one that it is in
+
+
+def _messages_behind(case: Case, rank: int, call: Collective, place: Site) -> int:
+    """How many messages `rank` has made from `place` since that collective."""
+    calls = record(case, rank)
+    known = (call.group, call.seq)
+    here = [n for n, each in enumerate(calls) if is_numbered(each) and (each.group, each.seq) == known]
+    behind = calls[here[-1] + 1 :] if here else ()
+    return sum(is_point_to_point(each) and site(each) == place for each in behind)
 
 
 def _same_place(one: Collective, other: Collective | None) -> bool:
@@ -298,9 +320,7 @@ def standing(case: Case, short: FewerTurns) -> tuple[str, ...]:
     if short.begun:
         return ()
     sides = ((short.left, "outside of that loop"), (short.inside, "in a loop in which all have been"))
-    return tuple(
-        f"{case.name(ranks)} {_stand(case, ranks)} {what}{words.at(case.usual_place(ranks))}" for ranks, what in sides
-    )
+    return tuple(f"{case.name(ranks)} {_stand(case, ranks)} {what}{case.at_places(ranks)}" for ranks, what in sides)
 
 
 def _stand(case: Case, ranks: tuple[int, ...]) -> str:

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hangwatch.facts.batches import has_left_inner_loop
 from hangwatch.facts.case import Case, once
+from hangwatch.model import Divergence
+from hangwatch.ranks.paces import Pace, fit_together, pace_of
 from hangwatch.ranks.sides import by_value
 from hangwatch.ranks.view import RankView
 
@@ -37,7 +40,7 @@ class UpdatesApart:
 @once
 def updates_apart(case: Case) -> UpdatesApart | None:
     """The fewer ranks that are behind the others in optimizer steps, by equally many forwards; None where none are."""
-    if not case.ranks or len(case.ranks) < case.size or not all(_counts_forwards(view) for view in case):
+    if not _all_count_forwards(case) or _pace_is_no_cause(case):
         return None
     updates = {view.rank: _by_step(view) for view in case}
     common = sorted(set.intersection(*(set(each) for each in updates.values())))
@@ -68,7 +71,7 @@ def other_pace(case: Case) -> OtherPace | None:
 
     All have made as many, since gradients meet by their number and not by the forward that they are of.
     """
-    if not case.ranks or len(case.ranks) < case.size or not all(_counts_forwards(view) for view in case):
+    if not _all_count_forwards(case) or _pace_is_no_cause(case):
         return None
     updates = {_made(view) for view in case}
     forwards = {view.rank: view.step.step + 1 for view in case if view.step.step is not None}
@@ -81,6 +84,14 @@ def other_pace(case: Case) -> OtherPace | None:
     if not odd or not alike or 2 * len(odd) >= len(forwards) or len({forwards[rank] > usual for rank in odd}) > 1:
         return None
     return OtherPace(odd, others, min(updates), forwards)
+
+
+def _all_count_forwards(case: Case) -> bool:
+    return bool(case.ranks) and len(case.ranks) >= case.size and all(_counts_forwards(view) for view in case)
+
+
+def _pace_is_no_cause(case: Case) -> bool:
+    return any(keep_own_paces(case, divergence) for divergence in case.divergences)
 
 
 def are_behind(case: Case, ranks: Iterable[int], others: Iterable[int]) -> bool:
@@ -106,3 +117,26 @@ def _made(view: RankView) -> int:
 def _by_step(view: RankView) -> dict[int, int]:
     entries = view.reading.steps if view.reading is not None else ()
     return {entry.step: entry.optimizer_steps for entry in entries if entry.optimizer_steps is not None}
+
+
+def keep_own_paces(case: Case, divergence: Divergence) -> bool:
+    """The ranks accumulate over unlike numbers of forwards, and issue equally many collectives for each optimizer step.
+
+    Those meet well, and no forward lacks a call. Only data that ends on all ranks of one pace before that of another
+    makes such a job hang.
+    """
+    if divergence.epoch is not None:
+        return False
+    paces = {rank: _pace(case, rank, divergence.group) for rank in divergence.counts}
+    if not fit_together(paces.values()):
+        return False
+    left = {rank for rank in paces if rank in case.ranks and has_left_inner_loop(case, case.ranks[rank])}
+    sides = [{rank in left for rank in ranks} for ranks in by_value(paces).values()]
+    return any(len(side) > 1 for side in sides) or {True} not in sides
+
+
+def _pace(case: Case, rank: int, group: str) -> Pace | None:
+    view = case.ranks.get(rank)
+    if view is None or view.reading is None or not _counts_forwards(view):
+        return None
+    return pace_of(view.reading.steps, group)

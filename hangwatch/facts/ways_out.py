@@ -90,7 +90,7 @@ def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
         return ()
     found = []
     if loop.leaves:
-        found.append(f"the loop at {words.place(loop.where)} can be left at {_places(loop.leaves)}")
+        found.append(_left_at(loop.where, loop.leaves))
     if loop.exits:
         found.append(f"the process can end in the loop at {words.place(loop.where)}, at {_places(loop.exits)}")
     if loop.skips:
@@ -98,6 +98,18 @@ def ways_out(loop: LoopFacts | None) -> tuple[str, ...]:
     if loop.swallows is not None:
         found.append(f"the loop stands in a try whose errors go no further than {words.place(loop.swallows)}")
     return tuple(found)
+
+
+def ways_out_of_outer(loop: LoopFacts | None) -> tuple[str, ...]:
+    """How the loops around `loop` can be left, such as the one over the epochs around that over the data."""
+    if loop is None:
+        return ()
+    pairs = zip(loop.outer, loop.outer_leaves, strict=False)
+    return tuple(_left_at(where, leaves) for where, leaves in pairs if leaves)
+
+
+def _left_at(loop: Frame, leaves: tuple[Frame, ...]) -> str:
+    return f"the loop at {words.place(loop)} can be left at {_places(leaves)}"
 
 
 def _either(frames: tuple[Frame, ...]) -> str:

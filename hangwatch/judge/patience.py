@@ -8,7 +8,7 @@ evidence shows, and `shortened` what patience follows. Both are pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from hangwatch import words
 from hangwatch.facts.case import Case
@@ -25,7 +25,7 @@ from hangwatch.facts.data_loading import Feeding, Worker
 from hangwatch.facts.leaving import exits_by_stack
 from hangwatch.facts.locks import held_lock, holds, lock_name
 from hangwatch.facts.mismatches import first_mismatch
-from hangwatch.facts.store_waits import waits_for_key
+from hangwatch.facts.store_waits import store_ports, waits_for_key
 from hangwatch.model import OpenFile, Phase, ProcessFacts, Reading, Snapshot
 from hangwatch.ranks.view import RankView, computes
 from hangwatch.stacks.activity import COLLECTIVE_WAITS, Activity, Doing, Within
@@ -63,7 +63,8 @@ def held(snapshot: Snapshot) -> dict[int, str]:
     views = [RankView(entry.rank, entry, snapshot.sampled_twice) for entry in snapshot.ranks]
     living = [view for view in views if not view.dead]
     together = (snapshot.job.world_size or len(living)) > 1
-    found = {view.rank: _held(view, together and _all_wait_for(view, living)) for view in living}
+    ports = store_ports(living)
+    found = {view.rank: _held(view, together and _all_wait_for(view, living, ports), ports) for view in living}
     facts = {view.rank: found[view.rank] for view in living if found[view.rank] and not _by_a_rank(view, living, found)}
     return facts or _in_a_meeting(snapshot, living) or _mispaired(snapshot, living)
 
@@ -122,15 +123,15 @@ def _sleeps(view: RankView) -> bool:
     return view.sleeps and view.steady and workers_rest and not (view.over or view.works)
 
 
-def _all_wait_for(view: RankView, living: Iterable[RankView]) -> bool:
+def _all_wait_for(view: RankView, living: Iterable[RankView], ports: Container[str]) -> bool:
     """Every other rank here waits for ranks, if for what they set in the store; some may be held at the same line."""
     others = [other for other in living if other is not view]
-    waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS or waits_for_key(other)]
+    waiting = [other for other in others if other.now.doing in _WAITS_FOR_RANKS or waits_for_key(other, ports)]
     alike = [other for other in others if other not in waiting and not other.works and other.where == view.where]
     return len(waiting) + len(alike) == len(others) and bool(waiting or not others)
 
 
-def _held(view: RankView, awaited: bool) -> str:
+def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
     process = view.in_kernel
     if process is None or view.stopped or view.over or view.works or view.now.doing in _NOT_ITS_OWN:
         return ""
@@ -141,7 +142,7 @@ def _held(view: RankView, awaited: bool) -> str:
         return "" if _slow_stage(view.now) else "is in uninterruptible sleep (state D)"
     if not view.steady:
         return ""
-    if awaited and waits_for_key(view):
+    if awaited and waits_for_key(view, ports):
         return "waits for a key of the job's store while no rank does anything else but wait"
     if own_children(view) and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes

@@ -58,6 +58,7 @@ def until_a_timeout(case: Case, then: Case, finding: Finding) -> Finding:
         finding,
         certainty=Certainty.LIKELY if finding.certainty is Certainty.PROVEN else finding.certainty,
         summary=f"{finding.summary} Then {how_it_ended(case)}.",
+        fix=cause("timeout-ahead").fix if finding.status is Status.WAITING else finding.fix,  # it worked until then
         victims=victims,
         waits=chain(then, blamed, victims) if finding.waits is None else finding.waits,
         evidence=(*finding.evidence, *end_sentences(case)),

@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from hangwatch.model import Divergence, Reading, StepEntry
 from hangwatch.ranks.joined import stood_in
+from hangwatch.ranks.paces import LEAST, fit_together, pace_of, paces_of
 
 GroupKey = tuple[str, tuple[int, ...]]
 StepKey = tuple[int, int, int]  # (loader, epoch, batch), or (-1, -1, step)
@@ -146,7 +147,7 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
             watched.suspicion = _Suspicion(divergence, step)
         else:
             watched.suspicion.seen += 1
-            if watched.suspicion.seen > CONFIRM:
+            if watched.suspicion.seen > CONFIRM and not _may_be_its_pace(watched, key[0], readings):
                 found = watched.suspicion.divergence
                 watched.done = stood_in(readings.values(), key[0])
                 if watched.done:
@@ -159,6 +160,19 @@ def _look(watched: _Watched, key: GroupKey, readings: Mapping[int, Reading], now
                     return replace(found, doubtful=True)
         watched.last = step
     return None
+
+
+def _may_be_its_pace(watched: _Watched, name: str, readings: Mapping[int, Reading]) -> bool:
+    """Ranks accumulate over unlike numbers of forwards, each regularly; or it is too early to tell."""
+    newest = [reading.steps[-1] for reading in readings.values()]
+    if any(entry.epoch is not None or entry.optimizer_steps is None for entry in newest):
+        return False
+    if fit_together(pace_of(reading.steps, name) for reading in readings.values()):
+        watched.done = True  # steps of one number have no calls in common
+        return True
+    paces = [paces_of(reading.steps, name) for reading in readings.values()]
+    early = any(entry.optimizer_steps for entry in newest) and any(len(found) < LEAST for found in paces)
+    return early and all(len(set(found)) < 2 for found in paces)
 
 
 def _whole_turns(found: Divergence, readings: Mapping[int, Reading]) -> bool:

@@ -35,7 +35,7 @@ OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZI
 _AFTER_MAIN = OVER - {Phase.DESTROYED}
 _START = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
-_IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS})
+_IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS, Doing.EVENTS})
 
 
 def computed(facts: ProcessFacts) -> bool:
@@ -45,11 +45,15 @@ def computed(facts: ProcessFacts) -> bool:
 
 @dataclass(frozen=True)
 class RankView:
-    """One rank: its evidence and what follows from it alone."""
+    """One rank: its evidence and what follows from it alone.
+
+    `followed` says that another rank had failed before this one ended, of whose end nothing is known.
+    """
 
     rank: int
     evidence: RankEvidence
     sampled_twice: bool
+    followed: bool = False
 
     @property
     def reading(self) -> Reading | None:

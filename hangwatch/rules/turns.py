@@ -10,6 +10,11 @@ from hangwatch.facts.ways_out import likely_way, ways_out
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 
+_WITHOUT_LOADER = (
+    "let all ranks make as many turns: agree on their number first (all_reduce of it, op=dist.ReduceOp.MIN), or vote in"
+    " each turn whether all go on"
+)
+
 
 def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     """Ranks are past their loop after fewer turns than the others, in the way that `cause` explains; else None."""
@@ -37,6 +42,7 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
         Certainty.LIKELY,
         f"{case.name(short.left, capital=True)} {made}{now_at(case, short.left, first.where)};"
         f" {others}{without if failed else already}{way.why}.",
+        fix=_WITHOUT_LOADER if cause == "uneven-steps" and all(view.loader is None for view in case) else "",
         culprits=case.culprits(short.left, way.the_only),
         step=_step(case, short, cause),
         evidence=(

@@ -38,6 +38,7 @@ class Doing(StrEnum):
     JOIN_CHILD = "join-child"  # waits for a child process
     QUEUE_FEEDER = "queue-feeder"  # waits for a multiprocessing queue to be drained
     SOCKET = "socket"
+    EVENTS = "events"  # asyncio's event loop, none of whose tasks can run
     LOCK = "lock"  # a lock, condition, event or queue of Python
     SLEEP = "sleep"
     CODE = "code"  # runs, or stands in something that frames do not show

@@ -202,6 +202,8 @@ def _leaves(names: Names) -> Told:
 
 def _blocks_in_python(names: Names) -> Told:
     for frame, name, file in names:
+        if file.endswith("/selectors.py") and any(each.endswith("/asyncio/base_events.py") for _, _, each in names):
+            return Doing.EVENTS, "", frame
         if file.endswith(
             ("/socket.py", "/ssl.py", "/http/client.py", "/selectors.py", "/multiprocessing/connection.py")
         ):

@@ -138,7 +138,7 @@ def made_before(job: Job, calls: str, ranks: str | None) -> bool:
     return all(any(call.step < life.step for call in made(life, *each)) for each in named for life in lives)
 
 
-@claim(rf"no rank had ever made {CALL}, or so many of them in a step, before")
+@claim(rf"in no earlier step had a rank made {CALL}, or so many of them")
 def new_to_all(job: Job, op: str, place: str) -> bool:
     """In no step before was it made as often as in that one by a rank that made it most."""
     now = {each.step for life in job.lives for each in life.steps if is_step(each, job.step)}

@@ -60,6 +60,16 @@ def stat_of(pid: int, proc: Path = PROC) -> Stat | None:
         return None
 
 
+def ancestors_of(pid: int, proc: Path = PROC) -> tuple[int, ...]:
+    """Parent, grandparent and so on, nearest first, without pid 1 and 0."""
+    found: list[int] = []
+    stat = stat_of(pid, proc)
+    while stat and stat.parent > 1 and stat.parent not in found:
+        found.append(stat.parent)
+        stat = stat_of(stat.parent, proc)
+    return tuple(found)
+
+
 def has_ended(pid: int, proc: Path = PROC) -> bool:
     """Whether a process is gone or a zombie."""
     stat = stat_of(pid, proc)

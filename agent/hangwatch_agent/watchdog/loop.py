@@ -31,6 +31,7 @@ from hangwatch.model import (
     Status,
 )
 from hangwatch.settings import Settings
+from hangwatch_agent.roster.nested import Nested
 from hangwatch_agent.roster.patience import Holds, patience
 from hangwatch_agent.roster.phase_history import PhaseHistory
 from hangwatch_agent.roster.rank_states import RankState, Roster
@@ -85,6 +86,7 @@ class Watchdog:
 
     def __post_init__(self) -> None:
         self.roster = Roster(self.folder)
+        self._nested = Nested()
         self.rank_states: tuple[RankState, ...] = ()
         self.dismissed = False
         self._wake = threading.Event()
@@ -249,7 +251,10 @@ class Watchdog:
 
     def _read(self, now: float) -> tuple[RankState, ...]:
         """The boards as they are now, with what the looks have shown of their ranks."""
-        return self._holds.applied(self.roster.update(now))
+        return self._holds.applied(self._boards(now))
+
+    def _boards(self, now: float) -> tuple[RankState, ...]:
+        return self._nested.without(self.roster.update(now))
 
     def _count_launches(self, now: float) -> None:
         """Find the processes started as ranks: at every poll until all have come, then now and then."""
@@ -304,7 +309,7 @@ class Watchdog:
 
     def was_aborted(self, exit_code: int) -> bool:
         """Whether the job came to nothing because we ended it (see `OnHang`)."""
-        self.ending.remaining(self.roster.update(self.clock()))
+        self.ending.remaining(self._boards(self.clock()))
         return self.ending.was_aborted(exit_code)
 
     def dismiss(self) -> None:
@@ -313,7 +318,7 @@ class Watchdog:
 
     def close(self, exit_code: int | None = None) -> None:
         """The job is over: judge one last time if it failed and that has not been reported yet."""
-        self.rank_states = self.ending.remaining(self.roster.update(self.clock()))
+        self.rank_states = self.ending.remaining(self._boards(self.clock()))
         self.halt()
         with self._looking:
             ended = self.dismissed or self.ending.is_over

@@ -19,9 +19,9 @@ from hangwatch.facts.batches import (
 )
 from hangwatch.facts.case import Case
 from hangwatch.facts.ended_ahead import are_ahead
-from hangwatch.facts.last_epochs import are_over, last_epochs
+from hangwatch.facts.epochs import EndedEpochs, are_over, ended_epochs
 from hangwatch.facts.process_end import EndedFor, ended_before_others, ended_for, how_it_ended, last_place
-from hangwatch.facts.ways_out import ways_out
+from hangwatch.facts.ways_out import ways_out, ways_out_of_outer
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoopFacts, Status, StepName
 from hangwatch.ranks.view import RankView
@@ -106,28 +106,28 @@ def _batch_left(view: RankView, uneven: Uneven) -> StepName:
 
 def stopped_after_epoch(case: Case) -> Finding | None:
     """A rank left the loop over epochs after the same batches as all, while others began the next epoch."""
-    found = last_epochs(case)
-    if found is None or found.at_one_end or not case.in_trouble:
+    found = ended_epochs(case)
+    if found is None or found.at_one_end or found.closed is not None:
         return None
-    left, others, epoch = found.left, case.name(found.others), found.ended
-    first = case.ranks[left[0]]
+    first = case.ranks[found.left[0]]
+    others = case.name(found.others)
     return Finding(
         "early-exit",
-        case.weigh(witnesses := _ended_its_epochs(case, left, epoch)),
-        f"{case.name(left, capital=True)} stopped training after epoch {epoch}{now_at(case, left, first.where)};"
-        f" {others} went on to epoch {found.present}.",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(left)),
-        step=StepName(epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
-        evidence=(f"{others} began epoch {found.present}",),
+        case.weigh(witnesses := _ended_its_epochs(case, found)),
+        f"{case.name(found.left, capital=True)} stopped training after epoch"
+        f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.left)),
+        step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
+        evidence=(f"{others} began epoch {found.last}", *ways_out_of_outer(found.loop)),
         witnesses=witnesses,
-        awaited=left,
+        awaited=found.left,
     )
 
 
-def _ended_its_epochs(case: Case, left: tuple[int, ...], epoch: int) -> tuple[Witness, ...]:
+def _ended_its_epochs(case: Case, found: EndedEpochs) -> tuple[Witness, ...]:
     """Only a rank whose training is over has ended it for certain; one that stands outside of the loop may return."""
-    kind = Kind.FACT if are_over(case, left) else Kind.SOURCE
-    return (Witness(kind, f"{case.name(left)} ended epoch {epoch} and began no other"),)
+    kind = Kind.FACT if are_over(case, found.left) else Kind.SOURCE
+    return (Witness(kind, f"{case.name(found.left)} ended epoch {found.epoch} and began no other"),)
 
 
 def fewer_steps(case: Case) -> Finding | None:

@@ -11,7 +11,7 @@ from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.gradients_apart import gradients_apart
 from hangwatch.facts.parting import ends_a_loop
-from hangwatch.facts.updates import other_pace, updates_apart
+from hangwatch.facts.updates import keep_own_paces, other_pace, updates_apart
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Divergence, Frame, StepName
 from hangwatch.ranks.ledger import Step
@@ -26,7 +26,7 @@ GRADIENTS = " their gradients"
 def gradient_sync_mismatch(case: Case) -> Finding | None:
     """Ranks synchronise their gradients every so many batches, and not the same number of them."""
     first = next(iter(case.divergences), None)
-    if first is None or not case.in_trouble or ends_a_loop(case, first):
+    if first is None or not case.in_trouble or ends_a_loop(case, first) or keep_own_paces(case, first):
         return None
     some = _representatives(first)
     recorded = all(_synchronised(case, rank, first.group) for rank in some)  # else the counts of all are compared

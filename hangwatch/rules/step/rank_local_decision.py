@@ -10,15 +10,21 @@ from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
-from hangwatch.facts.parted import parted
+from hangwatch.facts.parted import ended_by_itself, parted
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, Phase, Status
+from hangwatch.model import Bypass, Certainty, LoopFacts, Phase, Status
 from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
+
+_FIX_OF_WAYS = "let all ranks make equally many turns: reduce the value that ends the loop before it is asked"
+_FIX_OF_ITEMS = (
+    "let all ranks make equally many turns: agree first on what the loop goes through (all_gather_object of its items,"
+    " or the largest number of all ranks), and take part with a zero where a rank has nothing"
+)
 
 
 def rank_local_decision(case: Case) -> Finding | None:
@@ -147,26 +153,25 @@ def _phases(case: Case, branch: Branch) -> str:
 
 
 def left_an_inner_loop(case: Case) -> Finding | None:
-    """Ranks were in one loop, and some left it by what its source ends it by; the others made its next call."""
+    """Ranks were in one loop, and some left it, by a way out or for want of items; the others made its next call."""
     found = parted(case)
     loop = found.loop if found is not None and found.left else None
-    if found is None or loop is None or not loop.leaves or not case.in_trouble:
+    if found is None or loop is None or not case.in_trouble or not (loop.leaves or ended_by_itself(case, found)):
         return None
     turns = fewer_turns(case)
     if not loop.outer or (turns is not None and turns.begun) or first_uneven(case) is not None:
         return None  # the loop over the steps: a rank that left it has left the training
     inside, outside = case.name(found.made), case.name(found.without)
     odd = odd_of(found.made, found.without)
-    ends = words.either(words.place(way) for way in loop.leaves[: words.SHOWN])
     at = words.place(loop.where)
     last = f"the call before, {found.before.op}{words.at(user_frame(found.before.frames))},"
     return Finding(
         "rank-local-decision",
         Certainty.LIKELY,
-        f"The ranks made different numbers of turns in the loop at {at}, which ends at {ends}:"
+        f"The ranks made different numbers of turns in the loop at {at}, {_which_ends(loop)}:"
         f" {outside} {words.verb(len(found.without), 'has', 'have')} left it, {inside} went on to"
         f" {found.call.op}{words.at(user_frame(found.call.frames))}.",
-        fix="let all ranks make equally many turns: reduce the value that ends the loop before it is asked",
+        fix=_FIX_OF_WAYS if loop.leaves else _FIX_OF_ITEMS,
         culprits=case.culprits(odd, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
         victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
         step=case.ranks[found.made[0]].step,
@@ -174,3 +179,10 @@ def left_an_inner_loop(case: Case) -> Finding | None:
         status=case.failed,
         awaited=odd,
     )
+
+
+def _which_ends(loop: LoopFacts) -> str:
+    """What ended the loop, by its source: there may be several ways out, or none but its end."""
+    if not loop.leaves:
+        return "which ends with what it goes through, a number or items of each rank's own"
+    return f"which ends at {words.either(words.place(way) for way in loop.leaves[: words.SHOWN])}"

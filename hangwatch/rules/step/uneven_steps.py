@@ -15,9 +15,9 @@ from hangwatch.facts.batches import (
 )
 from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
+from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.joined import joined_too_early
 from hangwatch.facts.last_calls import brought_down
-from hangwatch.facts.last_epochs import last_epochs
 from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
 from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
@@ -26,7 +26,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, LoaderFacts, StepName
 from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
-from hangwatch.ranks.sides import by_value
+from hangwatch.ranks.sides import by_value, odd_of
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding, where_failed
 from hangwatch.rules.turns import left_after_fewer_turns
@@ -64,6 +64,33 @@ def uneven_steps(case: Case) -> Finding | None:
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         witnesses=witnesses,
         awaited=culprits,
+    )
+
+
+def uneven_epochs(case: Case) -> Finding | None:
+    """Some ranks are through with a loop over epochs that others go on in, and by its source it ends at its end only.
+
+    Where it begins may differ as well as where it ends: which side is at fault the fewer ranks tell, if anything does.
+    """
+    found = ended_epochs(case)
+    if found is None or found.at_one_end or found.closed is None:
+        return None
+    odd, others = odd_of(found.left, found.others), case.name(found.others)
+    first, loop = case.ranks[found.left[0]], words.place(found.closed)
+    most = max(found.left, found.others, key=len)
+    by_majority = Witness(Kind.MAJORITY, f"most ranks made as many epochs: {case.name(most)}")
+    return Finding(
+        "uneven-steps",
+        Certainty.LIKELY,
+        f"The ranks make different numbers of turns in the loop at {loop}: {case.name(found.left)} ended it after epoch"
+        f" {found.epoch}{now_at(case, found.left, first.where)}; {others} went on to epoch {found.last}.",
+        fix="begin and end the loop over the epochs alike on all ranks: broadcast the epoch from which to go on",
+        culprits=case.culprits(odd, found.closed),
+        victims=case.victims(odd) if len(odd) < len(case.ranks) else (),
+        step=StepName(found.epoch + 1, 0, None if first.step.step is None else first.step.step + 1),
+        evidence=(f"the loop at {loop} has no break and no return", f"{others} began epoch {found.last}"),
+        witnesses=(by_majority,) if len(odd) < len(most) else (),
+        awaited=found.left,
     )
 
 
@@ -283,8 +310,8 @@ def fewer_steps(case: Case) -> Finding | None:
 
 def began_at_other_epochs(case: Case) -> Finding | None:
     """Ranks have done fewer epochs than others, and come to the same last one: they began later."""
-    found = last_epochs(case)
-    if found is None or not found.at_one_end or not case.in_trouble:
+    found = ended_epochs(case)
+    if found is None or not found.at_one_end:
         return None
     began = words.listed(f"{case.name(ranks)} with epoch {first}" for first, ranks in by_value(found.first).items())
     left, one = case.name(found.left), len(found.left) == 1
@@ -295,7 +322,7 @@ def began_at_other_epochs(case: Case) -> Finding | None:
         f" {'its' if one else 'their'} last one{now_at(case, found.left, case.usual_place(found.left))}, and"
         f" {case.name(found.others)} {words.verb(len(found.others), 'has', 'have')} not.",
         fix="let one rank choose the checkpoint from which all ranks resume, and broadcast its epoch",
-        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.odd)),
+        culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(found.began_otherwise)),
         step=case.furthest_step(found.left),
         witnesses=(Witness(Kind.FACT, f"by the epochs of their samplers, {began}"),),
         awaited=found.left,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.parted import parted, ways_by
+from hangwatch.facts.parted import ended_by_itself, parted, ways_by
 from hangwatch.judge import diagnose
 from hangwatch.model import Bypass, CallSite, Frame, LoopFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.decisions import blamed, changed, way
@@ -21,13 +21,14 @@ LAST = Call("reduce", line=50)
 def job(*ranks: list[Action], loop: LoopFacts | None = None, ways: tuple[Bypass, ...] = (way("value"),)) -> Snapshot:
     """Three turns alike and then the calls of each rank's own; all stand in a loop."""
     world = World([[RETURNS, RETURNS, RETURNS, *own] for own in ranks])
-
-    def standing(entry: RankEvidence) -> RankEvidence:
-        stacks = tuple(replace(each, in_loop=True, loop=loop) for each in entry.stacks)
-        return replace(entry, stacks=stacks, earlier_stacks=stacks)
-
     site = CallSite((Frame(SCRIPT, 30, "main"),), ways)
-    return replace(changed(world.run().snapshot(), standing), call_sites=(site,))
+    standing = changed(world.run().snapshot(), lambda entry: standing_in(entry, loop))
+    return replace(standing, call_sites=(site,))
+
+
+def standing_in(entry: RankEvidence, loop: LoopFacts | None) -> RankEvidence:
+    stacks = tuple(replace(each, in_loop=True, loop=loop) for each in entry.stacks)
+    return replace(entry, stacks=stacks, earlier_stacks=stacks)
 
 
 def test_the_call_that_comes_first_in_the_next_turn_was_gone_by() -> None:
@@ -86,6 +87,47 @@ def test_a_rank_in_another_turn_of_an_inner_loop_is_told_with_what_ends_it() -> 
         "The ranks made different numbers of turns in the loop at train.py:35, which ends at train.py:35:"
         " ranks 0 and 2 have left it, rank 1 went on to all_gather (train.py:36)."
     )
+
+
+@pytest.mark.parametrize(
+    ("loop", "ways", "elsewhere", "told"),
+    [
+        (solving(leaves=()), (), False, True),
+        (solving(leaves=()), (), True, False),  # an interrupt took them out of the loop around as well
+        (replace(solving(leaves=()), skips=(Frame(SCRIPT, 36, "main"),)), (), False, False),  # a turn without the call
+        (replace(solving(leaves=()), swallows=Frame(SCRIPT, 48, "main")), (), False, False),  # or by an error
+        (solving(leaves=()), (way("value", line=39),), False, False),  # around the call alone
+    ],
+)
+def test_a_loop_without_a_way_out_ends_with_what_it_goes_through(
+    loop: LoopFacts, ways: tuple[Bypass, ...], *, elsewhere: bool, told: bool
+) -> None:
+    """A reduction for each class that a rank has seen: rank 1 has one more."""
+    snapshot = job([LAST], [RETURNS], [LAST], loop=loop, ways=())
+    if elsewhere:
+        gone_on = replace(loop, where=Frame(SCRIPT, 70, "main"), outer=())
+        stands = {0: gone_on, 1: loop, 2: gone_on}
+        snapshot = changed(snapshot, lambda entry: standing_in(entry, stands[entry.rank]))
+    sites = (CallSite((Frame(SCRIPT, 40, "main"),), ways),)
+    judgement = diagnose(replace(snapshot, call_sites=sites))
+    said = "in the loop at train.py:35, which ends with what it goes through" in judgement.verdict.summary
+    assert said is told
+    assert not told or (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 35)])
+
+
+def test_a_loop_over_the_steps_is_no_loop_within_one() -> None:
+    """A generator that drops bad batches, in a loop over epochs: the rank that has left it lacks a step."""
+    snapshot = job([LAST], [RETURNS], [LAST], loop=solving(leaves=()), ways=())
+
+    def stepping(entry: RankEvidence) -> RankEvidence:
+        made = tuple(replace(call, step=number) for number, call in enumerate(entry.collectives.recent))
+        return replace(entry, collectives=replace(entry.collectives, recent=made))
+
+    for given, within_one in ((snapshot, True), (changed(snapshot, stepping), False)):
+        case = Case(given)
+        found = parted(case)
+        assert found is not None
+        assert ended_by_itself(case, found) is within_one
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, told
+from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, told, with_followers
 from hangwatch.model import ExceptionFacts, Frame, RankEvidence
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
+from tests.unit.job import NOW
 from tests.unit.rules.step.aborts import SIZES, TRACE, WATCHDOG, calls, dead, lost
 from tests.unit.simulator import SCRIPT, TORCH
 
@@ -98,3 +100,28 @@ def test_an_error_of_the_users_module_is_no_failed_call_though_torch_ran_it(
     failed = view(replace(evidence, reading=replace(evidence.reading, exception=own)))
     assert failed_in_torch(failed) is inside
     assert told(failed, ending(failed)) == "failed with RuntimeError: Failed to run stage backward"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "followed"),
+    [
+        (dead(0, calls(4)), {}, True),
+        (dead(0, calls(4), -9), {}, True),
+        (dead(0, calls(4)), {"ended_at": NOW - 13}, False),  # it ended before the other
+        (dead(0, calls(4)), {"last_output": "[rank1]: CUDA error: device-side assert triggered"}, False),
+        (dead(0, calls(4)), {"last_output": SIZES}, True),  # of a log that all ranks share
+        (dead(0, calls(4)), {"crash_trace": TRACE}, False),
+        (lost(0, calls(4)), {}, False),  # what it lost may be the rank whose end nobody saw
+        (dead(0, calls(4), -15), {}, False),
+        (dead(0, calls(4), None), {}, False),
+    ],
+)
+def test_a_rank_whose_end_nobody_saw_followed_one_that_had_failed(
+    first: RankEvidence, second: dict[str, Any], followed: bool
+) -> None:
+    unseen = replace(dead(1, calls(4), None, inside=False), **{"ended_at": NOW - 11, **second})
+    views = with_followers([view(first), view(unseen)])
+    assert (views[0].followed, views[1].followed) == (False, followed)
+    if followed:
+        assert told(views[1], ending(views[1])) == "ended after another rank had failed; how is not known"
+        assert ending(views[1]).why is Why.LAUNCHER

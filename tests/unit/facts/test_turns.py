@@ -214,6 +214,24 @@ def test_without_loops_and_steps_a_rank_past_or_behind_others_is_named(culprit: 
     assert [who.rank for who in verdict.culprits] == [culprit]
 
 
+@pytest.mark.parametrize(("leaves", "line"), [((), 37), ((BREAK,), 88)], ids=["passed in a turn", "or left"])
+def test_the_way_past_the_call_in_which_the_others_wait_is_named(leaves: tuple[Frame, ...], line: int) -> None:
+    """GIVEN members of a population that count their own steps WHEN one has nothing to share in its last turns."""
+    share: list[Action] = [Draw(), Call("all_gather", line=38)]
+    programs: list[list[Action]] = [[*share * 9, *END] for _ in range(3)]
+    programs[1] = [*share * 4, *[Draw()] * 900, *END]
+    loop = LoopFacts(Frame(SCRIPT, 30, "main"), counted=True, leaves=leaves)
+    snapshot = _standing(World(programs).run().snapshot(), 1, loop)
+    way = Bypass(Frame(SCRIPT, 37, "main"), "if best < limit: continue", asks="value", of_turn=True)
+    stacks = [tuple(replace(stack, guard="none") for stack in entry.stacks) for entry in snapshot.ranks]
+    ranks = tuple(replace(entry, stacks=each) for entry, each in zip(snapshot.ranks, stacks, strict=True))
+    sites = (CallSite((Frame(SCRIPT, 38, "main"),), (way,)),)
+    verdict = diagnose(replace(snapshot, ranks=ranks, call_sites=sites)).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("skipped-collective", [1])
+    assert [who.where.line for who in verdict.culprits if who.where is not None] == [line]
+    assert ("which rank 1 passed, probably at train.py:37" in verdict.summary) is (line == 37)
+
+
 def synchronised(*at: int) -> list[Action]:
     """Twenty batches with a synchronisation in some of them, and then the end."""
     program: list[Action] = []
@@ -281,6 +299,21 @@ def test_roles_with_lines_of_their_own_are_in_one_loop() -> None:
     verdict = diagnose(_standing(world.run().snapshot(), 2, LoopFacts(HERE, counted=True))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [2])
     assert "rank 1 is still in it" in verdict.summary  # the learner's loop is another one, in which no actor ever was
+    assert verdict.fix.startswith("let all ranks make as many turns")  # nothing is known of a loader
+
+
+@pytest.mark.parametrize("turns", [3, 40])
+def test_an_actor_that_leaves_its_loop_before_its_message_has_not_made_all_of_its_turn(turns: int) -> None:
+    """GIVEN a learner that alone counts steps, which waits for the message, as do the actors for the learner."""
+    weights = [Call("broadcast", line=line, root=0) for line in (13, 7)]
+    learner: list[Action] = [*weights[:1] * 3, Peer("recv", 1, line=15), Peer("recv", 2, line=15), Draw()]
+    actor: list[Action] = [*weights[1:] * 3, Peer("send", 0, line=8)]
+    early: list[Action] = [*actor * (turns - 1), *actor[:3], *END]
+    snapshot = World([[*learner * (turns + 9), *END], [*actor * (turns + 9), *END], early]).run().snapshot()
+    facts = LoopFacts(Frame(SCRIPT, 6, "train"), outer=(HERE,), outer_leaves=((BREAK,),))
+    verdict = diagnose(_standing(snapshot, 2, facts)).verdict
+    assert (verdict.cause, [(who.rank, who.where) for who in verdict.culprits]) == ("early-exit", [(2, BREAK)])
+    assert "the loop at train.py:60 can be left at train.py:62" in verdict.evidence
 
 
 def test_where_messages_tell_the_sides_apart_no_loop_is_asked() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hangwatch.facts.case import Case
-from hangwatch.facts.updates import are_behind, other_pace, updates_apart
-from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepEntry
+from hangwatch.facts.updates import are_behind, keep_own_paces, other_pace, updates_apart
+from hangwatch.model import Divergence, Frame, LoopFacts, Phase, Progress, RankEvidence, Snapshot, StepEntry
 from hangwatch.rules.step.gradient_sync_mismatch import accumulated_otherwise
-from tests.unit.job import IN_BACKWARD, IN_BARRIER, blamed, judge, rank, snapshot, told
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, rank, snapshot, told
 
 
 def forwards(number: int, updates: list[int], *, batch: int | None = None, ticks: int = 0) -> RankEvidence:
@@ -97,3 +99,36 @@ def test_as_many_optimizer_steps_in_other_numbers_of_forwards(paces: tuple[float
 )
 def test_no_rank_has_another_pace(ranks: list[RankEvidence]) -> None:
     assert other_pace(Case(snapshot(*ranks, world_size=len(ranks)))) is None
+
+
+def synchronising(number: int, every: int, *, outside: bool = False, issued: int = 1) -> RankEvidence:
+    """A rank that synchronises once for each optimizer step, and makes one every so many forwards."""
+    made = [step // every for step in range(12 * every)]
+    entries = tuple(StepEntry(step, None, None, None, 1.0 * step, {"0": issued * n}, n) for step, n in enumerate(made))
+    found = forwards(number, made)
+    assert found.reading is not None
+    stacks = tuple(replace(each, in_loop=not outside, loop=None if outside else LOOP) for each in found.stacks)
+    return replace(found, reading=replace(found.reading, steps=entries), stacks=stacks, earlier_stacks=stacks)
+
+
+LOOP = LoopFacts(Frame(SCRIPT, 9, "main"))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "kept"),
+    [
+        ([synchronising(0, 4), synchronising(1, 8), synchronising(2, 4)], True),
+        ([synchronising(0, 4), synchronising(1, 8), synchronising(2, 4, outside=True)], True),
+        ([synchronising(0, 4), synchronising(1, 8, outside=True), synchronising(2, 4)], False),  # its data has ended
+        ([synchronising(0, 4), synchronising(1, 8, issued=2), synchronising(2, 4)], False),
+        ([synchronising(0, 4), synchronising(1, 4), synchronising(2, 4)], False),
+        ([synchronising(0, 4), accumulating(1, 4.5), synchronising(2, 4)], False),
+    ],
+    ids=["none has left", "one of two alike", "the one of its pace", "two calls", "alike", "no pace"],
+)
+def test_hosts_with_other_batch_sizes_may_make_as_many_optimizer_steps(ranks: list[RankEvidence], kept: bool) -> None:
+    case = Case(snapshot(*ranks, world_size=3))
+    divergence = Divergence("0", (0, 1, 2), 3, None, None, {0: 1, 1: 0, 2: 1}, (1,), (), 1.0)
+    assert keep_own_paces(case, divergence) is kept
+    assert not keep_own_paces(case, replace(divergence, epoch=0, batch=3))
+    assert not kept or told(judge(*ranks, world_size=3))[0] != "gradient-sync-mismatch"

@@ -234,3 +234,37 @@ def test_of_two_ranks_the_steps_before_say_which_differs_and_never_that_step_its
 ) -> None:
     (found,) = first_divergence([reading(rank, each, ranks=2) for rank, each in enumerate(counts)])
     assert (found.short, found.more) == (short, more)
+
+
+# ----------------------------------------------------------------------------------- steps that are forwards
+
+
+def accumulating(rank: int, every: int, forwards: int, *, skips: int = -1) -> Reading:
+    """A board after so many forwards; each `every`th one synchronises, and an optimizer step follows, but for one."""
+    board = reading(rank, [], named=False)
+    made, issued, entries = 0, 0, []
+    for step in range(forwards):
+        entries.append(StepEntry(step, None, None, None, float(step), {"0": issued}, made))
+        if (step + 1) % every == 0 and step != skips:
+            made, issued = made + 1, issued + 1
+    return replace(board, steps=tuple(entries))
+
+
+def watched(*every: int, skips: int = -1, forwards: int = 90) -> list[Divergence]:
+    """What is told of ranks that come to their optimizer steps together, however many forwards each takes."""
+    watch, found = DivergenceWatch(), list[Divergence]()
+    for now in range(1, forwards):
+        boards = [accumulating(rank, n, now * n // min(every), skips=skips if rank == 1 else -1) for rank, n in
+                  enumerate(every)]  # fmt: skip
+        found += watch.update(boards, float(now))
+    return found
+
+
+def test_ranks_that_accumulate_over_other_numbers_of_forwards_lack_nothing() -> None:
+    assert watched(4, 8, 4) == []
+
+
+@pytest.mark.parametrize(("every", "skips", "step"), [((1, 1, 1), 40, 40), ((1, 1, 1), 2, 2), ((4, 4, 4), 43, 43)])
+def test_a_synchronisation_that_is_left_out_is_still_told(every: tuple[int, ...], skips: int, step: int) -> None:
+    (found,) = watched(*every, skips=skips)
+    assert (found.step, found.short) == (step, (1,))

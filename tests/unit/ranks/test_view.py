@@ -53,6 +53,16 @@ def test_the_thread_in_a_collective_is_chosen_of_several_with_the_users_code() -
     assert hosted(IN_CODE, IN_BACKWARD).now.thread == "trainer-1"
 
 
+def test_beside_an_event_loop_without_a_task_to_run_the_thread_in_a_collective_trains() -> None:
+    loop = (
+        Frame(f"{STDLIB}/selectors.py", 468, "select"),
+        Frame(f"{STDLIB}/asyncio/base_events.py", 1884, "_run_once"),
+    )
+    serves = (*loop, Frame(SCRIPT, 61, "<module>"))
+    assert hosted(IN_BACKWARD, main=serves).now.thread == "trainer-0"
+    assert hosted(main=serves).now.main
+
+
 def _below(entry: RankEvidence) -> RankEvidence:
     """The whole program of a rank runs in a thread that an actor has started."""
     own = [replace(stack, main=False, name="trainer", thread_id=10) for stack in entry.stacks]

@@ -79,6 +79,11 @@ CASES = [
         "",
     ),
     (("LIB/threading.py:Condition.wait", "LIB/threading.py:Event.wait", "user"), Doing.LOCK, ""),
+    (
+        ("LIB/selectors.py:EpollSelector.select", "LIB/asyncio/base_events.py:BaseEventLoop._run_once", "user"),
+        Doing.EVENTS,
+        "",
+    ),
     (("LIB/socket.py:SocketIO.readinto", "LIB/http/client.py:HTTPResponse._read_status", "user"), Doing.SOCKET, ""),
     (("LIB/subprocess.py:Popen._wait", "LIB/subprocess.py:run", "user"), Doing.JOIN_CHILD, ""),
     (("LIB/threading.py:Thread._wait_for_tstate_lock", "LIB/threading.py:_shutdown"), Doing.JOIN_THREADS, ""),

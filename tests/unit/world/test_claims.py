@@ -49,7 +49,7 @@ ONCE_FALSE = {
     851214: "no other rank has ever called broadcast at train.py:44",  # one had, and waited further on
     840044: "ranks 0-7 and 9-11 never called from there",  # in every step, but not this once
     841699: "on all ranks, every earlier call at train.py:64 came right after one at train.py:55",  # but for the first
-    844065: "no rank had ever made all_gather (train.py:105), or so many of them in a step, before",  # on record
+    844065: "in no earlier step had a rank made all_gather (train.py:105), or so many of them",  # on record
     876974: "and only then all_reduce (train.py:105), which rank 1 issued as number 18 already",  # the same call
     20047: "ranks 1-5 never called from there",  # a message of that number was taken for the call
     96276: "rank 1 had ended the program",  # in the midst of a step, by os._exit

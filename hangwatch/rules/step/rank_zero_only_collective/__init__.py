@@ -16,6 +16,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective.repeats import equal_turns
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
@@ -179,7 +180,7 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     return Finding(
         "rank-zero-only-collective",
         _certainty(case, witnesses),
-        f"{_alone_in(alone, call, None if inside else found)}{tail}.",
+        f"{_alone_in(lone, alone, call, None if inside else found)}{tail}.",
         fix="evaluate with model.module: the DDP wrapper broadcasts its buffers in forward" if buffers else "",
         culprits=case.culprits(alone, caller if inside or found is None else _place_of(found)),
         victims=others,
@@ -190,14 +191,21 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     )
 
 
-def _alone_in(alone: tuple[int, ...], call: str, before: Parting | None) -> str:
+def _alone_in(lone: RankView, alone: tuple[int, ...], call: str, before: Parting | None) -> str:
     """`Rank 0 is alone in barrier (train.py:9), which the other ranks never call`; or what it called `before`."""
-    ranks = words.ranks(alone, capital=True)
+    ranks, do_not = words.ranks(alone, capital=True), _do_not_call(lone, inside=before is None)
     if before is None:
-        return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks never call"
+        return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks {do_not}"
     if call:
-        return f"{ranks} called {call} {before.when}, which the other ranks never call"
+        return f"{ranks} called {call} {before.when}, which the other ranks {do_not}"
     return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record"
+
+
+def _do_not_call(lone: RankView, *, inside: bool) -> str:
+    """Only a check of the rank says that the others never come there: on another condition they may yet."""
+    if lone.now.guard == "rank":
+        return "never call"
+    return "have not called" if inside else "did not call"
 
 
 def _stands_in_it(case: Case, found: Parting, lone: RankView) -> bool:
@@ -257,7 +265,7 @@ def _once_more(case: Case, alone: tuple[int, ...], found: Parting, call: str) ->
         case.weigh(found.witnesses),
         f"{words.ranks(alone, capital=True)} repeated what all call, {call}, {found.when}; since then {its} calls"
         " are mispaired.",
-        fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
+        fix=equal_turns(case.ranks[alone[0]]),
         culprits=case.culprits(alone),
         victims=tuple(rank for rank in case.blocked if rank not in alone),
         step=found.step,

@@ -31,6 +31,7 @@ from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.rank_zero_only_collective.repeats import equal_turns
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
 from hangwatch.stacks.frames import name_of
 
@@ -204,8 +205,8 @@ def _once_more(case: Case, lasts: dict[int, Last]) -> Finding | None:
         last.where,
         f"{words.ranks([view.rank], capital=True)} called {what} once more than usual in {words.step(view.step)}; the"
         " call was paired with another call of the other ranks.",
-        f"in all its recorded steps before, rank {view.rank} made that call once less",
-        fix="never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry",
+        f"in every earlier step on its board in which rank {view.rank} made that call, it did so once less",
+        fix=equal_turns(view),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, passed_call_site
 from hangwatch.facts.ways_out import likely_way, ways_out
-from hangwatch.model import Certainty, Status, StepName
+from hangwatch.model import Bypass, Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
 
@@ -59,18 +61,30 @@ def passed_a_call(case: Case) -> Finding | None:
         return None
     past, behind = found.past, found.behind
     first, there = case.ranks[past[0]], case.usual_place(behind)
-    one = len(past) == 1
+    one, ways = len(past) == 1, _ways_past(case, behind[0])
     return Finding(
         "skipped-collective",
         Certainty.LIKELY,
         f"{case.name(past, capital=True)} made fewer collectives than the others and {'is' if one else 'are'} in"
         f" {first.now.call or 'a later one'} already{words.at(first.where)}, where all ranks come;"
-        f" {case.wait_words(behind)} in the earlier one{words.at(there)}.",
-        culprits=case.culprits(past),
+        f" {case.wait_words(behind)} in the earlier one{words.at(there)}{_passed(case, past, ways)}.",
+        culprits=case.culprits(past, the_only(ways)),
         step=first.step,
         evidence=(
             f"no condition leads to {words.place(first.where)}, and no rank had been there before",
             f"{case.name(past)} {'has' if one else 'have'} been at {words.place(there)} before, as the others",
+            *evidence_of(ways),
         ),
         awaited=past,
     )
+
+
+def _ways_past(case: Case, rank: int) -> tuple[Bypass, ...]:
+    """How a turn can go on without the call in which `rank` waits; () where its loop may as well have been left."""
+    loop, place = case.ranks[rank].now.loop, sites_of(case).now(rank)
+    return ways_past(case, place) if place is not None and loop is not None and not loop.leaves else ()
+
+
+def _passed(case: Case, ranks: tuple[int, ...], ways: tuple[Bypass, ...]) -> str:
+    path = skip_path(ways)
+    return f", which {case.name(ranks)} passed{path}" if path else ""

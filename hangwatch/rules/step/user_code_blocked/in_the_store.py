@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import awaited_views, status_of
-from hangwatch.facts.store_waits import gone_past, polls_store, waits_for_key
+from hangwatch.facts.store_waits import gone_past, polls_store, store_ports, waits_for_key
 from hangwatch.model import Certainty
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -13,12 +13,13 @@ from hangwatch.rules.finding import Finding
 
 def waits_for_a_key(case: Case) -> Finding | None:
     """Every awaited rank is in `get` or `wait` of the store, so none of them is to blame for what it waits for."""
-    views = awaited_views(case) if case.blocked else [view for view in case if not (view.dead or view.over)]
-    if (
-        not views
-        or len(views) < len(case.awaited())
-        or not all(waits_for_key(view) or polls_store(view) for view in views)
-    ):
+    views = awaited_views(case) or [
+        view for view in case if not (view.dead or view.over or view.rank in case.blocked)
+    ]  # of the root of a broadcast it is not known for whom it waits
+    ports = store_ports(case)
+    waiting_for_key = [view for view in views if waits_for_key(view, ports)]
+    asking = [view for view in views if view not in waiting_for_key and polls_store(view)]
+    if not views or len(views) < len(case.awaited()) or len(waiting_for_key) + len(asking) < len(views):
         return None
     ranks = tuple(view.rank for view in views)
     others = case.victims(ranks)
@@ -28,7 +29,7 @@ def waits_for_a_key(case: Case) -> Finding | None:
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{case.name(ranks, capital=True)} {_wait(views)}{waiting if others else ''}.",
+        f"{case.name(ranks, capital=True)} {_wait(views, polled=bool(asking))}{waiting if others else ''}.",
         fix="set the key on every way through the program, and wait for it with a timeout of its own",
         victims=tuple(case.ranks),
         step=views[0].step,
@@ -38,9 +39,9 @@ def waits_for_a_key(case: Case) -> Finding | None:
     )
 
 
-def _wait(views: list[RankView]) -> str:
+def _wait(views: list[RankView], *, polled: bool) -> str:
     at, one = words.at(views[0].where), len(views) == 1
-    if all(waits_for_key(view) for view in views):
+    if not polled:
         return f"{'waits' if one else 'wait'} for a key of the job's store{at}, which no rank has set yet"
     asks, has = ("asks", "has") if one else ("ask", "have")
     return f"{asks} the job's store again and again{at}, and {has} not found there what another rank has to set"

@@ -46,6 +46,16 @@ def test_of_others_the_last_look_says_nothing(ended: RankEvidence) -> None:
     assert after_a_look(ended) == ()
 
 
+@pytest.mark.parametrize(("code", "known"), [(-signal.SIGTERM, 0.7), (-signal.SIGSEGV, None)])
+def test_whether_it_computed_is_known_of_one_that_its_launcher_ended(code: int, known: float | None) -> None:
+    kept, living = LastStacks(), rank(None, stacks=STACK)
+    assert living.process is not None
+    kept.filled([replace(living, process=replace(living.process, cpu_delta_s=0.7))], AT)
+    (ended,) = kept.filled([rank(code)], AT + 10.0)
+    assert ended.process is not None
+    assert ended.process.cpu_delta_s == known
+
+
 def test_its_own_last_words_go_before() -> None:
     own = (replace(STACK[0], source="crash", frames=(Frame(SCRIPT, 40, "main"),)),)
     assert after_a_look(rank(-signal.SIGTERM, stacks=own)) == own

@@ -12,6 +12,7 @@ from hangwatch.judge import diagnose
 from hangwatch.model import (
     ExceptionFacts,
     Frame,
+    Judgement,
     LoaderFacts,
     LoopFacts,
     Phase,
@@ -196,8 +197,11 @@ def test_a_rank_that_began_no_further_epoch_is_told_where_the_others_failed_for_
     assert [(who.rank, who.where and who.where.line) for who in judgement.verdict.culprits] == [(2, 23)]
 
 
-def test_a_rank_aborted_behind_the_loop_over_epochs_began_no_further_one() -> None:
-    """Its data had run out as that of all others: it does not lack a batch, but an epoch."""
+STOP = Frame(SCRIPT, 31, "main")
+
+
+def without_another_epoch(leaves: tuple[Frame, ...], *left: int) -> Judgement:
+    """Of three ranks the last ones were aborted behind the loop over epochs, when the others had begun the second."""
 
     def fed(entry: RankEvidence, epoch: int, drawn: int, *past: int) -> RankEvidence:
         assert entry.reading is not None
@@ -207,13 +211,30 @@ def test_a_rank_aborted_behind_the_loop_over_epochs_began_no_further_one() -> No
         progress = replace(entry.reading.progress, step=4 + epoch)
         return replace(entry, reading=replace(entry.reading, loaders=(loader,), heads=heads, progress=progress))
 
-    loop = LoopFacts(Frame(SCRIPT, 23, "main"))
-    others = [fed(in_loop(lost(number, calls(6)), loop), 1, 1, 5) for number in range(2)]
-    left = fed(in_loop(dead(2, calls(5, EXTRA)), None), 0, 5, 5)
-    judgement = judge(*others, left, world_size=3)
+    loop = LoopFacts(Frame(SCRIPT, 23, "main"), outer=(Frame(SCRIPT, 20, "main"),), outer_leaves=(leaves,))
+    inside = [number for number in range(3) if number not in left]
+    failing = [replace(lost(number, calls(6)), stacks=dead(number, calls(6)).stacks) for number in inside]
+    others = [fed(in_loop(each, loop), 1, 1, 5) for each in failing]
+    ended = [fed(in_loop(dead(number, calls(5, EXTRA)), None), 0, 5, 5) for number in left]
+    return judge(*others, *ended, world_size=3)
+
+
+def test_a_rank_aborted_behind_the_loop_over_epochs_began_no_further_one() -> None:
+    """Its data had run out as that of all others: it does not lack a batch, but an epoch."""
+    judgement = without_another_epoch((STOP,), 2)
     assert told(judgement)[::2] == ("early-exit", "failed")
     assert judgement.verdict.summary.startswith("Rank 2 stopped training after epoch 0")
     assert judgement.verdict.summary.endswith("ranks 0-1 went on to epoch 1.")
+    assert "the loop at train.py:20 can be left at train.py:31" in judgement.verdict.evidence
+
+
+@pytest.mark.parametrize(("left", "odd"), [((2,), 2), ((1, 2), 0)])
+def test_a_loop_over_epochs_without_a_way_out_ended_at_its_bounds(left: tuple[int, ...], odd: int) -> None:
+    """The fewer ranks differ: they began it later or earlier than the others, or end it elsewhere."""
+    judgement = without_another_epoch((), *left)
+    assert told(judgement) == ("uneven-steps", "likely", "failed")
+    assert [(who.rank, who.where and who.where.line) for who in judgement.verdict.culprits] == [(odd, 20)]
+    assert "the loop at train.py:20 has no break and no return" in judgement.verdict.evidence
 
 
 def in_loop(entry: RankEvidence, loop: LoopFacts | None) -> RankEvidence:

@@ -20,5 +20,7 @@ def test_the_call_that_no_other_rank_makes_is_named_and_not_the_next_one_of_anot
 
     verdict = diagnose(World([program(rank) for rank in range(4)], GROUPS).run().snapshot(still_s=300.0)).verdict
     assert verdict.cause == "rank-zero-only-collective", verdict.summary
-    assert verdict.summary.startswith("Rank 2 called broadcast (train.py:33) in step 6, which the other ranks never")
+    assert verdict.summary.startswith(
+        "Rank 2 called broadcast (train.py:33) in step 6, which the other ranks did not call"
+    )
     assert [(who.rank, who.where.line) for who in verdict.culprits if who.where] == [(2, 33)]

@@ -176,3 +176,24 @@ def test_children_whose_frames_cannot_be_read_are_known_by_the_kernel(deadlocked
 def test_a_child_without_frames_that_computes_is_no_deadlock() -> None:
     busy = replace(child(cpu_delta_s=0.9, state="R"), stacks=(), earlier_stacks=())
     assert told(verdict_of(busy))[0] != CAUSE
+
+
+PUT = frames((f"{LIB}/multiprocessing/queues.py", 89, "put"), (SCRIPT, 16, "produce"), below=BOOTSTRAP)
+SEMAPHORE = Frame("semaphore.c", 357, "_multiprocessing_SemLock_acquire_impl", native=True)
+OF_THREADS = frames((SCRIPT, 16, "produce"), below=BOOTSTRAP)
+
+
+@pytest.mark.parametrize(
+    ("stack", "cause"),
+    [(PUT, "user-code-blocked"), ((SEMAPHORE, *PUT), "user-code-blocked"),
+     ((SEMAPHORE, *OF_THREADS), "user-code-blocked")],
+    ids=["a queue that is full", "as its native frames say", "a semaphore of the program's"],
+)  # fmt: skip
+def test_a_semaphore_that_processes_share_is_no_lock_that_was_inherited(stack: tuple[Frame, ...], cause: str) -> None:
+    """GIVEN two producers, of which one was killed WHEN the rank reads that one's queue and the other's fills up."""
+    killed = ProcessEvidence("child", process(91, state="Z", exit_code=-9), (), (), 1)
+    facts = {"private_wait": False, "system_call": "read", "blocked_on": OpenFile(5, "pipe:[4711]")}
+    full = child(stack=stack, private_wait=False, deadlocked=False, system_call="futex")
+    verdict = verdict_of(full, killed, facts=facts).verdict
+    assert verdict.cause == cause
+    assert "its child process 91 has ended (killed by SIGKILL)" in verdict.evidence

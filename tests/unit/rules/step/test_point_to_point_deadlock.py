@@ -225,7 +225,7 @@ def test_a_collective_that_one_stage_of_a_pipeline_makes_alone() -> None:
     verdict = diagnose(_in_loops(world(first * 5, [*last * 4, Call(line=55), *last]))).verdict
     assert verdict.cause == "rank-zero-only-collective", verdict.summary
     assert [culprit.rank for culprit in verdict.culprits] == [1]
-    assert "which the other ranks never call; rank 0 waits elsewhere (train.py:30)" in verdict.summary
+    assert "which the other ranks have not called; rank 0 waits elsewhere (train.py:30)" in verdict.summary
 
 
 def _in_loops(snapshot: Snapshot) -> Snapshot:

@@ -40,7 +40,8 @@ def test_a_rank_ended_by_sigterm_before_the_other_lost_it_has_died() -> None:
 def test_a_rank_that_the_launcher_ended_after_another_had_failed_is_not_the_first_to_die() -> None:
     """GIVEN a rank that left, and one that failed for it, WHEN torchrun ends the rest THEN the first is named."""
     left = gone(3, 0, Phase.FINALIZING, progress=Progress(step=5, calls=9))
-    rest = [gone(rank, -15, Phase.EVAL) for rank in (0, 1)]
+    since = {"ended_at": NOW - 11.9}  # when the process was gone; its ticker had been silent for some tenths before
+    rest = [gone(rank, -15, Phase.EVAL, ticker_at=NOW - 12.2, evidence=since) for rank in (0, 1)]
     judgement = judge(*rest, failed(2, (C10D, 3000, "all_reduce")), left, world_size=4)
     assert told(judgement) == ("exit-destroy-asymmetric", "likely", "failed")
     assert blamed(judgement) == [(3, 103, "rank")]

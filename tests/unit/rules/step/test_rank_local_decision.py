@@ -60,21 +60,26 @@ def test_a_call_of_every_step_was_skipped_whatever_the_condition_asks() -> None:
     assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])
 
 
-@pytest.mark.parametrize("around", [10, 27])
-def test_a_condition_around_a_loop_over_parts_of_a_batch_decides(around: int) -> None:
-    """A broadcast for each parameter, under a condition on the clock; line 10 draws the batches, line 27 does not."""
+@pytest.mark.parametrize(("around", "elsewhere", "decides"), [(10, 29, True), (27, 29, False), (27, 27, True)])
+def test_a_condition_around_a_loop_within_one_turn_decides(around: int, elsewhere: int, *, decides: bool) -> None:
+    """A broadcast for each parameter, under a condition on the clock; line 10 draws the batches.
+
+    The innermost loop in which the ranks elsewhere stand is that of the turns, where it lies around the parameters.
+    """
     parts = LoopFacts(Frame(SCRIPT, 29, "main"), outer=(Frame(SCRIPT, around, "main"),))
+    theirs = replace(parts, where=Frame(SCRIPT, elsewhere, "main"))
     snapshot = job(3, (1,), (replace(way("value"), inner=False),))
 
     def standing(entry: RankEvidence) -> RankEvidence:
         assert entry.reading is not None
         loaders = tuple(replace(each, where=Frame(SCRIPT, 10, "main")) for each in entry.reading.loaders)
-        stacks = tuple(replace(each, in_loop=True, loop=parts) for each in entry.stacks)
+        loop = parts if entry.rank == 1 else theirs
+        stacks = tuple(replace(each, in_loop=True, loop=loop) for each in entry.stacks)
         return replace(entry, reading=replace(entry.reading, loaders=loaders), stacks=stacks)
 
     verdict = diagnose(changed(snapshot, standing)).verdict
-    assert (verdict.cause == "rank-local-decision") is (around == 10)
-    assert around != 10 or [who.rank for who in verdict.culprits] == [1]
+    assert (verdict.cause == "rank-local-decision") is decides
+    assert not decides or [who.rank for who in verdict.culprits] == [1]
 
 
 @pytest.mark.parametrize(("in_loop", "cause"), [(False, "rank-local-decision"), (True, "collective-mismatch")])

@@ -15,6 +15,7 @@ from hangwatch.model import (
     Frame,
     Judgement,
     LoaderFacts,
+    LoopFacts,
     Progress,
     RankEvidence,
 )
@@ -105,7 +106,18 @@ def test_below_a_trainer_its_own_line_tells_the_call_that_no_rank_had_made() -> 
     assert judgement.verdict.culprits[0].where == USUAL[0]
 
 
-def test_a_call_that_is_repeated_against_the_order_of_all_steps() -> None:
+KEYS = LoopFacts(Frame(SCRIPT, 22, "flush"), counted=False, outer=(Frame(SCRIPT, 9, "main"),))
+
+
+@pytest.mark.parametrize(
+    ("loop", "fix"),
+    [
+        (KEYS, "let all ranks make the same number of turns in the loop at train.py:22"),
+        (replace(KEYS, outer=()), "never repeat a step on one rank alone"),  # that of the steps themselves
+        (None, "never repeat a step on one rank alone"),
+    ],
+)
+def test_a_call_that_is_repeated_against_the_order_of_all_steps(loop: LoopFacts | None, fix: str) -> None:
     other = (Frame(SCRIPT, 30, "main"), MODULE)
     ring = tuple(
         replace(call, step=index // 2) for index, call in enumerate(calls(0, *[USUAL, other] * 6, USUAL, USUAL))
@@ -113,12 +125,16 @@ def test_a_call_that_is_repeated_against_the_order_of_all_steps() -> None:
     ring = tuple(replace(call, step=min(index // 2, 6)) for index, call in enumerate(ring))
     assert [call.step for call in ring[-2:]] == [6, 6]
     odd = dead(1, ring)
+    odd = replace(odd, stacks=tuple(replace(stack, loop=loop) for stack in odd.stacks))
     usual = dead(0, ring[:-1], -15)
     at = Progress(step=6, epoch=0, batch=6)
     odd, usual = (replace(each, reading=replace(each.reading, progress=at)) for each in (odd, usual))  # type: ignore[type-var]
     judgement = judge(usual, odd)
     assert blamed(judgement) == [(1, 101, "rank")]
     assert "once more than usual" in judgement.verdict.summary
+    assert judgement.verdict.fix.startswith(fix)
+    once = "in every earlier step on its board in which rank 1 made that call, it did so once less"
+    assert judgement.verdict.evidence[0] == once
 
 
 def test_no_rank_is_blamed_where_all_stand_at_places_of_every_step() -> None:

@@ -68,3 +68,17 @@ def test_a_rank_that_is_not_in_code_of_its_own_is_not_called_blocked(late_one: R
 
 def test_ranks_that_have_issued_as_much_are_not_awaited() -> None:
     assert told(by_timeout(late(issued=7, completed=7)))[0] == "undetermined"
+
+
+@pytest.mark.parametrize(("cpu_delta_s", "does", "fix"), [(0.7, "still", "raise the timeout"), (0.0, "stuck", "give")])
+def test_a_rank_that_computed_when_the_timeout_came_was_not_stuck(cpu_delta_s: float, does: str, fix: str) -> None:
+    """GIVEN a rank that prepares data until its launcher ends it, because the others gave up waiting for it."""
+    ended = gone(1, -15, world_size=3, issued=6, completed=6, facts={"cpu_delta_s": cpu_delta_s})
+    alive = late(IN_CODE)
+    assert ended.reading is not None
+    reading = replace(ended.reading, phase=Phase.STEP)
+    stacks = tuple(replace(stack, source="last look") for stack in alive.stacks)
+    judgement = by_timeout(replace(ended, reading=reading, stacks=stacks, patience_s=600.0))
+    assert told(judgement) == ("user-code-blocked", "likely", "failed")
+    assert judgement.verdict.summary.startswith(f"Rank 1 is {does} in")
+    assert judgement.verdict.fix.startswith(fix)

@@ -213,7 +213,7 @@ def test_batches_of_a_rank_that_loads_the_data_for_all_are_no_later_steps(
 @pytest.mark.parametrize(
     ("facts", "how"),
     [
-        ({"state": "R", "cpu_delta_s": 0.98}, "it runs without making progress"),
+        ({"state": "R", "cpu_delta_s": 0.98}, "it runs, and none of its counters moves"),
         ({"system_call": "pread64", "cpu_delta_s": 0.02}, "it waits and uses no processor time"),
         ({"system_call": "futex", "cpu_delta_s": 0.0}, ""),
     ],

@@ -97,7 +97,7 @@ def test_a_rank_that_found_the_address_of_one_that_has_ended_is_told_so() -> Non
     refused = "Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: Connection refused,"
     error = ExceptionFacts("RuntimeError", f"{refused} remote=[127.0.0.1]:35756", IN_STORE, at=NOW - 12)
     first = gone(0, 1, Phase.INIT, exception=error)
-    judgement = judge(first, gone(1, -15, Phase.INIT))
+    judgement = judge(first, gone(1, -15, Phase.INIT, evidence={"ended_at": NOW - 11}))
     assert said(judgement) == ("undetermined", "undetermined", "failed")
     assert "Rank 0 could not connect to [127.0.0.1]:35756" in judgement.verdict.summary
     assert "it is the address of a rank that has ended" in judgement.verdict.summary

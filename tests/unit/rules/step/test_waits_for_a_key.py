@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, LoopFacts, OpenFile, Progress, RankEvidence
-from tests.unit.job import IN_BACKWARD, SCRIPT, blamed, judge, rank, told
+from hangwatch.model import Collective, Frame, LoopFacts, OpenFile, Progress, RankEvidence, Socket
+from tests.unit.job import C10D, IN_BACKWARD, SCRIPT, blamed, frames, judge, rank, told
 
 AGREE = (Frame(SCRIPT, 12, "agree_on_name"), Frame(SCRIPT, 40, "main"), Frame(SCRIPT, 90, "<module>"))
 GET = (Frame("libtorch_cpu.so", 0, "c10d::TCPStore::doGet", native=True), *AGREE)
@@ -51,6 +51,32 @@ def test_another_server_is_no_store() -> None:
     judgement = judge(waiting(0), asking(1, AGREE, blocked_on=other), waiting(2))
     assert told(judgement)[0] == "user-code-blocked"
     assert blamed(judgement) == [(1, 101, "rank")]
+
+
+OWN = OpenFile(6, "socket 127.0.0.1:51314 -> 127.0.0.1:29733")
+LISTENS = Socket("[::]:29733", "[::]:0", "listen")
+ITSELF = Socket("127.0.0.1:51298", "127.0.0.1:29733", "established")
+
+
+@pytest.mark.parametrize(("sockets", "cause"), [((LISTENS, ITSELF), "undetermined"), ((LISTENS,), "user-code-blocked")])
+def test_a_rank_serves_a_store_of_the_programs_own_if_it_is_its_client_too(
+    sockets: tuple[Socket, ...], cause: str
+) -> None:
+    """GIVEN a TCPStore at another port than the job's."""
+    first = waiting(0)
+    assert first.process is not None
+    first = replace(first, process=replace(first.process, sockets=sockets))
+    verdict = judge(first, asking(1, AGREE, blocked_on=OWN), asking(2, AGREE, blocked_on=OWN)).verdict
+    assert verdict.cause == cause
+    assert ("Ranks 1-2 wait for a key of the job's store" in verdict.summary) is (cause == "undetermined")
+
+
+def test_the_root_of_a_broadcast_may_wait_for_those_that_ask_the_store() -> None:
+    stack = frames((C10D, 3151, "broadcast"))
+    call = Collective("0", 1, "broadcast", ((8,),), ("Float",), frames=stack, peer=0)
+    root = rank(0, stack, issued=1, completed=0, world_size=3, calls=(call,), open_calls=(call,))
+    verdict = judge(root, *(asking(number, GET) for number in (1, 2))).verdict
+    assert "Ranks 1-2 wait for a key of the job's store (train.py:12)" in verdict.summary
 
 
 def test_all_ranks_may_wait_for_one_that_was_never_set() -> None:
