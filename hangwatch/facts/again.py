@@ -13,13 +13,12 @@ from hangwatch.facts.call_site import Site, in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import last_call
+from hangwatch.facts.places_in_step import HABITUAL_STEPS
 from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.model import StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
-
-HABITUAL_STEPS = 3  # earlier steps with as many of these calls, each of them
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from hangwatch.facts.last_calls import by_backend, endings_of, frames_at_end
 from hangwatch.facts.parting import Left, Parting, parting
 from hangwatch.facts.rank_end import Why, ending
 from hangwatch.facts.skip_paths import ways_past
-from hangwatch.facts.usual_counts import WARM_UP
 from hangwatch.model import Collective, ExceptionFacts, Frame, Phase, StepName
 from hangwatch.ranks.last_words import Kind
+from hangwatch.ranks.paces import WARM_UP
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.frames import origin, user_frame
 

@@ -14,9 +14,8 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Divergence
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.paces import WARM_UP
 from hangwatch.ranks.sides import spread
-
-WARM_UP = 2  # first steps of a training, in which DDP finds out about its buckets by further collectives
 
 
 def by_majority(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> Witness | None:

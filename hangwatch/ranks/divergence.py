@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from hangwatch.model import Divergence, Reading, StepEntry
 from hangwatch.ranks.joined import stood_in
-from hangwatch.ranks.paces import LEAST, fit_together, pace_of, paces_of
+from hangwatch.ranks.paces import LEAST_ALIKE, fit_together, pace_of, paces_of
 
 GroupKey = tuple[str, tuple[int, ...]]
 StepKey = tuple[int, int, int]  # (loader, epoch, batch), or (-1, -1, step)
@@ -171,7 +171,7 @@ def _may_be_its_pace(watched: _Watched, name: str, readings: Mapping[int, Readin
         watched.done = True  # steps of one number have no calls in common
         return True
     paces = [paces_of(reading.steps, name) for reading in readings.values()]
-    early = any(entry.optimizer_steps for entry in newest) and any(len(found) < LEAST for found in paces)
+    early = any(entry.optimizer_steps for entry in newest) and any(len(found) < LEAST_ALIKE for found in paces)
     return early and all(len(set(found)) < 2 for found in paces)
 
 

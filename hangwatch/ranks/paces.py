@@ -13,7 +13,7 @@ from itertools import pairwise
 from hangwatch.model import StepEntry
 
 WARM_UP = 2  # first optimizer steps, in which DDP finds out about its buckets by further collectives
-LEAST = 3  # whole optimizer steps on record, all alike, that make a pace
+LEAST_ALIKE = 3  # whole optimizer steps on record, all alike, that make a pace
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def paces_of(steps: Sequence[StepEntry], group: str) -> tuple[Pace, ...]:
 def pace_of(steps: Sequence[StepEntry], group: str) -> Pace | None:
     """The one pace that a rank keeps; None where it keeps none, or too little is on record."""
     found = paces_of(steps, group)
-    return found[0] if len(found) >= LEAST and len(set(found)) == 1 else None
+    return found[0] if len(found) >= LEAST_ALIKE and len(set(found)) == 1 else None
 
 
 def fit_together(paces: Iterable[Pace | None]) -> bool:

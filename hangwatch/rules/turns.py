@@ -16,13 +16,16 @@ _WITHOUT_LOADER = (
 )
 
 
-def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
-    """Ranks are past their loop after fewer turns than the others, in the way that `cause` explains; else None."""
+def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> Finding | None:
+    """Ranks are past their loop after fewer turns than the others, in the way that `cause` explains; else None.
+
+    Where most ranks are past it, the few in it make a turn too many: told with `of_few` alone.
+    """
     short = fewer_turns(case)
     if short is None or drew_alike(case, short):
         return None
     if 2 * len(short.inside) < len(short.left):
-        return _more_turns(case, short) if cause == "uneven-steps" else None
+        return _more_turns(case, short, cause) if of_few else None
     first = case.ranks[short.left[0]]
     way = likely_way(case, short)
     if way.cause != cause:
@@ -56,14 +59,14 @@ def left_after_fewer_turns(case: Case, cause: str) -> Finding | None:
     )
 
 
-def _more_turns(case: Case, short: FewerTurns) -> Finding:
+def _more_turns(case: Case, short: FewerTurns, cause: str) -> Finding:
     """Most ranks have left the loop: the few that are in it still make a turn more than the program has for all."""
     one, where = len(short.inside) == 1, words.at(case.usual_place(short.left))
     ended = all(case.ranks[rank].dead for rank in short.left)
     behind = "have ended" if ended else f"are behind it{where}"
     now = f" and in step {short.now}" if short.begun else ""
     return Finding(
-        "uneven-steps",
+        cause,
         Certainty.LIKELY,
         f"{case.name(short.inside, capital=True)} {words.verb(len(short.inside), 'is', 'are')} still in the loop{now},"
         f" and {case.name(short.left)} {behind}: {'it makes' if one else 'they make'} more turns than most ranks.",

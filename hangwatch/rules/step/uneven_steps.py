@@ -305,7 +305,7 @@ def _dry_since(case: Case, view: RankView) -> Step | None:
 
 def fewer_steps(case: Case) -> Finding | None:
     """A rank made fewer steps than the others, and the source of its loop shows no other way out."""
-    return left_after_fewer_turns(case, "uneven-steps")
+    return left_after_fewer_turns(case, "uneven-steps", of_few=True)
 
 
 def began_at_other_epochs(case: Case) -> Finding | None:
