@@ -29,7 +29,12 @@ from hangwatch_agent.capture.stacks.py_spy import Dump, bare_name
 from hangwatch_agent.shared import procfs
 from hangwatch_agent.shared.procfs import PROC
 
-_POLLERS = (("torch/utils/file_baton.py", "wait"), ("filelock/_api.py", "acquire"))
+# The functions whose loop tries the lock again and again, by the end of their file's path.
+_POLLERS = (
+    ("torch/utils/file_baton.py", "wait"),
+    ("filelock/_api.py", "acquire"),
+    ("filelock/_core/_acquire.py", "_poll_until_acquired"),  # from filelock 4.3 on
+)
 _KERNEL_CALLS = ("flock", "fcntl")
 _NAP_S = 2.0  # a process that polls sleeps no longer between two tries: SQLite 0.1 s
 
@@ -79,7 +84,7 @@ def _polled(dump: Dump) -> Iterator[str]:
         return
     for frame in frames:
         texts = {variable["name"]: variable["repr"] or "" for variable in frame["locals"] or ()}
-        if frame["filename"].endswith("filelock/_api.py") and (path := _path(texts.get("lock_filename", ""))):
+        if "/filelock/" in frame["filename"] and (path := _path(texts.get("lock_filename", ""))):
             yield path
         if frame["filename"].endswith("torch/utils/cpp_extension.py") and (
             folder := _path(texts.get("build_directory", ""))

@@ -39,6 +39,7 @@ KEPT_LOCALS = {
     "torch/utils/data/_utils/worker.py": ("worker_id", "idx"),
     "torch/utils/data/_utils/fetch.py": ("idx", "index", "possibly_batched_index"),
     "filelock/_api.py": ("lock_filename",),
+    "filelock/_core/_acquire.py": ("lock_filename",),  # from filelock 4.3 on
     "torch/utils/cpp_extension.py": ("build_directory",),
 }
 """By the end of a file's path: the variables that are kept of its frames. py-spy can only be asked for all variables of
