@@ -42,6 +42,7 @@ class Sites:
         self._known: dict[int, Counter[Site]] = {}
         self._callers: dict[int, Counter[Caller]] = {}
         self._all: dict[int, set[Site]] = {}
+        self._steps: dict[int, dict[int, list[Site]]] = {}
         self._came_from: dict[Site, set[Site | None]] | None = None
 
     def now(self, rank: int) -> Site | None:
@@ -317,6 +318,11 @@ class Sites:
 
     def by_step(self, rank: int) -> dict[int, list[Site]]:
         """The sites of each recorded step of `rank`, in order."""
+        if rank not in self._steps:
+            self._steps[rank] = self._by_step(rank)
+        return self._steps[rank]
+
+    def _by_step(self, rank: int) -> dict[int, list[Site]]:
         found: dict[int, list[Site]] = {}
         for call in self.case.ledger.calls(rank).values():
             place, step = site(call), self.case.ledger.step_of(rank, call)

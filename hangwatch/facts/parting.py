@@ -217,8 +217,8 @@ def _both_usual(case: Case, divergence: Divergence, few: tuple[int, ...], many: 
 
 def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: tuple[int, ...]) -> Parting:
     """Which side left the path: the few if more witnesses agree, the many if fewer; none where they balance."""
-    few_of_all = balance == 0 and 2 * len(few) <= len(few) + len(many)  # an error on most ranks at once is no error
-    by_an_error = few_of_all and found.places and all(past_by_an_error(case, place.lines) for place in found.places)
+    undecided = balance == 0 and len(few) <= len(many)  # most ranks at once are not past a call by an error
+    by_an_error = undecided and found.places and all(past_by_an_error(case, place.lines) for place in found.places)
     if by_an_error and not _made_there_too(case, found, few[0]):
         by_source = Witness(Kind.SOURCE, only_by_an_error(found.ways))
         found, balance = replace(found, witnesses=(*found.witnesses, by_source)), 1

@@ -130,9 +130,8 @@ class Histories:
         if found.ended:
             found = replace(found, ended=found.kind is Kind.SKIPPED and self.all_groups.left_rounds(rank, against))
         if found.kind is Kind.EXTRA and found.repeated and not (found.habit or found.again or found.run):
-            return replace(
-                found, majority=False, few=found.majority
-            )  # the many made it before as well, and may have left it out
+            # the many made it before as well, and may have left it out
+            return replace(found, majority=False, few=found.majority)
         return found
 
     def _loops_over_all_groups(self, found: Departure) -> Departure:

@@ -61,7 +61,7 @@ def test_no_view_of_a_job_has_a_barrier(page: Page, served: Served, fleet: Fleet
     hang(page, served, fleet)
     address = page.url
     for view in (*VIEWS, "/health"):
-        _is_without_barrier(page, address + view, screen)
+        _assert_no_barrier(page, address + view, screen)
     page.goto(served.url)
     page.get_by_role("link", name="vision", exact=True).wait_for()
     assert barriers(page) == []
@@ -80,10 +80,10 @@ def test_no_view_of_an_incident_has_a_barrier(page: Page, served: Served, fleet:
     page.get_by_role("heading", name=re.compile("incident of")).wait_for()
     address = page.url
     for view in VIEWS:
-        _is_without_barrier(page, address + view, screen)
+        _assert_no_barrier(page, address + view, screen)
 
 
-def _is_without_barrier(page: Page, address: str, screen: Screen) -> None:
+def _assert_no_barrier(page: Page, address: str, screen: Screen) -> None:
     page.goto(address)
     page.locator(".verdict").wait_for()
     page.wait_for_timeout(300)

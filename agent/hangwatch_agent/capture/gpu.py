@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from hangwatch import words
 from hangwatch.model import CaptureNote, GpuFacts
 from hangwatch_agent.shared.deadline import DeadlineError, within
 
@@ -61,7 +62,7 @@ class Gpus:
         try:
             return within(self._timeout_s, work, "hangwatch-gpu", finally_do=self._answered), ""
         except DeadlineError:
-            return None, f"the NVIDIA driver gave no answer within {self._timeout_s:.2g} s"
+            return None, f"the NVIDIA driver gave no answer within {words.duration(self._timeout_s)}"
         except Exception as error:  # NVML's own errors, OSError, or a library that is not what it seems
             return None, self._in_words(error)
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hangwatch import words
 from hangwatch.model import CaptureNote, Frame, ThreadStack
 from hangwatch_agent.capture.stacks import refusal
 from hangwatch_agent.capture.stacks.own_threads import name_of_own
@@ -149,7 +150,9 @@ def _run(
         command = [str(program), "dump", "--json", *options, "--pid", str(pid)]
         code, out, err = _output(command, timeout_s, memory, after)
     except subprocess.TimeoutExpired:
-        return Dump(pid, failure=f"py-spy gave no answer within {timeout_s:.2g} s", took_s=time.monotonic() - began)
+        return Dump(
+            pid, failure=f"py-spy gave no answer within {words.duration(timeout_s)}", took_s=time.monotonic() - began
+        )
     except OSError as error:
         return Dump(pid, failure=f"{program} does not start: {error.strerror or error}")
     took = time.monotonic() - began

@@ -16,12 +16,12 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame, Status, ThreadStack
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.repeats import equal_turns
+from hangwatch.rules.step.rank_zero_only_collective.once_more import equal_turns
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import name_of, user_frame
 
-from .witnesses import alone_at
+from .witnesses import alone_at, do_not_call
 
 
 def rank_zero_only(case: Case) -> Finding | None:
@@ -193,19 +193,12 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
 
 def _alone_in(lone: RankView, alone: tuple[int, ...], call: str, before: Parting | None) -> str:
     """`Rank 0 is alone in barrier (train.py:9), which the other ranks never call`; or what it called `before`."""
-    ranks, do_not = words.ranks(alone, capital=True), _do_not_call(lone, inside=before is None)
+    ranks, do_not = words.ranks(alone, capital=True), do_not_call(lone, inside=before is None)
     if before is None:
         return f"{ranks} {words.verb(len(alone), 'is', 'are')} alone in {call}, which the other ranks {do_not}"
     if call:
         return f"{ranks} called {call} {before.when}, which the other ranks {do_not}"
     return f"{ranks} issued more collectives than the other ranks {before.when}, which of them is not on record"
-
-
-def _do_not_call(lone: RankView, *, inside: bool) -> str:
-    """Only a check of the rank says that the others never come there: on another condition they may yet."""
-    if lone.now.guard == "rank":
-        return "never call"
-    return "have not called" if inside else "did not call"
 
 
 def _stands_in_it(case: Case, found: Parting, lone: RankView) -> bool:

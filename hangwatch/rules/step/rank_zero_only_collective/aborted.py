@@ -31,7 +31,7 @@ from hangwatch.model import Certainty, Collective, Frame, Status
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
-from hangwatch.rules.step.rank_zero_only_collective.repeats import equal_turns
+from hangwatch.rules.step.rank_zero_only_collective.once_more import equal_turns
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, Within
 from hangwatch.stacks.frames import name_of
 

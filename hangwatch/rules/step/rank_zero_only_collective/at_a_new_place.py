@@ -18,7 +18,7 @@ from hangwatch.model import Certainty, Collective, Frame
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding, where_failed
 
-from .witnesses import alone_at
+from .witnesses import alone_at, do_not_call
 
 
 def mispaired_at_a_new_place(case: Case) -> Finding | None:
@@ -140,7 +140,8 @@ def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in"
-        f" {_named(case, alone[0], call, where)}, which the other ranks never call; it is paired with"
+        f" {_named(case, alone[0], call, where)}, which the other ranks"
+        f" {do_not_call(case.ranks[alone[0]], inside=True)}; it is paired with"
         f" {_named(case, others[0], found.calls[others[0]], theirs)} of {case.name(others)}.",
         culprits=culprits_at(case, alone, found.calls),
         victims=others,

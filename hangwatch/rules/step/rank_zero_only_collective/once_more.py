@@ -1,4 +1,4 @@
-"""A call that one rank makes once more in its step than ever: it repeats what all ranks do once."""
+"""A call that one rank makes once more than the others, or than in any of its own steps: it repeats what all do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ from hangwatch import words
 from hangwatch.facts.again import Again, made_again
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
-FIX = "never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry"
+_NO_RETRY = "never repeat a step on one rank alone once it has communicated: let all ranks vote on a retry"
+
+
+def equal_turns(view: RankView) -> str:
+    """The fix for the loop that makes the call of `view` again: it may go through items of that rank's own."""
+    loop = view.now.loop
+    if loop is None or not loop.outer:
+        return _NO_RETRY
+    return (
+        f"let all ranks make the same number of turns in the loop at {words.place(loop.where)}: they must agree on what"
+        " it goes through, or on a retry, before they communicate in it"
+    )
 
 
 def repeats_its_step(case: Case) -> Finding | None:
@@ -18,17 +30,17 @@ def repeats_its_step(case: Case) -> Finding | None:
         return None
     ranks, first = tuple(each.rank for each in found), found[0]
     call, view = _call(case, first), case.ranks[first.rank]
-    habit = f"no step of rank {first.rank} before had more of them"
+    habits = tuple(Witness(Kind.HABIT, _counted(each, call)) for each in found[: words.SHOWN])
     return Finding(
         "rank-zero-only-collective",
-        case.weigh((Witness(Kind.HABIT, habit),)),
+        case.weigh(habits),
         f"{case.name(ranks, capital=True)} repeated what all call, {call}{words.at(view.where)}, in"
         f" {words.step(first.step)}; since then {'its' if len(ranks) == 1 else 'their'} calls are mispaired.",
-        fix=FIX,
+        fix=equal_turns(view),
         culprits=case.culprits(ranks),
         victims=tuple(rank for rank in case.blocked if rank not in ranks),
         step=first.step,
-        evidence=tuple(_counted(each, call) for each in found[: words.SHOWN]),
+        witnesses=habits,
         status=case.failed,
         awaited=ranks,
     )

@@ -10,6 +10,7 @@ from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Collective
 from hangwatch.ranks.sides import spread
+from hangwatch.ranks.view import RankView
 
 
 def alone_at(case: Case, what: str, where: str) -> Witness:
@@ -30,3 +31,10 @@ def most_or_the_source(
     if (guard := rank_check(case, call.frames)) is not None:
         heard.append(Witness(Kind.SOURCE, asked_for_the_rank(guard)))
     return tuple(heard)
+
+
+def do_not_call(lone: RankView, *, inside: bool) -> str:
+    """Only a check of the rank says that the others never come there: on another condition they may yet."""
+    if lone.now.guard == "rank":
+        return "never call"
+    return "have not called" if inside else "did not call"
