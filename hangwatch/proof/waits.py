@@ -16,6 +16,7 @@ from hangwatch.ranks.ledger import Group, Ledger, is_numbered
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import IN_DDPS_FORWARD, POINT_TO_POINT, Activity, Doing
 
+_ASLEEP = ("gloo", "cpu:gloo")  # backends whose calls are waited for asleep
 _LIKELY = "all_reduce"  # what C++ code issues is not recorded: an operation that needs all members, most of the time
 
 
@@ -134,15 +135,15 @@ class Waits:
     def runs_backward(self, view: RankView) -> bool:
         """It stands in backward, and in none of the calls there: it computes, or waits for something else.
 
-        A host waits for its ranks there asleep, for a thread of its own process, and for a call that it has issued.
-        On a device it may wait in other ways for what is queued.
+        With gloo a host waits for its ranks asleep. With other backends it may spin, as it does where a device's queue
+        is full: there only that all which it has issued is complete says so.
         """
-        if view.now.doing is not Doing.BACKWARD or not (view.steady and board_is_fresh(view)):
+        groups = [group.heads[view.rank] for group in self._ledger.groups_of(view.rank)]
+        if view.now.doing is not Doing.BACKWARD or not (groups and view.steady and board_is_fresh(view)):
             return False
-        groups = list(self._ledger.groups_of(view.rank))
-        if groups and all(_is_complete(group.heads[view.rank]) for group in groups):
+        if all(map(_is_complete, groups)):
             return not self._ledger.open_calls(view.rank)
-        return view.runs_or_calls and not any(on_device(group, view.rank) for group in groups)
+        return view.computes_or_reads and all(head.backend in _ASLEEP for head in groups)
 
     # -------------------------------------------------------------- on the device
 

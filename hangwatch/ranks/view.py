@@ -34,6 +34,9 @@ _AFTER_THE_END = frozenset({None, -signal.SIGABRT, -signal.SIGTERM})
 OVER = frozenset({Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING})
 _AFTER_MAIN = OVER - {Phase.DESTROYED}
 _START = frozenset({Doing.RENDEZVOUS, Doing.NEW_GROUP, Doing.DESTROY})
+_ON_FILES = frozenset(
+    {"read", "pread64", "readv", "preadv", "write", "pwrite64", "writev", "pwritev", "openat", "fsync", "fdatasync"}
+)
 _JOINS = frozenset({"join", "_wait_for_tstate_lock", "result"})
 _IDLERS = frozenset({Doing.LOCK, Doing.SLEEP, Doing.JOIN_CHILD, Doing.JOIN_THREADS, Doing.EVENTS})
 
@@ -357,11 +360,13 @@ class RankView:
         return self.state == "R" and (self.now.main or self.now.doing is Doing.NOTHING)
 
     @property
-    def runs_or_calls(self) -> bool:
-        """The training thread has a processor, or is in a system call that is no wait for a thread of its process."""
+    def computes_or_reads(self) -> bool:
+        """The thread that trains computes, or is in a system call on a file: neither is a wait for another rank.
+
+        Waits for ranks sleep in calls of many kinds, which the system may restart under other names.
+        """
         process = self.in_kernel
-        called = process is not None and process.system_call not in (None, "", "futex", "poll", "epoll_wait")
-        return self._runs or called
+        return (self._runs and self.busy) or (process is not None and process.system_call in _ON_FILES)
 
     @property
     def _waits_for_its_device(self) -> bool:

@@ -31,3 +31,6 @@ export function inside(span: Span, whole: Span): Span {
   const from = Math.min(Math.max(span.from, whole.from), whole.to - length);
   return { from, to: from + length };
 }
+
+/** Seconds between two marks of a time axis. */
+export const STRIDES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400];

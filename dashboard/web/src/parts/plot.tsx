@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import type { Span } from "../model/span";
+import { STRIDES, type Span } from "../model/span";
 import { tickMoment } from "../words";
 import { color, theme } from "./paint";
 import { useWidth } from "./width";
@@ -27,7 +27,6 @@ interface Props {
 }
 
 const HEIGHT = 176;
-const STRIDES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 43_200, 86_400];
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10_000, 100_000];
 
 export function Plot(props: Props) {

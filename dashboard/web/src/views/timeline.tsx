@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { kindOf, KINDS, sayPhase, type KindName } from "../model/phases";
-import { inside, moved, resolved, zoomed, type Span } from "../model/span";
+import { inside, moved, resolved, STRIDES, zoomed, type Span } from "../model/span";
 import { hasPhases, type Lane, type Segment } from "../model/tracks";
 import { Nothing, Part } from "../parts/bits";
 import { color, markPath, sharp, theme } from "../parts/paint";
@@ -230,11 +230,10 @@ function hatch(context: CanvasRenderingContext2D, from: number, width: number, y
   context.restore();
 }
 
-const STRIDES = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
 function ticks(context: CanvasRenderingContext2D, span: Span, x: (at: number) => number, height: number): void {
   const most = Math.min(8, (x(span.to) - x(span.from)) / LABEL); // as many as there is room for
-  const stride = STRIDES.find((stride) => (span.to - span.from) / stride < most) ?? 7200;
+  const stride = STRIDES.find((stride) => (span.to - span.from) / stride < most) ?? STRIDES.at(-1)!;
   context.font = "12px system-ui, sans-serif";
   context.textAlign = "left";
   context.textBaseline = "alphabetic";

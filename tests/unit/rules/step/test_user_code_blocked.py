@@ -216,8 +216,10 @@ def test_batches_of_a_rank_that_loads_the_data_for_all_are_no_later_steps(
         ({"state": "R", "cpu_delta_s": 0.98}, "it runs, and none of its counters moves"),
         ({"system_call": "pread64", "cpu_delta_s": 0.02}, "it waits and uses no processor time"),
         ({"system_call": "futex", "cpu_delta_s": 0.0}, ""),
+        ({"system_call": "restart_syscall", "cpu_delta_s": 0.0}, ""),
+        ({"state": "R", "cpu_delta_s": 0.0}, ""),
     ],
-    ids=["computes", "reads", "sleeps as one does that waits for its peers"],
+    ids=["computes", "reads", "sleeps as in a wait for its peers", "sleeps on after a signal", "wakes for a moment"],
 )
 def test_a_rank_in_its_backward_works_there_or_waits_for_others(facts: dict[str, object], how: str) -> None:
     """Others wait for its gradients; which of its own calls are complete is not known."""
@@ -233,3 +235,16 @@ def test_a_rank_in_its_backward_whose_calls_are_all_complete_waits_for_no_other_
     judgement = judge(rank(0, IN_BACKWARD, issued=4, completed=3), mine)
     assert judgement.verdict.cause == "user-code-blocked"
     assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_a_host_that_spins_in_backward_may_wait_for_room_in_the_queue_of_its_device() -> None:
+    def on_both(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        heads = tuple(replace(head, backend="cpu:gloo,cuda:nccl") for head in entry.reading.heads)
+        collectives = replace(entry.collectives, heads=heads)
+        return replace(entry, reading=replace(entry.reading, heads=heads), collectives=collectives)
+
+    mine = rank(1, IN_BACKWARD, issued=4, facts={"state": "R", "cpu_delta_s": 1.0})
+    judgement = judge(*map(on_both, (rank(0, IN_BACKWARD, issued=5, completed=4), mine)))
+    assert judgement.verdict.cause != "user-code-blocked"
+    assert blamed(judgement) == []
