@@ -46,10 +46,31 @@ class _Saver:
         if now != self._before:
             self._saved = False
         elif not self._saved and (measured := Coverage.current()) is not None:
-            measured.save()
+            save = measured.save if isinstance(measured.save, _OneAtATime) else _OneAtATime(measured)
+            save.save_a_living_one()
             self._saved = True
         self._before = now
         self._scheduler.enter(SAMPLE_S, 0, self._look)
+
+
+class _OneAtATime:
+    """A Coverage's `save`, for the end of the process too: two saves at once crash the process in sqlite."""
+
+    def __init__(self, measured: Coverage) -> None:
+        self._measured = measured
+        self._save = measured.save
+        self._lock = threading.RLock()  # of this Coverage alone: a forked process has one of its own
+        measured.save = self  # type: ignore[method-assign]
+
+    def __call__(self) -> None:
+        with self._lock:
+            self._save()
+
+    def save_a_living_one(self) -> None:
+        """Not one that has stopped: the end of the process saves that, and the interpreter may go meanwhile."""
+        with self._lock:
+            if Coverage.current() is self._measured:
+                self._save()
 
 
 def _place(thread: int | None) -> tuple[int, int] | None:
