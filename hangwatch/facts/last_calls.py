@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hangwatch import words
 from hangwatch.facts.call_site import Path, Site, comes_before, same, site_of
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.rank_end import Ending, Why, ending, failed_in_torch, told
+from hangwatch.facts.rank_end import Ending, Why, aborted, ending, failed_in_torch, told
 from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Collective, Frame
 from hangwatch.ranks.view import RankView
@@ -27,10 +27,22 @@ def endings_of(case: Case) -> dict[int, Ending]:
 
 
 def brought_down(case: Case) -> bool:
-    """No rank ended by a fault of its own: the backend ended a rank, or a rank lost its connection to another one."""
+    """No rank is known to have ended by a fault of its own: the backend ended one, or one lost another one.
+
+    The backend may end one that has come to the end of its program as well: the launcher ends the others then.
+    """
     ends = endings_of(case)
-    inside = all(end.why is not Why.ITSELF or failed_in_torch(case.ranks[rank]) for rank, end in ends.items())
-    return inside and any(end.why in (Why.BACKEND, Why.PEER) for end in ends.values())
+    unsaid = {rank for rank, end in ends.items() if _aborted_unsaid(case.ranks[rank], end)}
+    own = [rank for rank, end in ends.items() if end.why is Why.ITSELF and rank not in unsaid]
+    if not all(failed_in_torch(case.ranks[rank]) for rank in own):
+        return False
+    at_its_end = bool(ends) and any(view.finished and aborted(view) for view in case)
+    return at_its_end or bool(unsaid) or any(end.why in (Why.BACKEND, Why.PEER) for end in ends.values())
+
+
+def _aborted_unsaid(view: RankView, end: Ending) -> bool:
+    """It was aborted, and nobody says why: its backend does so."""
+    return end.why is Why.ITSELF and aborted(view) and not view.raised and end.word is None
 
 
 # ------------------------------------------------------------------------------------------ where each rank stood

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from hangwatch.facts.before_a_timeout import before_a_timeout
+from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.case import Case
 from hangwatch.facts.histories import ranks_diff
+from hangwatch.judge.as_they_stood import until_the_end
 from hangwatch.judge.explained import best, may_explain
 from hangwatch.judge.order import ORDER
-from hangwatch.judge.verdict import judged, stage_of, undetermined, until_a_timeout
+from hangwatch.judge.verdict import judged, stage_of, undetermined
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage
 from hangwatch.ranks import device_waits
 from hangwatch.rules.finding import Finding, Rule
@@ -39,13 +40,11 @@ def diagnose(snapshot: Snapshot) -> Judgement:
 
 
 def _while_it_waited(case: Case, faults: list[str]) -> Finding | None:
-    """What is found of a job that a timeout ended, if its ranks are looked at as they stood before that."""
-    snapshot = before_a_timeout(case)
-    then = Case(snapshot) if snapshot is not None else None
-    found = best(_findings(then, faults)) if then is not None else None
-    if then is None or found is None or found.cause == "undetermined":
+    """Of a job that a timeout ended: a timeout says nothing of why its ranks waited, and any cause may have been it."""
+    if not by_a_timeout(case) or (then := as_it_stood(case)) is None:
         return None
-    return until_a_timeout(case, then, found)
+    found = best(_findings(then, faults))
+    return until_the_end(case, then, found) if found is not None and found.cause != "undetermined" else None
 
 
 def _findings(case: Case, faults: list[str]) -> Iterator[Finding]:

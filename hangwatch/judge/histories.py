@@ -1,12 +1,13 @@
 """The rules for ranks whose histories differ, in the order in which they are asked.
 
-They hold for a job that waits as for one that failed because its calls were mispaired (`judge.after_the_end`).
+They hold for a job that waits as for one that was brought down, as its ranks stood then (`judge.as_they_stood`).
 """
 
 from __future__ import annotations
 
 from hangwatch.rules.finding import Rule
 from hangwatch.rules.left_the_order import left_the_order
+from hangwatch.rules.step.collective_mismatch import collective_mismatch
 from hangwatch.rules.step.collective_mismatch.in_another_group import called_in_another_group
 from hangwatch.rules.step.concurrent_collectives import concurrent_collectives, mispaired_threads
 from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
@@ -21,9 +22,11 @@ from hangwatch.rules.step.gradient_sync_mismatch import (
     synchronised_alone,
     synchronised_out_of_turn,
 )
+from hangwatch.rules.step.point_to_point_deadlock import point_to_point_deadlock
 from hangwatch.rules.step.rank_local_decision import decided_by_a_trainer, rank_local_decision
 from hangwatch.rules.step.rank_zero_only_collective import rank_zero_only
 from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
+from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
 from hangwatch.rules.step.rank_zero_only_collective.once_more import repeats_its_step
 from hangwatch.rules.step.signal_handler_deadlock import signal_handler_deadlock
 from hangwatch.rules.step.skipped_collective import skipped_collective
@@ -85,4 +88,12 @@ HISTORIES: tuple[Rule, ...] = (
     left_out_before_a_message,
     went_by_for_its_rank,
     went_by_a_meeting,
+)
+
+# What ranks called: it ends jobs too, where messages meet that are none of each other's.
+CALLS: tuple[Rule, ...] = (
+    stayed_with_a_lone_call,
+    *HISTORIES,
+    collective_mismatch,
+    point_to_point_deadlock,
 )

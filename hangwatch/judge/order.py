@@ -7,7 +7,7 @@ says (`Cause.explains`); `hangwatch.judge.explained` asks it.
 
 from __future__ import annotations
 
-from hangwatch.judge.after_the_end import ended_mispaired
+from hangwatch.judge.as_they_stood import as_they_stood
 from hangwatch.judge.histories import HISTORIES
 from hangwatch.rules.by_queues import as_queued
 from hangwatch.rules.data.file_descriptors_exhausted import file_descriptors_exhausted
@@ -40,7 +40,7 @@ from hangwatch.rules.start.rendezvous_missing_ranks import missing_ranks
 from hangwatch.rules.start.rendezvous_port_conflict import port_conflict
 from hangwatch.rules.start.rendezvous_unreachable_master import unreachable_master
 from hangwatch.rules.start.stale_file_lock import stale_file_lock
-from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, aborted_by_mismatch, collective_mismatch
+from hangwatch.rules.step.collective_mismatch import aborted_by_a_peers_size, collective_mismatch
 from hangwatch.rules.step.collective_mismatch.uneven_exchange import aborted_in_an_exchange
 from hangwatch.rules.step.compile_skew import compile_skew
 from hangwatch.rules.step.concurrent_collectives import mispaired_with_the_main_thread
@@ -70,22 +70,19 @@ from hangwatch.rules.step.point_to_point_deadlock import (
 )
 from hangwatch.rules.step.rank_died import dead_by_nccl, rank_died
 from hangwatch.rules.step.rank_frozen import rank_frozen
-from hangwatch.rules.step.rank_local_decision import decided_and_ended, left_an_inner_loop
+from hangwatch.rules.step.rank_local_decision import left_an_inner_loop
 from hangwatch.rules.step.rank_zero_only_collective import evaluated_alone
 from hangwatch.rules.step.rank_zero_only_collective.aborted import extra_call
-from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import ended_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_a_common_call import issued_before_a_common_call
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import (
-    failed_with_a_lone_call,
     stayed_with_a_lone_call,
 )
 from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
 from hangwatch.rules.step.skipped_collective.before_an_abort import skipped_before_an_abort
 from hangwatch.rules.step.skipped_collective.by_place import ended_earlier_than_ever
-from hangwatch.rules.step.skipped_collective.in_another_loop import ended_in_another_loop
 from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored_barrier
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
-from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
+from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
@@ -111,24 +108,19 @@ ORDER: tuple[Rule, ...] = (
     loader_worker_frozen,
     caught_in_its_backward,
     ended_without_gradients,
-    decided_and_ended,
     outside_of_join,
     left_with_a_loader_error,
     caught_where_it_parted,
     caught_without_backward,
+    caught_in_forward,
+    mispaired_with_the_main_thread,
+    as_they_stood,
     extra_call,
-    ended_at_a_new_place,
     issued_before_a_common_call,
     left_an_inner_loop,
-    left_another_loop,
-    ended_in_another_loop,
-    aborted_by_mismatch,
     aborted_by_a_peers_size,
     aborted_in_an_exchange,
-    mispaired_with_the_main_thread,
     evaluated_alone,
-    ended_mispaired,
-    caught_in_forward,
     ended_earlier_than_ever,
     ended_behind_a_rank_check,
     orphan_holds_pipe,
@@ -187,7 +179,6 @@ ORDER: tuple[Rule, ...] = (
     awaited_device,
     as_queued,
     network_partition,
-    failed_with_a_lone_call,
     destroyed_before,
     ended_with_fewer_messages,
     ended_alone,

@@ -8,9 +8,7 @@ from itertools import pairwise
 
 from hangwatch import ras, words
 from hangwatch.catalogue import cause
-from hangwatch.facts.before_a_timeout import how_it_ended
 from hangwatch.facts.case import Case, what
-from hangwatch.facts.last_calls import end_sentences
 from hangwatch.facts.standstill import standstill
 from hangwatch.facts.witness import sentences
 from hangwatch.judge.alternatives import alternatives
@@ -48,22 +46,6 @@ def judged(case: Case, finding: Finding) -> Judgement:
         argument=argument,
     )
     return Judgement(state, finding.stage or entry.stage or stage(case), verdict)
-
-
-def until_a_timeout(case: Case, then: Case, finding: Finding) -> Finding:
-    """`finding`, which is true of the ranks as they waited (`then`), told of the job that a timeout ended (`case`)."""
-    blamed = [culprit.rank for culprit in finding.culprits if culprit.rank is not None]
-    victims = then.victims(blamed) if finding.victims is None else finding.victims
-    return replace(
-        finding,
-        certainty=Certainty.LIKELY if finding.certainty is Certainty.PROVEN else finding.certainty,
-        summary=f"{finding.summary} Then {how_it_ended(case)}.",
-        fix=cause("timeout-ahead").fix if finding.status is Status.WAITING else finding.fix,  # it worked until then
-        victims=victims,
-        waits=chain(then, blamed, victims) if finding.waits is None else finding.waits,
-        evidence=(*finding.evidence, *end_sentences(case)),
-        status=Status.FAILED,
-    )
 
 
 def stage_of(finding: Finding) -> Stage | None:

@@ -49,9 +49,3 @@ def of_either_side(said: str) -> Finding:
 
 
 Rule = Callable[[Case], Finding | None]
-
-
-def where_failed(case: Case, rule: Rule) -> Finding | None:
-    """What `rule` finds, where the job failed because of it; rules for ended jobs come early in the order."""
-    found = rule(case) if case.any_rank_failed else None
-    return found if found is not None and found.status is Status.FAILED else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from hangwatch.model import Frame, Phase, StepEntry
 
-from .acts import DeviceWait
+from .acts import Collective, DeviceWait, Peer
 from .calls import Issued
 from .camera import Camera
 from .machine import Machine
@@ -27,7 +27,7 @@ class Life:
     on_record: bool  # there is a board of it
     calls: tuple[Issued, ...]
     on_board: tuple[Issued, ...]  # those of the calls that the ring of its board still holds
-    waits: tuple[Issued, ...]  # the calls in which its threads wait
+    waits: tuple[Issued, ...]  # the calls in which its threads wait, or waited at its end
     stands: tuple[Frame, ...]  # its main thread
     awaits_device: bool
     steps: tuple[StepEntry, ...]
@@ -67,7 +67,7 @@ def _life(rank: Rank, camera: Camera) -> Life:
         rank.number not in (*camera.silent, *camera.no_board),
         calls,
         calls[-camera.calls_kept :],
-        tuple(call for thread in threads for call in thread.waits),
+        (*(call for thread in threads for call in thread.waits), *_failed_in(rank)),
         site.frames if site is not None else (),
         isinstance(main.act, DeviceWait),
         tuple(rank.steps),
@@ -80,6 +80,14 @@ def _life(rank: Rank, camera: Camera) -> Life:
         error.type if error is not None else "",
         tuple(f"{frame.file.rpartition('/')[2]}:{frame.line}" for frame in error.frames) if error is not None else (),
     )
+
+
+def _failed_in(rank: Rank) -> tuple[Issued, ...]:
+    """The call in which it lost a peer, which may never have been issued."""
+    act = rank.failed_in
+    if isinstance(act, Collective | Peer):
+        return (Issued(rank.number, 0, act, rank.threads[0], 0.0, 0, ""),)
+    return tuple(call for call in rank.calls[-1:] if act is not None and not call.complete)
 
 
 def _drawn(loader: LoaderState) -> list[tuple[int, int, str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import same
@@ -15,7 +13,7 @@ from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
 from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Bypass, Certainty, LoopFacts, Phase, Status
+from hangwatch.model import Bypass, Certainty, LoopFacts, Phase
 from hangwatch.ranks.sides import odd_of, spread
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
@@ -36,12 +34,6 @@ def rank_local_decision(case: Case) -> Finding | None:
     if of_every_step(case, found) or (sites_of(case).in_backward(found.made[0], found.place) and not extra):
         return None  # what belongs to every step was skipped, whatever the reason was
     return _finding(case, found)
-
-
-def decided_and_ended(case: Case) -> Finding | None:
-    """The same, where the backend brought the job down because of it."""
-    found = rank_local_decision(case) if case.any_rank_failed else None
-    return replace(found, certainty=Certainty.LIKELY, status=Status.FAILED) if found is not None else None
 
 
 def _decides(found: Disagreement) -> bool:

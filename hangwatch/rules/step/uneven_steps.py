@@ -17,7 +17,6 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.joined import joined_too_early
-from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
 from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
@@ -28,7 +27,7 @@ from hangwatch.ranks.joined import JOIN
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.sides import by_value, odd_of
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding, where_failed
+from hangwatch.rules.finding import Finding
 from hangwatch.rules.turns import left_after_fewer_turns
 from hangwatch.stacks.frames import user_frame
 
@@ -246,11 +245,6 @@ def ended_another_loop(case: Case) -> Finding | None:
         status=case.failed,
         awaited=run.ranks,
     )
-
-
-def left_another_loop(case: Case) -> Finding | None:
-    """The same, where the backend brought the job down because of it."""
-    return where_failed(case, ended_another_loop) if brought_down(case) else None
 
 
 def batches_discarded(case: Case) -> Finding | None:

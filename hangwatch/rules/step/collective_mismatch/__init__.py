@@ -6,18 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import framework, site
 from hangwatch.facts.call_sites import HABIT, caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.mismatches import Shape, culprits_at, differing, mispaired, place_of, shape
-from hangwatch.facts.parting import parting
 from hangwatch.facts.peer_sizes import elements, unlike_pair
-from hangwatch.facts.places_in_step import early_calls
 from hangwatch.facts.queues import departure_of
-from hangwatch.facts.trainer_branches import trainer_branch
-from hangwatch.facts.turns import fewer_turns
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Status, StepName
 from hangwatch.queues.departure import Departure
@@ -25,7 +20,7 @@ from hangwatch.queues.departures import habit_of
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import CALLS_TOLD, Group, family
 from hangwatch.ranks.sides import by_value, spread
-from hangwatch.rules.finding import Finding, of_either_side, where_failed
+from hangwatch.rules.finding import Finding, of_either_side
 from hangwatch.stacks.frames import user_frame
 
 FEW = 3  # times as many ranks call something else: the others of the group have not come, and may be of either side
@@ -224,32 +219,6 @@ def _unlike_before(case: Case, calls: dict[int, Collective]) -> list[int]:
     odd = sorted(rank for rank, before in regular.items() if shape(calls[rank]) not in map(shape, before))
     alike = all(len(set(map(shape, before))) == 1 for before in regular.values())
     return odd if alike and len(odd) < len(calls) else []
-
-
-def aborted_by_mismatch(case: Case) -> Finding | None:
-    """A rank ended in a collective that it called otherwise than its partners (gloo aborts on different sizes).
-
-    Where ranks have left a loop before the others, have made fewer or more calls in a step that is behind them, or came
-    to a call of every step earlier than ever, what they call since then is another call.
-    """
-    if not case.any_rank_failed or first_uneven(case) is not None:
-        return None
-    order = departure_of(case)
-    if (order is not None and not order.at_one_line) or _apart_before(case):
-        return None
-    return where_failed(case, collective_mismatch)
-
-
-def _apart_before(case: Case) -> bool:
-    """The records say which ranks left the common path, ahead of the calls that were paired."""
-    found = parting(case)
-    early = early_calls(case)
-    if found is None and (fewer_turns(case) or trainer_branch(case) or 0 < 2 * len(early) <= len(case.ranks)):
-        return True
-    steps = [view.step.step for view in case.views(found.who)] if found is not None else []
-    return (
-        found is not None and bool(steps) and all(step is not None and step > found.divergence.step for step in steps)
-    )
 
 
 def aborted_by_a_peers_size(case: Case) -> Finding | None:

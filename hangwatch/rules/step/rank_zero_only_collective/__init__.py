@@ -6,7 +6,7 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import NOT_KNOWN, path, recorded_caller
+from hangwatch.facts.call_site import NOT_KNOWN, path, recorded_caller, same, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
@@ -85,6 +85,8 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
         return None  # rather a mismatch, or groups used in different orders
     if not others or any(other.over for other in case if other is not lone) or _have_it_before_them(lone, others):
         return None
+    if all(_is_past(case, lone.rank, other.rank) for other in others):
+        return None  # they wait in a call that it is through: something else keeps them there
     if any(view.rank not in case.blocked for view in case if not view.dead):
         return None  # a rank is still on its way in its own code
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
@@ -102,6 +104,16 @@ def _stand_together(sites: Sites, lone: RankView, others: list[RankView]) -> boo
     if len(others) < 2 or place is None or here is None or NOT_KNOWN in (place.caller, here.caller):
         return False
     return place.caller[:2] != here.caller[:2]
+
+
+def _is_past(case: Case, one: int, other: int) -> bool:
+    """`one` is through the very call in which `other` waits."""
+    theirs, there = case.blocked.get(other), sites_of(case).now(other)
+    if theirs is None or theirs.group is None or theirs.seq is None or there is None:
+        return False
+    made, wait = case.ledger.call(one, theirs.group.name, theirs.seq), case.blocked[one]
+    on = wait.group is theirs.group and wait.seq is not None and wait.seq > theirs.seq
+    return on and made is not None and (place := site(made)) is not None and same(place, there)
 
 
 def _same_point(case: Case, one: int, other: int) -> bool:

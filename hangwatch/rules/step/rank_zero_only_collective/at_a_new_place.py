@@ -16,7 +16,7 @@ from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame
 from hangwatch.ranks.view import RankView
-from hangwatch.rules.finding import Finding, where_failed
+from hangwatch.rules.finding import Finding
 
 from .witnesses import alone_at, do_not_call
 
@@ -31,11 +31,6 @@ def mispaired_at_a_new_place(case: Case) -> Finding | None:
     if not views or any(_may_be_first(case, found, view) for view in views):
         return None
     return _alone(case, found, alone)
-
-
-def ended_at_a_new_place(case: Case) -> Finding | None:
-    """The same, where ranks ended because of it."""
-    return where_failed(case, mispaired_at_a_new_place)
 
 
 def _may_be_first(case: Case, found: Mismatch, view: RankView) -> bool:

@@ -8,10 +8,10 @@ from hangwatch import words
 from hangwatch.facts.call_site import BACKWARD, Caller, caller, in_the_engine, recorded_caller
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
-from hangwatch.facts.process_end import ended_before_others
+from hangwatch.facts.last_calls import frames_at_end
 from hangwatch.facts.skip_paths import asked_for_the_rank, rank_check
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty, Frame, Status
+from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import origin, user_frame
 
@@ -26,16 +26,10 @@ def stayed_with_a_lone_call(case: Case) -> Finding | None:
     stayed = [rank for rank in case.blocked if rank not in left]
     if not left or len(left) + len(stayed) < len(case.ranks):
         return None
-    return _found(case, left, stayed, None)
+    return _found(case, left, stayed)
 
 
-def failed_with_a_lone_call(case: Case) -> Finding | None:
-    """The others had ended as they should, and the few that failed had called from where no other rank ever was."""
-    found = ended_before_others(case)
-    return _found(case, *found, Status.FAILED) if found is not None else None
-
-
-def _found(case: Case, left: list[int], stayed: list[int], status: Status | None) -> Finding | None:
+def _found(case: Case, left: list[int], stayed: list[int]) -> Finding | None:
     if (
         not stayed
         or len(stayed) >= len(left)
@@ -47,7 +41,7 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
     if len(places) < len(stayed):
         return None
     where = Frame(places[stayed[0]][0], places[stayed[0]][2], places[stayed[0]][1])
-    guard = rank_check(case, _frames_at_end(case, stayed[0]))
+    guard = rank_check(case, frames_at_end(case.ranks[stayed[0]])[0])
     return Finding(
         "rank-zero-only-collective",
         Certainty.LIKELY,
@@ -62,7 +56,6 @@ def _found(case: Case, left: list[int], stayed: list[int], status: Status | None
             alone_at(case, "a collective", f"at {words.place(where)}"),
             *((Witness(Kind.SOURCE, asked_for_the_rank(guard)),) if guard is not None else ()),
         ),
-        status=status,
         awaited=tuple(stayed),
     )
 
@@ -75,7 +68,7 @@ def _lone_place(case: Case, rank: int, others: Iterable[int]) -> Caller | None:
         return None
     listed = all(case.ranks[other].evidence.collectives.complete for other in others)
     made = sites.callers(rank) if listed else _on_board(case, rank)
-    here = {*made, *_failed_in(case, rank)} - {BACKWARD}  # of some ranks' it is known, of others' not
+    here = {*made, *_stands_in(case, rank)} - {BACKWARD}  # of some ranks' it is known, of others' not
     lone = [place for place in here if not any(place in found for found in records)]
     return lone[0] if len(lone) == 1 else None
 
@@ -86,7 +79,7 @@ def _behind_a_check(case: Case, rank: int, others: Iterable[int]) -> Caller | No
     A package makes calls for many lines of the user from one place of its own. Programs let ranks wait for rank 0 in
     calls behind such checks at several lines: then the others have called from behind one too.
     """
-    frames = _frames_at_end(case, rank)
+    frames, _, _ = frames_at_end(case.ranks[rank])
     where = user_frame(frames)
     if where is None or rank_check(case, frames) is None:
         return None
@@ -96,24 +89,17 @@ def _behind_a_check(case: Case, rank: int, others: Iterable[int]) -> Caller | No
     )
 
 
-def _frames_at_end(case: Case, rank: int) -> tuple[Frame, ...]:
-    error, entry = case.ranks[rank].exception, case.blocked.get(rank)
-    if error is not None:
-        return error.frames
-    return entry.call.frames if entry is not None and entry.call is not None else ()
-
-
 def _on_board(case: Case, rank: int) -> set[Caller]:
     """From where Python code of `rank` has called: what DDP issues by itself, a rank that has ended shows no more."""
     made = (recorded_caller(call) for call in case.ranks[rank].evidence.board_calls)
     return {each for each in made if each is not None}
 
 
-def _failed_in(case: Case, rank: int) -> list[Caller]:
-    """The collective in which `rank` failed has left no record: where its error was raised says where it was.
+def _stands_in(case: Case, rank: int) -> list[Caller]:
+    """The collective in which `rank` stands, or stood at its end, may have left no record.
 
-    Of a backward it says nothing: the gradients' collectives of the others have left no place either.
+    Of a backward its place says nothing: the gradients' collectives of the others have left no place either.
     """
-    error = case.ranks[rank].exception
-    made = caller(error.frames) if error is not None and not in_the_engine(error.frames) else None
+    frames, _, _ = frames_at_end(case.ranks[rank])
+    made = caller(frames) if not in_the_engine(frames) else None
     return [made] if made is not None else []

@@ -5,13 +5,12 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
-from hangwatch.facts.last_calls import brought_down
 from hangwatch.facts.other_loops import skipped_in_other_loop
 from hangwatch.facts.runs import name_apart
 from hangwatch.facts.skip_paths import evidence_of, past_lines, skip_path, the_only
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty
-from hangwatch.rules.finding import Finding, where_failed
+from hangwatch.rules.finding import Finding
 
 
 def left_out_in_another_loop(case: Case) -> Finding | None:
@@ -37,8 +36,3 @@ def left_out_in_another_loop(case: Case) -> Finding | None:
         status=case.failed,
         awaited=run.ranks,
     )
-
-
-def ended_in_another_loop(case: Case) -> Finding | None:
-    """The same, where the backend brought the job down because of it."""
-    return where_failed(case, left_out_in_another_loop) if brought_down(case) else None

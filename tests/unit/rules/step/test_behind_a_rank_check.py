@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.case import Case
 from hangwatch.model import Frame, RankEvidence
+from hangwatch.rules.step.rank_zero_only_collective.behind_a_check import ended_behind_a_rank_check
 from hangwatch.stacks.frames import stacks_of_error
-from tests.unit.job import SCRIPT, TORCH, blamed, judge, told
+from tests.unit.job import SCRIPT, TORCH, blamed, judge, snapshot, told
 from tests.unit.rules.step.aborts import MODULE, calls, dead, lost
 
 DDP = f"{TORCH}/nn/parallel/distributed.py"
@@ -58,4 +60,5 @@ def test_without_a_check_or_with_one_on_either_side_no_rank_is_blamed(mine: str,
 
 def test_a_guarded_barrier_is_how_ranks_wait_for_rank_0() -> None:
     barrier = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 5356, "barrier"), *FORWARD[3:])
-    assert told(judge(searching(frames=barrier), agreeing()))[0] == "undetermined"
+    assert ended_behind_a_rank_check(Case(snapshot(searching(frames=barrier), agreeing()))) is None
+    assert ended_behind_a_rank_check(Case(snapshot(searching(), agreeing()))) is not None

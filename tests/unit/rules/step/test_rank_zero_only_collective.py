@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hangwatch.facts.as_it_stood import as_it_stood
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import (
     Bypass,
@@ -19,7 +20,7 @@ from hangwatch.model import (
     Progress,
     RankEvidence,
 )
-from hangwatch.rules.step.rank_zero_only_collective.before_the_end import failed_with_a_lone_call
+from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
 from tests.unit.rules.step.aborts import EXTRA, MODULE, SIZES, TRACE, USUAL, calls, dead, drew, lost
@@ -294,7 +295,9 @@ def test_below_a_trainer_a_call_of_another_function_of_its_own_is_no_repeated_on
 ENGINE = f"{TORCH}/autograd/graph.py", 979, "_engine_run_backward"
 
 
-@pytest.mark.parametrize(("inner", "told"), [((), True), ((ENGINE,), False)], ids=["its own call", "in backward"])
+@pytest.mark.parametrize(
+    ("inner", "told"), [(((C10D, 3252, "all_reduce"),), True), ((ENGINE,), False)], ids=["its own call", "in backward"]
+)
 def test_a_failure_in_backward_is_at_no_place_where_others_never_were(
     inner: tuple[tuple[str, int, str], ...], told: bool
 ) -> None:
@@ -306,7 +309,8 @@ def test_a_failure_in_backward_is_at_no_place_where_others_never_were(
         return replace(evidence, reading=replace(evidence.reading, calls=ring))
 
     ranks = [called(each) for each in (ended(0), failed(1, *inner), ended(2))]
-    found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
+    then = as_it_stood(Case(snapshot(*ranks, world_size=3)))
+    found = stayed_with_a_lone_call(then) if then is not None else None
     assert (found is not None) is told
 
 
@@ -322,7 +326,8 @@ def test_gradients_of_which_one_rank_alone_has_a_record_are_no_place_of_its_own(
     own = Frame(SCRIPT, 70, "save")
     one = Collective("0", 6, "all_reduce", thread_name=thread, frames=(own,) if thread == "MainThread" else ())
     ranks = [called(ended(0)), called(failed(1, ENGINE), one), called(ended(2))]
-    found = failed_with_a_lone_call(Case(snapshot(*ranks, world_size=3)))
+    then = as_it_stood(Case(snapshot(*ranks, world_size=3)))
+    found = stayed_with_a_lone_call(then) if then is not None else None
     assert (found is not None) is told
 
 

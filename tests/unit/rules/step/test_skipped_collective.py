@@ -23,7 +23,7 @@ def test_one_that_left_out_a_call_before_the_job_came_down(culprit: int) -> None
     assert told(judgement) == ("skipped-collective", "likely", "failed")
     assert blamed(judgement) == [(culprit, 100 + culprit, "rank")]
     assert judgement.verdict.step.batch == 12
-    assert f"rank {culprit} issued 1 instead of 2 collectives" in judgement.verdict.evidence[0]
+    assert f"rank {culprit} issued 1 instead of 2 collectives" in judgement.verdict.evidence[1]
 
 
 def test_a_habit_that_ranks_do_not_share_blames_no_rank() -> None:

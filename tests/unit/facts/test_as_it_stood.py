@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.before_a_timeout import before_a_timeout
+from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.case import Case
 from hangwatch.model import Collective, Collectives, ExceptionFacts, GroupHead, Phase, RankEvidence
 from tests.unit.job import C10D, IN_CODE, NOW, blamed, frames, gone, judge, process, rank, snapshot, told
@@ -59,9 +59,8 @@ def test_what_kept_the_others_waiting_is_told_of_the_job_that_has_ended(backend:
 
 
 def test_the_ranks_wait_in_the_calls_that_they_had_made_last() -> None:
-    found = before_a_timeout(Case(snapshot(_gave_up(0), _gave_up(1), _in_its_code("gloo"))))
-    assert found is not None
-    case = Case(found)
+    case = as_it_stood(Case(snapshot(_gave_up(0), _gave_up(1), _in_its_code("gloo"))))
+    assert case is not None
     assert sorted(case.blocked) == [0, 1]
     assert case.blocked[0].where == REDUCE[1]
     assert not case.any_rank_failed
@@ -71,25 +70,28 @@ def test_the_ranks_wait_in_the_calls_that_they_had_made_last() -> None:
 def test_a_rank_that_its_launcher_ended_in_no_call_stands_nowhere() -> None:
     """Nothing says where it was: its last call may be long over."""
     aborted = _ended(0, -6, 7, output=WATCHDOG.format(rank=0))
-    found = before_a_timeout(Case(snapshot(aborted, _ended(1, -15, 6))))
+    found = as_it_stood(Case(snapshot(aborted, _ended(1, -15, 6))))
     assert found is not None
-    assert [len(each.stacks) for each in found.ranks] == [1, 0]
+    assert [len(view.evidence.stacks) for view in found] == [1, 0]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(_ended(1, -6, 7, "gloo", WRONG_SIZE), id="another was aborted for a message's size"),
-        pytest.param(replace(_ended(1, 1, 6), process=process(4001, "X", exit_code=-9)), id="another was killed"),
-    ],
-)
-def test_where_more_than_a_timeout_ended_the_job_nothing_is_taken_back(other: RankEvidence) -> None:
-    assert before_a_timeout(Case(snapshot(_gave_up(0), other, _in_its_code("gloo")))) is None
+def test_where_a_rank_was_killed_nothing_is_taken_back() -> None:
+    killed = replace(_ended(1, 1, 6), process=process(4001, "X", exit_code=-9))
+    assert as_it_stood(Case(snapshot(_gave_up(0), killed, _in_its_code("gloo")))) is None
+
+
+def test_a_rank_in_its_own_code_did_not_make_another_ones_message_too_long() -> None:
+    """Only a timeout is of the waiting itself: what a rank computed explains no message of another size."""
+    aborted = _ended(1, -6, 7, "gloo", WRONG_SIZE)
+    judgement = judge(_gave_up(0), aborted, _in_its_code("gloo"))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert by_a_timeout(Case(snapshot(_gave_up(0), _gave_up(1), _in_its_code("gloo"))))
+    assert not by_a_timeout(Case(snapshot(_gave_up(0), aborted, _in_its_code("gloo"))))
 
 
 def test_a_job_that_waits_is_as_it_is() -> None:
     waits = _counted(rank(0, REDUCE, world_size=3), 7, 6, "gloo")
-    assert before_a_timeout(Case(snapshot(waits, _in_its_code("gloo")))) is None
+    assert as_it_stood(Case(snapshot(waits, _in_its_code("gloo")))) is None
 
 
 def test_what_was_sampled_once_is_not_said_to_agree() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.case import Case
+from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, endings_of, frames_at_end, newest
-from hangwatch.facts.rank_end import Ending, Why, gave_up_on, told
-from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Reading, Snapshot, ThreadStack
+from hangwatch.facts.rank_end import Ending, Why, backend_of, gave_up_on, told
+from hangwatch.facts.uncounted import failed_uncounted
+from hangwatch.model import Frame, GroupHead, LoaderFacts, Phase, RankEvidence, Reading, ThreadStack
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import OVER, RankView
 
@@ -22,17 +23,18 @@ _C10D = "/torch/distributed/distributed_c10d.py"  # where Python enters a call
 _CUDA = "/torch/cuda/__init__.py"
 
 
-def before_a_timeout(case: Case) -> Snapshot | None:
-    """The evidence of `case` without what the timeout did; None where more than a timeout ended the job.
+@once
+def as_it_stood(case: Case) -> Case | None:
+    """The evidence of `case` without what its end did; None where a rank ended by a fault of its own.
 
-    A rank that was in no call that is known keeps its counters alone. That those which the timeout ended did not move
-    any more is known; what the others did is as it was seen.
+    A rank that was in no call that is known keeps its counters alone. That those which have ended did not move any
+    more is known; what the others did is as it was seen.
     """
-    if not _by_a_timeout(case):
+    if not brought_down(case):
         return None
     ends = endings_of(case)
     ranks = tuple(_waiting(case, view) if view.rank in ends else _still(view.evidence) for view in case)
-    return replace(case.snapshot, ranks=ranks, sampled_twice=True)
+    return Case(replace(case.snapshot, ranks=ranks, sampled_twice=True))
 
 
 def how_it_ended(case: Case) -> str:
@@ -42,9 +44,9 @@ def how_it_ended(case: Case) -> str:
     return f"{words.ranks([first])} {told(case.ranks[first], ends[first])}"
 
 
-def _by_a_timeout(case: Case) -> bool:
+def by_a_timeout(case: Case) -> bool:
     """A rank gave up waiting, and no backend ended another one for any other reason."""
-    ends = endings_of(case) if brought_down(case) else {}
+    ends = endings_of(case)
     others = [end for end in ends.values() if end.why is Why.BACKEND and end.word and end.word.kind not in _TIMEOUTS]
     return not others and any(_gave_up(case, rank, end) for rank, end in ends.items())
 
@@ -66,16 +68,34 @@ def _waiting(case: Case, view: RankView) -> RankEvidence:
 
     What it used of the processor is known of one that was gone, from the last look at it: a zombie was on its way out.
     """
-    evidence, stacks, process = view.evidence, _stacks(case, view), view.evidence.process
+    evidence, stacks, process = _counted(case, view), _stacks(case, view), view.evidence.process
     cpu_delta_s = process.cpu_delta_s if process is not None and process.state == "X" else None
     return replace(
         _still(replace(evidence, moved=False)),
         stacks=stacks,
         earlier_stacks=stacks,
         process=replace(process, state="S", exit_code=None, cpu_delta_s=cpu_delta_s) if process is not None else None,
-        reading=_without_the_end(view.reading) if view.reading is not None else None,
+        reading=_without_the_end(evidence.reading, view.raised) if evidence.reading is not None else None,
         crash_trace="",
         last_output="",
+    )
+
+
+def _counted(case: Case, view: RankView) -> RankEvidence:
+    """With the call in which it lost a peer, which its board has not counted any more."""
+    groups = case.ledger.groups_of(view.rank)
+    lost = {group.name for group in groups if failed_uncounted(view, case.ledger, group)}
+    if not lost:
+        return view.evidence
+
+    def one_more(heads: tuple[GroupHead, ...]) -> tuple[GroupHead, ...]:
+        return tuple(replace(head, issued=head.issued + 1) if head.name in lost else head for head in heads)
+
+    made, reading = view.evidence.collectives, view.reading
+    return replace(
+        view.evidence,
+        collectives=replace(made, heads=one_more(made.heads)),
+        reading=replace(reading, heads=one_more(reading.heads)) if reading is not None else None,
     )
 
 
@@ -89,20 +109,37 @@ def _stacks(case: Case, view: RankView) -> tuple[ThreadStack, ...]:
 
 
 def _its_wait(case: Case, view: RankView) -> tuple[Frame, ...]:
-    """In a call that it never returned from; of one that the backend ended, for its device, behind its last call."""
+    """In a call that it never returned from; one that was aborted, in its last call or behind it."""
     entered = max(case.ledger.open_calls(view.rank), key=lambda call: (call.at or 0.0, call.seq), default=None)
     if entered is not None:
         return (Frame(_C10D, 0, entered.op), *entered.frames)
-    last = newest(case, view.rank) if endings_of(case)[view.rank].why is Why.BACKEND else None
-    return (Frame(_CUDA, 0, "synchronize"), *last.frames) if last is not None else ()
+    last = newest(case, view.rank) if endings_of(case)[view.rank].why is not Why.LAUNCHER else None
+    if last is None:
+        return ()
+    on_device = "nccl" in backend_of(view)
+    return (Frame(_CUDA, 0, "synchronize") if on_device else Frame(_C10D, 0, last.op), *last.frames)
 
 
-def _without_the_end(reading: Reading) -> Reading:
+def _without_the_end(reading: Reading, raised: bool) -> Reading:
+    """What an error took the rank to on its way out is none of its work; one that was aborted went nowhere."""
+    error = reading.exception if reading.exception is not None and not reading.exception.fatal else None
+    reading = replace(reading, exception=error, taken_at=reading.ticker_at)
+    if not raised:
+        return reading
     phase = Phase.STEP if reading.phase in _ON_THE_WAY_OUT else reading.phase
-    loaders = tuple(_in_its_loop(loader) for loader in reading.loaders)
-    return replace(reading, exception=None, phase=phase, loaders=loaders, taken_at=reading.ticker_at)
+    return replace(reading, phase=phase, loaders=tuple(_in_its_loop(loader) for loader in reading.loaders))
 
 
 def _in_its_loop(loader: LoaderFacts) -> LoaderFacts:
-    """The error took the rank out of its loop, not its data."""
-    return replace(loader, left=False) if loader.left and not loader.exhausted else loader
+    """The error took the rank out of its loop, not its data: its last epoch has not ended."""
+    if not loader.left or loader.exhausted:
+        return loader
+    ended = len(loader.drawn_per_epoch) - 1
+    if not loader.drawn_per_epoch or loader.exhausted_per_epoch[ended:] != (False,):
+        return replace(loader, left=False)
+    return replace(
+        loader,
+        left=False,
+        drawn_per_epoch=loader.drawn_per_epoch[:ended],
+        exhausted_per_epoch=loader.exhausted_per_epoch[:ended],
+    )
