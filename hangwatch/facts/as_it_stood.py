@@ -34,7 +34,7 @@ def as_it_stood(case: Case) -> Case | None:
         return None
     ends = endings_of(case)
     ranks = tuple(_waiting(case, view) if view.rank in ends else _still(view.evidence) for view in case)
-    return Case(replace(case.snapshot, ranks=ranks, sampled_twice=True))
+    return Case(replace(case.snapshot, ranks=ranks, sampled_twice=True), stood=True)
 
 
 def how_it_ended(case: Case) -> str:

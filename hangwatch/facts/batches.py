@@ -154,14 +154,20 @@ def _resumed_words(case: Case, uneven: Uneven) -> tuple[str, ...]:
     return (f"their loaders began that epoch at different batches: {words.listed(starts)}",)
 
 
-def now_at(case: Case, ranks: Sequence[int], where: object) -> str:
+def now_at(case: Case, ranks: Sequence[int], where: Frame | None) -> str:
     """Where the first of the ranks that have left the loop is, as the rest of a sentence on all of them."""
     view, one = case.ranks[ranks[0]], len(ranks) == 1
     if view.dead:
         return " and exited" if view.finished or view.where is None else f" and ended at {words.place(view.where)}"
     if view.over:
         return " and is at its end" if one else " and are at their ends"
-    return f", and {'is' if one else 'are'} now at {words.place(view.where)}" if where is not None else ""
+    if where is None:
+        return ""
+    return (
+        f" and ended at {words.place(where)}"
+        if case.stood
+        else f", and {'is' if one else 'are'} now at {words.place(where)}"
+    )
 
 
 def at_its_loader(view: RankView) -> Frame | None:

@@ -39,10 +39,13 @@ def once(function: Callable[[Case], Answer]) -> Callable[[Case], Answer]:
 
 
 class Case:
-    """A snapshot with everything derived that more than one rule needs."""
+    """A snapshot with everything derived that more than one rule needs.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+    `stood`: its ranks have ended since, and are looked at as they stood before that (`facts.as_it_stood`).
+    """
+
+    def __init__(self, snapshot: Snapshot, *, stood: bool = False) -> None:
+        self.snapshot, self.stood = snapshot, stood
         self.job = snapshot.job
         self.ranks = with_followers(
             RankView(entry.rank, entry, snapshot.sampled_twice)

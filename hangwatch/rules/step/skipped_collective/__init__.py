@@ -31,7 +31,7 @@ def skipped_collective(case: Case) -> Finding | None:
         f"{case.name(found.who, capital=True)} {what} {found.when}{skip_path(found.ways)}; {_since_then(case, found)}.",
         culprits=case.culprits(found.who, the_only(found.ways)),
         step=found.step,
-        evidence=(counted(case, found), *evidence_of(found.ways), *_now(case.ranks.get(found.who[0]))),
+        evidence=(counted(case, found), *evidence_of(found.ways), *_now(case, case.ranks.get(found.who[0]))),
         witnesses=found.witnesses,
         awaited=found.who,
     )
@@ -63,10 +63,10 @@ def _peers(case: Case, found: Parting) -> str:
     return f"{named} ({counts[found.who[0]]} instead of {max(counts.values())})"
 
 
-def _now(view: RankView | None) -> tuple[str, ...]:
+def _now(case: Case, view: RankView | None) -> tuple[str, ...]:
     if view is None or view.where is None:
         return ()
-    stands = "ended" if view.dead else "is now"
+    stands = "ended" if view.dead or case.stood else "is now"
     return (f"rank {view.rank} {stands} at {words.place(view.where)}, in {words.step(view.step) or 'an unknown step'}",)
 
 
