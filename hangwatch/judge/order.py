@@ -88,7 +88,7 @@ from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
 from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
-from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
+from hangwatch.rules.step.user_code_blocked.in_the_store import gave_up_on_a_key, waits_for_a_key
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
     ended_by_peers,
@@ -138,6 +138,7 @@ ORDER: tuple[Rule, ...] = (
     passed_a_monitored_barrier,
     never_enqueued,
     began_anew_before,
+    gave_up_on_a_key,
     reason_not_known,
     lost_peers,
     rank_died,

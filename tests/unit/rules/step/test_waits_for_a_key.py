@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Collective, Frame, LoopFacts, OpenFile, Progress, RankEvidence, Socket
-from tests.unit.job import C10D, IN_BACKWARD, SCRIPT, blamed, frames, judge, rank, told
+from hangwatch.model import (
+    Collective,
+    ExceptionFacts,
+    Frame,
+    LoopFacts,
+    OpenFile,
+    Phase,
+    Progress,
+    RankEvidence,
+    Socket,
+)
+from tests.unit.job import C10D, IN_BACKWARD, IN_BARRIER, NOW, SCRIPT, blamed, frames, gone, judge, rank, told
 
 AGREE = (Frame(SCRIPT, 12, "agree_on_name"), Frame(SCRIPT, 40, "main"), Frame(SCRIPT, 90, "<module>"))
 GET = (Frame("libtorch_cpu.so", 0, "c10d::TCPStore::doGet", native=True), *AGREE)
@@ -106,3 +116,27 @@ def test_a_rank_that_asks_the_store_again_and_again_waits_for_another_one(asks_s
     assert (blamed(judgement) == []) is asks_store
     said = "Ranks 1-2 ask the job's store again and again (train.py:12), and have not found there what another rank has"
     assert judgement.verdict.summary.startswith(said) is asks_store
+
+
+def failing(number: int, error: ExceptionFacts) -> RankEvidence:
+    return gone(number, 1, Phase.FAILED, exception=error, world_size=3, progress=Progress(), issued=4, completed=3)
+
+
+def test_ranks_that_gave_up_on_a_key_say_for_which_and_no_rank_is_blamed() -> None:
+    """GIVEN a key that no rank set, and a rank that lost the ranks that had waited for it."""
+    missing = ExceptionFacts("DistStoreError", "wait timeout after 30000ms, keys: /data/statistics", AGREE, at=NOW - 12)
+    closed = ExceptionFacts("RuntimeError", "Connection closed by peer [127.0.0.1]:59549", IN_BARRIER, at=NOW - 11)
+    judgement = judge(failing(0, closed), failing(1, missing), failing(2, missing))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert judgement.verdict.summary == (
+        "Ranks 1-2 waited 30 s for key 'data/statistics' of a store (train.py:12), which no rank had set, and gave up."
+    )
+    assert "rank 0 ended on a later line (train.py:50), and may have had to set it" in judgement.verdict.evidence
+
+
+def test_a_rank_that_failed_before_the_key_was_missed_is_the_reason() -> None:
+    missing = ExceptionFacts("DistStoreError", "wait timeout after 30000ms, keys: /data/statistics", AGREE, at=NOW - 12)
+    own = ExceptionFacts("ValueError", "no such column", (Frame(SCRIPT, 50, "main"),), at=NOW - 40)
+    judgement = judge(failing(0, own), failing(1, missing), failing(2, missing))
+    assert told(judgement)[0] == "exception-on-one-rank"
+    assert blamed(judgement) == [(0, 100, "rank")]
