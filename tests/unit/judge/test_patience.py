@@ -22,6 +22,7 @@ from tests.unit.job import (
     TORCH,
     feeding,
     frames,
+    gone,
     process,
     rank,
     snapshot,
@@ -372,3 +373,9 @@ def test_whose_patience_is_over_is_said_by_the_number_of_ranks() -> None:
     assert patience(one) == ("no counter of rank 1 has moved for 71 s, longer than its patience",)
     both = Case(snapshot(first, second))
     assert patience(both) == ("no counter of all ranks has moved for 70 s, longer than their patience",)
+
+
+def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
+    assert patience(Case(snapshot(WAITING, gone(0, 1)))) == (
+        "no counter of rank 1 has moved for 40 s, longer than its patience",
+    )
