@@ -176,3 +176,21 @@ def test_a_rank_that_began_with_a_later_epoch_and_is_at_the_same_end_has_not_lef
         assert (
             "by the epochs of their samplers, rank 0 with epoch 3 and rank 1 with epoch 4" in judgement.verdict.evidence
         )
+
+
+@pytest.mark.parametrize(("sizes", "differ"), [((8, 8, 4), True), ((8, 8, 8), False), ((8, 4, 4), False)])
+def test_larger_batches_of_the_ranks_that_ran_short_are_told(sizes: tuple[int, ...], *, differ: bool) -> None:
+    """GIVEN two ranks that drew half as many batches as the third."""
+
+    def fed(number: int) -> RankEvidence:
+        short = number < 2
+        loader = LoaderFacts(0, 120 // (1 + short), epoch=0, drawn=60 if short else 64, exhausted=short)
+        loader = replace(loader, batch_size=sizes[number])
+        return rank(
+            number, IN_BARRIER if short else IN_BACKWARD, loaders=(loader,), issued=21, completed=20, world_size=3
+        )
+
+    verdict = judge(*(fed(number) for number in range(3))).verdict
+    assert verdict.cause == "uneven-steps"
+    told_so = "the batch sizes of the loaders differ: 8 on ranks 0-1 and 4 on rank 2" in verdict.evidence
+    assert (told_so, "use one batch size on every rank" in verdict.fix) == (differ, differ)
