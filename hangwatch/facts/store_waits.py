@@ -1,4 +1,4 @@
-"""Ranks that wait for a key of the job's store: another rank has to set it, and nothing records which one."""
+"""Ranks that wait for a key of a store: another rank has to set it, and nothing records which one."""
 
 from __future__ import annotations
 

@@ -328,7 +328,7 @@ STORE = {
 
 
 def test_a_key_that_no_rank_can_set_now_is_waited_for_in_vain() -> None:
-    says = "waits for a key of the job's store while no rank does anything else but wait"
+    says = "waits for a key of a store while no rank does anything else but wait"
     one, other = (rank(number, AT_STORE, issued=10, completed=10, facts=STORE) for number in (0, 1))
     assert fact(one) == says
     assert held(snapshot(one, other)) == {0: says, 1: says}

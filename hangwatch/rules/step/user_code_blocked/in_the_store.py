@@ -77,7 +77,7 @@ def _first(failed: tuple[float, RankView]) -> tuple[float, int]:
 def _wait(views: list[RankView], *, polled: bool) -> str:
     at, one = words.at(views[0].where), len(views) == 1
     if not polled:
-        return f"{'waits' if one else 'wait'} for a key of the job's store{at}, which no rank has set yet"
+        return f"{'waits' if one else 'wait'} for a key of a store{at}, which no rank has set yet"
     asks, has = ("asks", "has") if one else ("ask", "have")
     return f"{asks} the job's store again and again{at}, and {has} not found there what another rank has to set"
 

@@ -1,4 +1,4 @@
-"""Ranks that wait for a key of the job's store are not to blame: the rank that did not set it is not known."""
+"""Ranks that wait for a key of a store are not to blame: the rank that did not set it is not known."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_no_rank_is_blamed_and_those_past_the_line_are_told(stack: tuple[Frame, 
     assert told(judgement)[:2] == ("undetermined", "undetermined")
     assert blamed(judgement) == []
     verdict = judgement.verdict
-    assert "Ranks 1-2 wait for a key of the job's store (train.py:12), which no rank has set yet" in verdict.summary
+    assert "Ranks 1-2 wait for a key of a store (train.py:12), which no rank has set yet" in verdict.summary
     assert "rank 0 is on a later line (train.py:50), and may have had to set it" in verdict.evidence
 
 
@@ -78,7 +78,7 @@ def test_a_rank_serves_a_store_of_the_programs_own_if_it_is_its_client_too(
     first = replace(first, process=replace(first.process, sockets=sockets))
     verdict = judge(first, asking(1, AGREE, blocked_on=OWN), asking(2, AGREE, blocked_on=OWN)).verdict
     assert verdict.cause == cause
-    assert ("Ranks 1-2 wait for a key of the job's store" in verdict.summary) is (cause == "undetermined")
+    assert ("Ranks 1-2 wait for a key of a store" in verdict.summary) is (cause == "undetermined")
 
 
 def test_the_root_of_a_broadcast_may_wait_for_those_that_ask_the_store() -> None:
@@ -86,14 +86,14 @@ def test_the_root_of_a_broadcast_may_wait_for_those_that_ask_the_store() -> None
     call = Collective("0", 1, "broadcast", ((8,),), ("Float",), frames=stack, peer=0)
     root = rank(0, stack, issued=1, completed=0, world_size=3, calls=(call,), open_calls=(call,))
     verdict = judge(root, *(asking(number, GET) for number in (1, 2))).verdict
-    assert "Ranks 1-2 wait for a key of the job's store (train.py:12)" in verdict.summary
+    assert "Ranks 1-2 wait for a key of a store (train.py:12)" in verdict.summary
 
 
 def test_all_ranks_may_wait_for_one_that_was_never_set() -> None:
     judgement = judge(*(asking(number, GET) for number in range(3)))
     assert told(judgement)[:2] == ("undetermined", "undetermined")
     assert judgement.verdict.summary == (
-        "All ranks wait for a key of the job's store (train.py:12), which no rank has set yet."
+        "All ranks wait for a key of a store (train.py:12), which no rank has set yet."
     )
 
 
