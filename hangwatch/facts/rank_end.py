@@ -27,6 +27,7 @@ _CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+_OF_ITS_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process|pin memory thread)")  # these know no other rank
 # Clients of servers: what they raise tells of a service, and not of a rank that has ended.
 _CLIENTS = re.compile(
     r"/lib(64)?/python\d[.\d]*t?/(urllib|http|ftplib|smtplib|xmlrpc)[/.]"
@@ -58,7 +59,7 @@ class Ending:
 
 def follows(error: ExceptionFacts) -> bool:
     """The error tells that something else has ended or failed, which another rank may be; no server of the user's."""
-    if not _CONSEQUENCE.search(f"{error.type}: {error.message}"):
+    if _OF_ITS_LOADER.match(error.message) or not _CONSEQUENCE.search(f"{error.type}: {error.message}"):
         return False
     where = user_frame(error.frames)
     inside = error.frames[: error.frames.index(where)] if where is not None else error.frames

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, told, with_followers
+from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, follows, told, with_followers
 from hangwatch.model import ExceptionFacts, Frame, RankEvidence
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
@@ -159,3 +159,12 @@ def raised(error: ExceptionFacts) -> RankView:
     evidence = dead(0, calls(4), 1, inside=False)
     assert evidence.reading is not None
     return view(replace(evidence, reading=replace(evidence.reading, exception=error)))
+
+
+def test_an_error_of_a_loaders_worker_follows_from_no_other_rank() -> None:
+    lines = (
+        'Original Traceback (most recent call last):\n  File "/job/data.py", line 24, in fetch\nOSError: timed out\n'
+    )
+    error = ExceptionFacts("OSError", f"Caught OSError in DataLoader worker process 0.\n{lines}", ())
+    assert not follows(error)
+    assert follows(ExceptionFacts("RuntimeError", "Connection closed by peer", ()))
