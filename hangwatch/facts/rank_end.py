@@ -159,6 +159,15 @@ def gave_up_on_key(view: RankView) -> MissingKey | None:
     return missing_key(error.message)
 
 
+def gave_up_on_start_of(view: RankView) -> MissingKey | None:
+    """The ranks for whose addresses it waited in vain in init_process_group, if that is the error that ended it."""
+    error = view.exception
+    if error is None or not error.fatal or not any(each.function == "init_process_group" for each in error.frames):
+        return None
+    missing = missing_key(error.message)
+    return missing if missing is not None and missing.ranks else None
+
+
 def failed_in_torch(view: RankView) -> bool:
     """The error that ended it was raised where torch.distributed communicates, or by what it made of the data.
 
@@ -201,6 +210,9 @@ def told(view: RankView, end: Ending) -> str:
 def _of_a_peer(view: RankView, word: LastWord | None) -> str:
     if (missing := gave_up_on_key(view)) is not None:
         return f"gave up waiting for {key_words(missing)} after {words.duration(missing.timeout_s)}"
+    if (missing := gave_up_on_start_of(view)) is not None:
+        awaited, limit = words.ranks(missing.ranks), words.duration(missing.timeout_s)
+        return f"gave up waiting for {awaited} in init_process_group after {limit}"
     if word is None or word.kind is not Kind.CONNECTION:
         return f"failed with {words.error(view.exception)}"
     if was_refused(view):

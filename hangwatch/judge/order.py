@@ -87,7 +87,7 @@ from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import left_another_loop, outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
-from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
+from hangwatch.rules.step.user_code_blocked.at_the_start import came_too_late, late_for_new_group, late_rank
 from hangwatch.rules.step.user_code_blocked.in_the_store import gave_up_on_a_key, waits_for_a_key
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
@@ -139,6 +139,7 @@ ORDER: tuple[Rule, ...] = (
     never_enqueued,
     began_anew_before,
     gave_up_on_a_key,
+    came_too_late,
     reason_not_known,
     lost_peers,
     rank_died,

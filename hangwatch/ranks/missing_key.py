@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_OF_A_RANK = re.compile(r"//cpu//\d+/(\d+)$")  # where gloo puts the address of a rank, below the name of its group
 _MISSING = re.compile(r"wait timeout after (\d+) ?ms, keys: (.+)", re.IGNORECASE)
 
 
@@ -14,6 +15,11 @@ class MissingKey:
 
     keys: tuple[str, ...]
     timeout_s: float
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks whose addresses these are, in their group; () for other keys."""
+        return tuple(int(found[1]) for key in self.keys if (found := _OF_A_RANK.search(key)) is not None)
 
 
 def missing_key(text: str) -> MissingKey | None:

@@ -44,7 +44,7 @@ class Response:
         judged()
         opened = self.incidents.open
         if opened is not None and before is None:
-            self._at_opening = {each.pid: each for each in rank_states}
+            self._at_opening = {each.pid: _when_seen(each, snapshot) for each in rank_states}
             self.incidents.enrich(judgement, self._deepened(opened, snapshot, rank_states))
             self.on_hang(opened)
 
@@ -97,6 +97,11 @@ class Response:
         found = self.deepen(replace(snapshot, ranks=own), pids)
         others = (rank for rank in snapshot.ranks if rank.rank not in here)
         return replace(found, ranks=tuple(sorted((*found.ranks, *others), key=lambda rank: rank.rank)))
+
+
+def _when_seen(rank_state: RankState, snapshot: Snapshot) -> RankState:
+    """What it did while the evidence was taken is a part of that: the rank may have come to its wait just then."""
+    return replace(rank_state, moved_at=max(rank_state.moved_at, snapshot.taken_at))
 
 
 def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:

@@ -194,6 +194,17 @@ def test_ranks_that_give_up_and_go_to_their_end_have_not_recovered(world: World,
     assert ("RECOVERED" in world.stream.getvalue()) is over
 
 
+@pytest.mark.parametrize(("moved_at", "over"), [(11.4, False), (11.6, True)])
+def test_a_rank_that_came_to_its_wait_while_the_evidence_was_taken_has_not_recovered(
+    world: World, moved_at: float, *, over: bool
+) -> None:
+    """GIVEN evidence of 11.5 WHEN a board says later that its rank moved before that THEN it has seen that."""
+    world.hangs()
+    world.look(11.5, *pair())
+    world.look(12.1, *pair(moved_at=moved_at))
+    assert ("RECOVERED" in world.stream.getvalue()) is over
+
+
 def test_ranks_that_move_because_the_job_was_asked_to_end_have_not_recovered(world: World) -> None:
     """Lightning's handler of SIGTERM makes a call on each rank."""
     world.hangs()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Snapshot, Status
+from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, Status
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
@@ -145,6 +145,23 @@ def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int) ->
     judgement = diagnose(_in_the_loop(world.run().snapshot(), culprit))
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("uneven-steps", [culprit])
     assert "makes more turns than most ranks" in judgement.verdict.summary
+
+
+def test_one_turn_more_of_a_loop_that_tries_again_comes_from_an_error() -> None:
+    """GIVEN `for attempt in range(3): try: return load() except OSError: ...` around a call of all ranks."""
+    clause = Frame(SCRIPT, 13, "main")
+    facts = LoopFacts(Frame(SCRIPT, 10, "main"), counted=True, skips=(clause,), leaves=(Frame(SCRIPT, 12, "main"),))
+    usual: Program = [action for _ in range(6) for action in (Draw(), Call(line=12))]
+    world = World([[*usual, *(usual[:2] if each == 2 else ()), Call("all_gather", line=88)] for each in range(4)])
+    found = _in_the_loop(world.run().snapshot(), 2)
+    ranks = tuple(
+        replace(each, stacks=tuple(replace(stack, loop=facts) for stack in each.stacks)) if each.rank == 2 else each
+        for each in found.ranks
+    )
+    way = tuple(frame for frame in ranks[2].stacks[0].frames if frame.file == SCRIPT)
+    judgement = diagnose(replace(found, ranks=ranks, call_sites=(CallSite(way, (Bypass(clause, "except OSError"),)),)))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("exception-on-one-rank", [2])
+    assert "more often than ranks 0-1 and 3, probably once more after an error" in judgement.verdict.summary
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,18 @@ def test_a_rank_that_failed_before_the_key_was_missed_is_the_reason() -> None:
     judgement = judge(failing(0, own), failing(1, missing), failing(2, missing))
     assert told(judgement)[0] == "exception-on-one-rank"
     assert blamed(judgement) == [(0, 100, "rank")]
+
+
+@pytest.mark.parametrize(("phase", "cause"), [(Phase.START, "user-code-blocked"), (Phase.STEP, "undetermined")])
+def test_ranks_that_gave_up_at_the_start_name_the_one_that_had_not_come(phase: Phase, cause: str) -> None:
+    """GIVEN gloo's key for the address of rank 1, and a rank 1 that still builds something."""
+    start = (*frames((C10D, 2169, "_new_process_group_helper"), (C10D, 1899, "init_process_group")),)
+    missing = ExceptionFacts("DistStoreError", "wait timeout after 20000ms, keys: /default_pg/0//cpu//0/1", start)
+    builds = rank(1, AGREE, phase=phase, world_size=3, progress=Progress())
+    ranks = [gone(number, 1, Phase.FAILED, exception=missing, world_size=3, progress=Progress()) for number in (0, 2)]
+    judgement = judge(ranks[0], builds, ranks[1])
+    assert told(judgement)[::2] == (cause, "failed")
+    assert blamed(judgement) == ([(1, 101, "rank")] if cause == "user-code-blocked" else [])
+    if cause == "user-code-blocked":
+        assert "Rank 1 had not called init_process_group: it stood at train.py:12" in judgement.verdict.summary
+        assert "ranks 0 and 2 waited there for it for 20 s, and gave up" in judgement.verdict.summary
