@@ -51,7 +51,7 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         "exit-destroy-asymmetric",
         case.weigh(witnesses),
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended {ended}, while"
-        f" {case.wait_words(staying)} in {first.now.call or 'a collective'}{' of it' if ended is group else ''}"
+        f" {case.wait_words(staying)} in {first.now.called}{' of it' if ended is group else ''}"
         f"{words.at(first.where)}{failed}.",
         culprits=tuple(view.culprit() for view in few),
         victims=tuple(remaining),

@@ -24,7 +24,7 @@ def called_again(case: Case) -> Finding | None:
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} called"
-        f" {view.now.call or 'a collective'}{words.at(view.where)} more often than {case.name(short.left)}, probably"
+        f" {view.now.called}{words.at(view.where)} more often than {case.name(short.left)}, probably"
         f" once more after an error that was caught at {clause}.",
         culprits=case.culprits(ranks, caught),
         victims=tuple(rank for rank in case.blocked if rank not in ranks),

@@ -98,5 +98,5 @@ def test_ranks_that_lost_the_one_that_ended_are_its_victims_too() -> None:
     judgement = judge(lost[0], waits, lost[1], gone(3, 0, Phase.ATEXIT, world_size=4, issued=0, completed=0))
     assert told(judgement)[0] == "exit-destroy-asymmetric"
     assert blamed(judgement) == [(3, 103, "rank")]
-    assert "Rank 3 has ended its program, while rank 1 waits in" in judgement.verdict.summary
+    assert "Rank 3 has ended its program, while rank 1 waits in backward" in judgement.verdict.summary
     assert "ranks 0 and 2 lost it, and failed" in judgement.verdict.summary
