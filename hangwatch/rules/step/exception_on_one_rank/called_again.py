@@ -26,6 +26,7 @@ def called_again(case: Case) -> Finding | None:
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} called"
         f" {view.now.called}{words.at(view.where)} more often than {case.name(short.left)}, probably"
         f" once more after an error that was caught at {clause}.",
+        fix="keep collectives out of what is tried again after an error, or let all ranks try again together",
         culprits=case.culprits(ranks, caught),
         victims=tuple(rank for rank in case.blocked if rank not in ranks),
         step=case.step_of(ranks),
