@@ -10,7 +10,9 @@ from pathlib import PurePath
 from hangwatch.model import ExceptionFacts, Frame, StepName
 
 SHOWN = 8  # of a list, before "and N more": longer lists are not read
-IN_SOURCE = re.compile(r"^\[\S+\.(cc|cpp|h|hpp):\d+\] ")  # where in torch's own sources an error was made
+IN_SOURCE = re.compile(
+    r"^\[(?:enforce fail at )?\S+\.(cc|cpp|h|hpp):\d+\] "
+)  # where in torch's own sources an error was made
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

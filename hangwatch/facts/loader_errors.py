@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hangwatch.model import ExceptionFacts, Frame
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.frames import origin, user_frame
+from hangwatch.stacks.frames import origin
 
 _LOADER = re.compile(r"/torch/utils/data/dataloader\.py$")
 _PLACE = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)$', re.MULTILINE)
@@ -23,18 +23,19 @@ def loader_error(view: RankView) -> ExceptionFacts | None:
     error, reading = view.exception, view.reading
     if error is None or error.fatal or reading is None or not any(_LOADER.search(each.file) for each in error.frames):
         return None
-    after = any(step.at > error.at for step in reading.steps)
-    return None if after or view.loader is None or view.loader.exhausted or view.loader.inside_next else _told(error)
+    if view.loader is None or view.loader.exhausted or view.loader.inside_next:
+        return None
+    return None if any(step.at > error.at for step in reading.steps) else as_raised(error)
 
 
-def _told(error: ExceptionFacts) -> ExceptionFacts:
-    """With the worker's own error and its place in the user's code, which stand in the message of the rank's."""
+def as_raised(error: ExceptionFacts) -> ExceptionFacts:
+    """An error of a DataLoader's worker with its own words and place, which stand in the message of the rank's."""
     worker = _WORKERS.match(error.message)
     if worker is None:
         return error
-    last = error.message.strip().rpartition("\n")[2].partition(": ")[2]
+    last = error.message.strip().rpartition("\n")[2].partition(": ")[2].rstrip(".")
     where = place_in(error.message)
-    frames = error.frames if where is None or user_frame(error.frames) is not None else (where, *error.frames)
+    frames = error.frames if where is None else (where, *error.frames)
     said = f"{last} (in DataLoader worker {worker[1]})" if last else f"in DataLoader worker {worker[1]}"
     return replace(error, message=said, frames=frames)
 

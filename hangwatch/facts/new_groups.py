@@ -34,6 +34,12 @@ class GroupCall:
         found = [each for each in self.lists if each and {*each} == self._makers(each)]
         return found[0] if len(found) == 1 else None
 
+    @property
+    def shared_name(self) -> str:
+        """The name that groups of different lists have in common; "" where each list has its own."""
+        names = {made.name: made.members for made in self.made.values()}
+        return next((made.name for made in self.made.values() if made.members != names[made.name]), "")
+
     def _makers(self, members: Members) -> set[int]:
         return {rank for rank, made in self.made.items() if made.members == members}
 

@@ -301,7 +301,7 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     theirs = sites.inside(long, divergence.group, divergence.step)
     mine = sites.inside(short, divergence.group, divergence.step)
     if theirs is None or not theirs[0]:
-        return Left.UNKNOWN, "", ()
+        return Left.UNKNOWN, *_by_usual_step(case, divergence, short, long)
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
     call, ways = "", tuple[Bypass, ...]()
@@ -320,6 +320,19 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     if added and not any(added):
         return Left.SKIPPED, call, ways
     return (Left.EXTRA if added and all(added) else Left.UNKNOWN), call, ways
+
+
+def _by_usual_step(case: Case, divergence: Divergence, short: int, long: int) -> tuple[str, tuple[Bypass, ...]]:
+    """The calls in question and the ways past them, where that step is no longer on record and all others are alike.
+
+    As many calls in that step as in all of these, of which the short rank made none: they are the same ones.
+    """
+    sites = sites_of(case)
+    usual = sites.usual_step(long, divergence.group)
+    if usual is None or divergence.counts[short] or usual.total() != divergence.counts[long]:
+        return "", ()
+    call = words.listed([sites.named(long, *each) for each in usual.items()]) if len(usual) <= CALLS_NAMED else ""
+    return call, _common_ways(case, long, usual)
 
 
 def _forgotten(case: Case, divergence: Divergence, rank: int) -> bool:

@@ -17,6 +17,7 @@ from hangwatch import words
 from hangwatch.model import ExceptionFacts, ThreadStack
 from hangwatch.ranks.last_words import BACKEND, OWN_FAULT, Kind, LastWord, last_words
 from hangwatch.ranks.late_at_barrier import Late, late_at_barrier
+from hangwatch.ranks.missing_key import MissingKey, missing_key
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.classify import activity
 from hangwatch.stacks.frames import origin, user_frame
@@ -26,11 +27,14 @@ _CONSEQUENCE = re.compile(
     r"|socket|unhandled (system|cuda) error|aborted|watchdog",
     re.IGNORECASE,
 )
+_OF_ITS_LOADER = re.compile(r"Caught \w+ in (DataLoader worker process|pin memory thread)")  # these know no other rank
 # Clients of servers: what they raise tells of a service, and not of a rank that has ended.
 _CLIENTS = re.compile(
     r"/lib(64)?/python\d[.\d]*t?/(urllib|http|ftplib|smtplib|xmlrpc)[/.]"
     r"|/(site|dist)-packages/(requests|urllib3|httpx|httpcore|aiohttp|botocore|boto3|huggingface_hub|google|grpc|redis)/"
 )
+# What gloo checks at the start of a call are its arguments; below transport/ it reads what peers have sent.
+_OF_ITS_ARGUMENTS = re.compile(r"\[enforce fail at [^\]]*/gloo/\w+\.(cc|h):\d+\]")
 _OF_MODULES = re.compile(r"/torch/distributed/(pipelining|fsdp|_composable|tensor|optim|algorithms|elastic|rpc)/")
 ABORTS = frozenset({-signal.SIGABRT, 128 + signal.SIGABRT})
 ENDED_BY_LAUNCHER = frozenset({-signal.SIGTERM, 128 + signal.SIGTERM})
@@ -41,7 +45,7 @@ class Why(StrEnum):
 
     ITSELF = "itself"  # an error or a signal that no other rank's end explains
     BACKEND = "backend"  # its backend aborted it, or gave up
-    PEER = "peer"  # it lost a connection
+    PEER = "peer"  # it lost a connection, or waited in vain for what another rank had to do
     LAUNCHER = "launcher"  # SIGTERM, or nobody saw how, after another rank had failed
 
 
@@ -55,7 +59,7 @@ class Ending:
 
 def follows(error: ExceptionFacts) -> bool:
     """The error tells that something else has ended or failed, which another rank may be; no server of the user's."""
-    if not _CONSEQUENCE.search(f"{error.type}: {error.message}"):
+    if _OF_ITS_LOADER.match(error.message) or not _CONSEQUENCE.search(f"{error.type}: {error.message}"):
         return False
     where = user_frame(error.frames)
     inside = error.frames[: error.frames.index(where)] if where is not None else error.frames
@@ -144,14 +148,36 @@ def gave_up_on(view: RankView) -> Late | None:
     return late_at_barrier(error.message) if error is not None and error.fatal else None
 
 
+def gave_up_on_key(view: RankView) -> MissingKey | None:
+    """The key of a store for which a line of the user's waited in vain, if that is the error that ended it.
+
+    torch's own waits (the rendezvous, new groups) stand below functions of torch, and are none of these.
+    """
+    error = view.exception
+    if error is None or not error.fatal or not error.frames or user_frame(error.frames) is not error.frames[0]:
+        return None
+    return missing_key(error.message)
+
+
+def gave_up_on_start_of(view: RankView) -> MissingKey | None:
+    """The ranks for whose addresses it waited in vain in init_process_group, if that is the error that ended it."""
+    error = view.exception
+    if error is None or not error.fatal or not any(each.function == "init_process_group" for each in error.frames):
+        return None
+    missing = missing_key(error.message)
+    return missing if missing is not None and missing.ranks else None
+
+
 def failed_in_torch(view: RankView) -> bool:
     """The error that ended it was raised where torch.distributed communicates, or by what it made of the data.
 
     Its packages that run the user's modules (pipelines, FSDP, tensors) raise the user's own errors too: there it must
-    have been in a collective.
+    have been in a collective. Arguments that gloo refuses are the rank's own.
     """
     error = view.exception
-    frames = error.frames if error is not None and error.fatal else ()
+    if error is None or not error.fatal or _OF_ITS_ARGUMENTS.search(error.message):
+        return False
+    frames = error.frames
     inside = frames[0].file if frames else ""
     if "/distributed/" not in inside or origin(inside) != "torch":
         return False
@@ -161,10 +187,8 @@ def failed_in_torch(view: RankView) -> bool:
 def told(view: RankView, end: Ending) -> str:
     """`was aborted by gloo: a message of 676 bytes came where 4 were expected`, for a sentence about the rank."""
     word = end.word
-    if end.why is Why.PEER and was_refused(view):
-        return f"could not connect to {word.peer}" if word is not None and word.peer else "could not connect"
     if end.why is Why.PEER:
-        return f"lost its connection to {word.peer}" if word is not None and word.peer else "lost a connection"
+        return _of_a_peer(view, word)
     if end.why is Why.LAUNCHER:
         return "ended after another rank had failed; how is not known" if view.followed else "was ended by SIGTERM"
     if (late := gave_up_on(view)) is not None:
@@ -181,6 +205,25 @@ def told(view: RankView, end: Ending) -> str:
         limit = f" after {words.duration(word.timeout_s)}" if word.timeout_s is not None else ""
         return f"gave up waiting{limit}, the timeout of its process group"
     return f"was aborted by {backend_of(view) or 'its backend'}"
+
+
+def _of_a_peer(view: RankView, word: LastWord | None) -> str:
+    if (missing := gave_up_on_key(view)) is not None:
+        return f"gave up waiting for {key_words(missing)} after {words.duration(missing.timeout_s)}"
+    if (missing := gave_up_on_start_of(view)) is not None:
+        awaited, limit = words.ranks(missing.ranks), words.duration(missing.timeout_s)
+        return f"gave up waiting for {awaited} in init_process_group after {limit}"
+    if word is None or word.kind is not Kind.CONNECTION:
+        return f"failed with {words.error(view.exception)}"
+    if was_refused(view):
+        return f"could not connect to {word.peer}" if word.peer else "could not connect"
+    return f"lost its connection to {word.peer}" if word.peer else "lost a connection"
+
+
+def key_words(missing: MissingKey) -> str:
+    """`key 'statistics' of a store`."""
+    noun = words.verb(len(missing.keys), "key", "keys")
+    return f"{noun} {words.listed(repr(key) for key in missing.keys)} of a store"
 
 
 def _sizes(word: LastWord) -> str:

@@ -1,4 +1,4 @@
-"""Ranks that wait for a key of the job's store: another rank has to set it, and nothing records which one."""
+"""Ranks that wait for a key of a store: another rank has to set it, and nothing records which one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable
 
 from hangwatch.facts.call_site import comes_before, path
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import last_calls, may_be_ahead
 from hangwatch.facts.own_code import IN_CODE
 from hangwatch.ranks.view import RankView
 
@@ -60,3 +61,13 @@ def gone_past(case: Case, view: RankView) -> tuple[int, ...]:
     if view.now.in_loop is not False:
         return ()
     return tuple(other.rank for other in case if comes_before(mine, path(other.evidence.main_stack)))
+
+
+def ended_past(case: Case, view: RankView) -> tuple[int, ...]:
+    """Ranks that ended in a call behind the line that raised the error of `view`, where no step counts their turns."""
+    mine = path(view.exception.frames) if view.exception is not None else ()
+    return tuple(
+        rank
+        for rank, last in last_calls(case).items()
+        if rank != view.rank and may_be_ahead(case.ranks[rank], last.site.lines, [mine])
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case
 from hangwatch.facts.caught_errors import all_caught, last_caught
+from hangwatch.facts.skip_paths import past_by_an_error
 from hangwatch.facts.turns import FewerTurns
 from hangwatch.model import ExceptionFacts, Frame, LoopFacts
 from hangwatch.ranks.view import RankView
@@ -118,3 +120,12 @@ def _either(frames: tuple[Frame, ...]) -> str:
 
 def _places(frames: tuple[Frame, ...]) -> str:
     return words.listed([words.place(frame) for frame in frames[:3]])
+
+
+def tries_again_at(case: Case, short: FewerTurns) -> Frame | None:
+    """The except clause after which the loop calls again, where a call that succeeds is what ends the loop."""
+    loop, view = short.loop, case.ranks[short.inside[0]]
+    if loop is None or len(loop.skips) != 1 or not past_by_an_error(case, path(view.evidence.main_stack)):
+        return None
+    inside = {(frame.file, frame.line) for frame in view.evidence.main_stack}
+    return loop.skips[0] if any((each.file, each.line) in inside for each in loop.leaves) else None

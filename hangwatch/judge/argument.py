@@ -73,7 +73,7 @@ def stands(case: Case) -> tuple[str, ...]:
 
 def patience(case: Case) -> tuple[str, ...]:
     """Why an unproven hang is reported: how long nothing has moved."""
-    still = [view for view in case if view.evidence.stalled]
+    still = [view for view in case if view.evidence.stalled and not view.dead]
     if not still:
         return ()
     least = min(view.evidence.still_s for view in still)

@@ -14,6 +14,7 @@ from hangwatch.rules.step.data_dependent_graph import data_dependent_graph
 from hangwatch.rules.step.early_exit import early_exit, stopped_after_epoch
 from hangwatch.rules.step.early_exit import fewer_steps as left_early
 from hangwatch.rules.step.exception_on_one_rank import caught_around_its_loop, swallowed
+from hangwatch.rules.step.exception_on_one_rank.called_again import called_again
 from hangwatch.rules.step.exception_on_one_rank.caught import caught_past_a_call
 from hangwatch.rules.step.gradient_sync_mismatch import (
     accumulated_otherwise,
@@ -78,6 +79,7 @@ HISTORIES: tuple[Rule, ...] = (
     made_fewer_calls,
     left_early,
     swallowed,
+    called_again,
     fewer_steps,
     passed_a_call,
     left_out_in_another_loop,

@@ -84,8 +84,8 @@ from hangwatch.rules.step.skipped_collective.monitored import passed_a_monitored
 from hangwatch.rules.step.slow_checkpoint import slow_checkpoint
 from hangwatch.rules.step.uneven_steps import outside_of_join
 from hangwatch.rules.step.user_code_blocked import user_code_blocked
-from hangwatch.rules.step.user_code_blocked.at_the_start import late_for_new_group, late_rank
-from hangwatch.rules.step.user_code_blocked.in_the_store import waits_for_a_key
+from hangwatch.rules.step.user_code_blocked.at_the_start import came_too_late, late_for_new_group, late_rank
+from hangwatch.rules.step.user_code_blocked.in_the_store import gave_up_on_a_key, waits_for_a_key
 from hangwatch.rules.step.victims import (
     ended_by_launcher,
     ended_by_peers,
@@ -130,6 +130,8 @@ ORDER: tuple[Rule, ...] = (
     passed_a_monitored_barrier,
     never_enqueued,
     began_anew_before,
+    gave_up_on_a_key,
+    came_too_late,
     reason_not_known,
     lost_peers,
     rank_died,

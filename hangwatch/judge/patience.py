@@ -143,7 +143,7 @@ def _held(view: RankView, awaited: bool, ports: Container[str]) -> str:
     if not view.steady:
         return ""
     if awaited and waits_for_key(view, ports):
-        return "waits for a key of the job's store while no rank does anything else but wait"
+        return "waits for a key of a store while no rank does anything else but wait"
     if own_children(view) and process.system_call not in _WRITES and waits_for_children(view):
         return _by_children(view) if awaited else ""  # what they do decides whether anything comes
     return _blocked(process, view.now, awaited) or _behind_a_lock(view)

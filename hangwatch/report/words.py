@@ -163,7 +163,8 @@ ARGUMENT = {
 
 
 def _since(incident: Incident) -> str:
-    if incident.status is Status.LINGERING or incident.stage is Stage.EXIT:
+    over = incident.stage is Stage.EXIT and incident.status is Status.WAITING  # hung or failed, ranks still train
+    if incident.status is Status.LINGERING or over:
         return "after the end of training"
     if any(rank.progress is not None and rank.progress.step >= 0 for rank in incident.ranks):
         return "after the last step"

@@ -15,6 +15,8 @@ from hangwatch.model import Certainty, Culprit
 from hangwatch.proof.waits import Blocked
 from hangwatch.rules.finding import Finding
 
+MOST_EDGES = 4  # of a circle that are told
+
 
 def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
     """That the ranks are deadlocked is proven; which is at fault is not: all ranks of the circle take part alike."""
@@ -35,7 +37,7 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         cause,
         Certainty.LIKELY,
         f"{case.name([entry.rank for entry in entries], capital=True)} wait for each other in a circle, in {kind}:"
-        f" {'; '.join(edges[:3])}{'; ...' if len(edges) > 3 else ''}.",
+        f" {_shown(edges)}.",
         culprits=tuple(_culprit(case, entry) for entry in guilty),
         victims=tuple(sorted(case.deadlocked - {entry.rank for entry in guilty})),
         step=case.ranks[entries[0].rank].step,
@@ -48,6 +50,13 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
         ),
         waits=waits,
     )
+
+
+def _shown(edges: list[str]) -> str:
+    """The whole of a small circle; of a large one the beginning."""
+    if len(edges) <= MOST_EDGES:
+        return "; ".join(edges)
+    return f"{'; '.join(edges[: MOST_EDGES - 1])}; and {len(edges) - MOST_EDGES + 1} more"
 
 
 def _unserved(case: Case, entries: list[Blocked]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from hangwatch import words
 from hangwatch.facts.batches import now_at
 from hangwatch.facts.case import Case
 from hangwatch.facts.turns import FewerTurns, drew_alike, fewer_turns, standing
-from hangwatch.facts.ways_out import likely_way, ways_out
+from hangwatch.facts.ways_out import likely_way, tries_again_at, ways_out
 from hangwatch.model import Certainty, Status, StepName
 from hangwatch.rules.finding import Finding
 
@@ -25,7 +25,7 @@ def left_after_fewer_turns(case: Case, cause: str, *, of_few: bool = False) -> F
     if short is None or drew_alike(case, short):
         return None
     if 2 * len(short.inside) < len(short.left):
-        return _more_turns(case, short, cause) if of_few else None
+        return _more_turns(case, short, cause) if of_few and tries_again_at(case, short) is None else None
     first = case.ranks[short.left[0]]
     way = likely_way(case, short)
     if way.cause != cause:

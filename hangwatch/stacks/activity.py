@@ -98,5 +98,10 @@ class Activity:
     spins: bool = False  # a native frame shows that it waits for its device, which takes a whole processor
 
     @property
+    def called(self) -> str:
+        """What the user called, in words: "backward" where DDP's C++ code reduces gradients."""
+        return CALLED.get(self.call or self.op, self.call or self.op)
+
+    @property
     def in_collective(self) -> bool:
         return self.doing in COLLECTIVE_WAITS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangwatch import words
-from hangwatch.model import Frame, StepName
+from hangwatch.model import ExceptionFacts, Frame, StepName
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,9 @@ def test_ranges_plurals_steps_and_places() -> None:
     assert words.place(Frame("/home/ann/train.py", 88, "main")) == "train.py:88"
     assert words.duration(200) == "3 min 20 s"
     assert words.listed(["a", "b", "c"]) == "a, b and c"
+
+
+def test_an_error_does_not_say_where_in_torchs_own_sources_it_was_made() -> None:
+    sources = "/__w/pytorch/pytorch/third_party/gloo/gloo/"
+    for made in (f"[{sources}transport/tcp/pair.cc:553] ", f"[enforce fail at {sources}alltoallv.cc:138] "):
+        assert words.error(ExceptionFacts("RuntimeError", f"{made}sizes differ", ())) == "RuntimeError: sizes differ"

@@ -92,9 +92,18 @@ def _process(evidence: ProcessEvidence, dumps: Mapping[int, Dump]) -> ProcessEvi
 
 
 def _in_place_of(before: tuple[ThreadStack, ...], native: tuple[ThreadStack, ...]) -> tuple[ThreadStack, ...]:
-    """The native stacks, with what the source said of the user's lines, where those are the same."""
+    """The native stacks, with what the source said of the user's lines, where those are the same.
+
+    A main thread that has left the user's code meanwhile, as when its wait has timed out, shows another moment.
+    """
+    if _in_users_code(before) and not _in_users_code(native):
+        return before
     known = {stack.thread_id: stack for stack in before}
     return tuple(_as_told(known.get(stack.thread_id), stack) for stack in native)
+
+
+def _in_users_code(stacks: tuple[ThreadStack, ...]) -> bool:
+    return any(stack.main and user_frame(stack.frames) is not None for stack in stacks)
 
 
 def _as_told(before: ThreadStack | None, native: ThreadStack) -> ThreadStack:

@@ -10,6 +10,7 @@ from hangwatch.model import Collective, Phase, Progress, Reading
 from hangwatch_agent.board import directory, local_reader
 from hangwatch_agent.board.file_name import start_ticks
 from hangwatch_agent.board.layout import BoardError
+from hangwatch_agent.roster.phases import LEAVING
 from hangwatch_agent.shared import procfs, rank_rule
 
 FINAL_S = 3.0  # a board is read for so long after its rank has gone
@@ -58,6 +59,17 @@ class RankState:
         """Whether the board alone says that the rank may be waiting for others: work is open, or a call is."""
         reading = self.reading
         return bool(reading.open_calls) or any(head.issued > max(head.completed, 0) for head in reading.heads)
+
+    @property
+    def failing(self) -> bool:
+        """An uncaught exception is on its way out."""
+        return self.reading.exception is not None and self.reading.exception.fatal
+
+    def went_on_since(self, before: RankState) -> bool:
+        """It has moved, and not merely to its end: there a rank comes without any progress when it gives up a wait."""
+        ended = self.reading.phase in LEAVING and before.reading.phase not in LEAVING
+        gave_up = self.failing or (ended and mark(self.reading)[0] == mark(before.reading)[0])
+        return self.moved_at > before.moved_at and not gave_up
 
 
 class Roster:

@@ -49,6 +49,7 @@ class FirstWords:
     def __init__(self, say: Callable[[str], None], judge: Callable[[Snapshot], Judgement]) -> None:
         self._say, self._judge = say, judge
         self._last: float | None = None
+        self._states: dict[int, RankState] = {}
         self._said = False
         self._starting = self._stepping = False
         self._next_s = 0.0  # the stillness at which the next line is due, where more than that of the first
@@ -62,18 +63,23 @@ class FirstWords:
         before, self._last = self._last, last
         if last != before:
             if before is not None and last is not None and last > before:
-                self._moved(last - before)
+                self._moved(last - before, went_on=any(map(self._went_on, rank_states)))
             self._said, self._next_s, self._evidence = False, 0.0, None
+        self._states = {each.pid: each for each in rank_states}
         self._said = self._said and not told
         self._starting = any(each.reading.phase in STARTING for each in rank_states)
         if self._stepping != (stepping := any(each.reading.times.steps > 0 for each in rank_states)):
             self._stepping = stepping
             self._pauses.clear()  # the time before the steps says nothing about how long they take
 
-    def _moved(self, stood_s: float) -> None:
+    def _went_on(self, rank_state: RankState) -> bool:
+        known = self._states.get(rank_state.pid)
+        return rank_state.alive and (known is None or rank_state.went_on_since(known))
+
+    def _moved(self, stood_s: float, *, went_on: bool) -> None:
         if stood_s >= FIRST_S and not self._starting:
             self._pauses.append(stood_s)
-        if self._said:
+        if self._said and went_on:
             self._say(first_words.moves_again(stood_s))
 
     def saw(self, snapshot: Snapshot, now: float) -> None:

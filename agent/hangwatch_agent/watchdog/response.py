@@ -29,7 +29,7 @@ class Response:
 
     def __post_init__(self) -> None:
         self.growth = 1.0
-        self._moved_at_opening: dict[int, float] = {}
+        self._at_opening: dict[int, RankState] = {}
 
     def act(
         self,
@@ -44,7 +44,7 @@ class Response:
         judged()
         opened = self.incidents.open
         if opened is not None and before is None:
-            self._moved_at_opening = {each.pid: each.moved_at for each in rank_states}
+            self._at_opening = {each.pid: _when_seen(each, snapshot) for each in rank_states}
             self.incidents.enrich(judgement, self._deepened(opened, snapshot, rank_states))
             self.on_hang(opened)
 
@@ -62,15 +62,15 @@ class Response:
         """Take over what another node has judged."""
         before = self.incidents.open
         if self.incidents.adopt(ruling.incident, ruling.path, ruling.node) and before is None:
-            self._moved_at_opening = {each.pid: each.moved_at for each in rank_states}
+            self._at_opening = {each.pid: each for each in rank_states}
             self.on_hang(ruling.incident)
 
     def close_if_moving(self, rank_states: Sequence[RankState]) -> None:
-        """A hang is over when a rank that waited then has moved since, and none has gone.
+        """A hang is over when a rank that waited then has gone on since, and none has ended.
 
         So is the wait of launchers that had no ranks yet, when the first ranks come.
         """
-        opened, then = self.incidents.open, self._moved_at_opening
+        opened, then = self.incidents.open, self._at_opening
         if opened is None:
             return
         living = {each.pid for each in rank_states if each.alive}
@@ -80,8 +80,8 @@ class Response:
         if opened.status not in (Status.HUNG, Status.LINGERING):
             return
         waited = _victims(opened, rank_states) or rank_states  # a culprit may move while the others wait on
-        moved = begins or any(each.moved_at > then.get(each.pid, each.moved_at) for each in waited)
-        whole = all(each.alive and not _failing(each) for each in rank_states)
+        moved = begins or any(each.went_on_since(then.get(each.pid, each)) for each in waited)
+        whole = all(each.alive and not each.failing for each in rank_states)
         if self.incidents.open and moved and whole:
             self.growth = min(self.growth * GROWTH, MOST_GROWTH)
             self.incidents.moved_on()
@@ -99,6 +99,11 @@ class Response:
         return replace(found, ranks=tuple(sorted((*found.ranks, *others), key=lambda rank: rank.rank)))
 
 
+def _when_seen(rank_state: RankState, snapshot: Snapshot) -> RankState:
+    """What it did while the evidence was taken is a part of that: the rank may have come to its wait just then."""
+    return replace(rank_state, moved_at=max(rank_state.moved_at, snapshot.taken_at))
+
+
 def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
     """The pids whose native frames say more: the culprits, and one of the ranks that wait for them."""
     here = {None, *(rank.rank for rank in ranks)}
@@ -109,7 +114,3 @@ def _worth_native(opened: Incident, ranks: Sequence[RankEvidence]) -> list[int]:
 
 def _victims(opened: Incident, rank_states: Sequence[RankState]) -> list[RankState]:
     return [each for each in rank_states if each.rank in opened.verdict.victims]
-
-
-def _failing(rank_state: RankState) -> bool:
-    return rank_state.reading.exception is not None and rank_state.reading.exception.fatal

@@ -20,13 +20,16 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
+_DESTROYED = (Phase.DESTROYED, Phase.DESTROYING, Phase.INIT)
+
 
 def destroy_asymmetric(case: Case) -> Finding | None:
     """Some ranks have destroyed the group or are about to, and others wait in a collective of it."""
-    left = [view for view in case if view.over or view.phase is Phase.DESTROYING or has_gone_on(view)]
-    left = [view for view in left if view.rank not in case.blocked]
-    staying = [rank for rank in case.blocked if rank not in {view.rank for view in left}]
-    if not left or not staying or len(left) + len(staying) < len(case.ranks):
+    left = [view for view in case if _has_left(view) and view.rank not in case.blocked]
+    lost = [view.rank for view in case if view.raised and ended_for(view) is EndedFor.PEER]
+    staying = [rank for rank in case.blocked if rank not in {*lost, *(view.rank for view in left)}]
+    remaining = sorted(staying + lost)
+    if not left or not staying or len(left) + len(remaining) < len(case.ranks):
         return None
     if not all(_fed_alike(view, case.ranks[rank]) for view in left for rank in staying[: words.SHOWN]):
         return None  # the difference began with the data
@@ -34,25 +37,34 @@ def destroy_asymmetric(case: Case) -> Finding | None:
         return None  # it began with a call in the middle: those that have ended made all that they had to make
     ranks = [view.rank for view in left]
     first = case.ranks[staying[0]]
-    few = left if len(left) <= len(staying) else [case.ranks[rank] for rank in staying]
+    few = left if len(left) <= len(remaining) else case.views(remaining)
     witnesses = tuple(
         Witness(Kind.FACT, f"rank {view.rank} is past destroy_process_group{words.at(view.where)}")
-        if view.phase in (Phase.DESTROYED, Phase.DESTROYING, Phase.INIT)
+        if view.phase in _DESTROYED
         else Witness(Kind.HABIT, f"the main program of rank {view.rank} is over{words.at(view.where)}")
         for view in left[: words.SHOWN]
     )
+    group, own = "the process group", words.verb(len(left), "its program", "their programs")
+    ended = group if all(view.phase in _DESTROYED or had_destroyed(view) for view in left) else own
+    failed = f"; {case.name(lost)} lost {words.verb(len(left), 'it', 'them')}, and failed" if lost else ""
     return Finding(
         "exit-destroy-asymmetric",
         case.weigh(witnesses),
-        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended the process group, while"
-        f" {case.wait_words(staying)} in {first.now.call or 'a collective'} of it{words.at(first.where)}.",
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} ended {ended}, while"
+        f" {case.wait_words(staying)} in {first.now.called}{' of it' if ended is group else ''}"
+        f"{words.at(first.where)}{failed}.",
         culprits=tuple(view.culprit() for view in few),
-        victims=tuple(staying),
+        victims=tuple(remaining),
         step=first.step,
         evidence=tuple(_stays_in(case, rank) for rank in staying[: words.SHOWN]),
         witnesses=witnesses,
         awaited=tuple(ranks),
     )
+
+
+def _has_left(view: RankView) -> bool:
+    """It is past its last collective, or will be; one that an error takes out of its program has not chosen to be."""
+    return (view.over or view.phase is Phase.DESTROYING or has_gone_on(view)) and not view.raised
 
 
 def _stays_in(case: Case, rank: int) -> str:

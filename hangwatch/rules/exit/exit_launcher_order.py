@@ -37,7 +37,7 @@ def _is_child(launcher: ProcessEvidence, view: RankView) -> bool:
 def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, failed: list[RankView]) -> Finding:
     ranks = [view.rank for view in failed]
     where = place_of(launcher)
-    how = end_of(failed[0].evidence.process)
+    how = f"{end_of(failed[0].evidence.process)}{_of_error(failed[0])}"
     return Finding(
         "exit-launcher-order",
         Certainty.PROVEN,
@@ -48,12 +48,21 @@ def _wrong_order(case: Case, launcher: ProcessEvidence, awaited: RankView, faile
         step=failed[0].step,
         evidence=(
             f"pid {launcher.facts.pid} is in {launcher.facts.system_call} for pid {awaited.pid}",
-            *(f"rank {view.rank} (pid {view.pid}) is a zombie: {end_of(view.evidence.process)}" for view in failed[:8]),
+            *(_zombie(view) for view in failed[:8]),
             f"rank {awaited.rank} stands at {words.place(awaited.where) or awaited.main.doing}",
         ),
         status=_of_order(case, awaited, failed),
         awaited=(awaited.rank,),
     )
+
+
+def _zombie(view: RankView) -> str:
+    return f"rank {view.rank} (pid {view.pid}) is a zombie: {end_of(view.evidence.process)}{_of_error(view)}"
+
+
+def _of_error(view: RankView) -> str:
+    """The error that ended it, where it recorded one: of the silence the launcher is the reason, not of the error."""
+    return f", of {words.error(view.exception)}{words.at(_raised_at(view))}" if view.raised else ""
 
 
 def _of_order(case: Case, awaited: RankView, failed: list[RankView]) -> Status | None:

@@ -25,11 +25,11 @@ UNKNOWN_SIDE = "; which side is wrong is not known"
 
 
 def new_group_mismatch(case: Case) -> Finding | None:
-    """Ranks stand in new_group, and not all of them have made the same calls of it."""
+    """Ranks stand in new_group or in a group that it made, and not all of them have made the same calls of it."""
     inside = [view for view in case if not view.dead and is_in_new_group(view)]
-    call = first_difference(case) if inside else None
-    if call is None:
-        return None
+    call = first_difference(case)
+    if not inside or call is None:
+        return _of_one_name(case, call) if call is not None else None
     if len(call.lists) > 1:
         return _different_lists(case, inside, call)
     return _not_called(case)
@@ -61,6 +61,28 @@ def _different_lists(case: Case, inside: list[RankView], call: GroupCall) -> Fin
         step=first.step,
         evidence=tuple(sentences(call)),
         status=Status.HUNG if certain or case.stalled(stuck) else Status.WAITING,
+    )
+
+
+def _of_one_name(case: Case, call: GroupCall) -> Finding | None:
+    """Groups of different ranks got one name: by that they find their peers, and so those of the other group."""
+    name = call.shared_name
+    stuck = [rank for rank, entry in case.blocked.items() if entry.group is not None and entry.group.name == name]
+    if not name or not stuck:
+        return None
+    lists = [f"{case.name(ranks)} {members_words(members)}" for members, ranks in _by_list(call)]
+    return Finding(
+        "new-group-mismatch",
+        Certainty.LIKELY,
+        f"The ranks called new_group with different lists: call {call.index} was made with {words.listed(lists)}"
+        f"{words.at(call.where(call.odd[0]))}. Both groups are called {name} in the store by which members find each"
+        f" other, and members of one may be connected with those of the other; {case.wait_words(stuck)} in one of them"
+        f"{words.at(case.usual_place(stuck))}.",
+        culprits=tuple(case.ranks[rank].culprit(call.where(rank)) for rank in call.odd),
+        victims=case.victims(call.odd),
+        step=case.furthest_step(stuck),
+        evidence=tuple(sentences(call)),
+        awaited=tuple(sorted(call.made)),
     )
 
 

@@ -45,7 +45,7 @@ def _does(case: Case, rank: int, thread: Activity) -> str:
     """`thread 'saver' in all_gather`; a crash trace has no names, but the calls that the rank recorded may have one."""
     others = {call.thread_name for call in _recorded(case, rank)} - {MAIN}
     name = thread.thread or (MAIN if thread.main else others.pop() if len(others) == 1 else "")
-    return f"{f'thread {name!r}' if name else 'a background thread'} in {thread.call or thread.op or 'a collective'}"
+    return f"{f'thread {name!r}' if name else 'a background thread'} in {thread.called}"
 
 
 def _background(threads: list[Activity]) -> Activity:

@@ -37,7 +37,8 @@ def rank_died(case: Case) -> Finding | None:
     how = end_of(first.evidence.process)
     waiting = tuple(view.rank for view in survivors if view.rank in case.blocked)
     where = words.at(first.where)
-    ended = f"left with {how} in the middle of its training" if first.quit else f"died: {how}"
+    late = " after the end of its training" if first.over and not first.raised else ""
+    ended = f"left with {how} in the middle of its training" if first.quit else f"died{late}: {how}"
     error = words.error(first.exception) if first.exception is not None and first.exception.fatal else ""
     of_error = f", of {error}" if error else ""
     summary = f"{words.ranks([first.rank], capital=True)} (pid {first.pid}) {ended}{of_error}{where}"

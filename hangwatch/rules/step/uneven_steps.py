@@ -36,6 +36,11 @@ _FIX_IN_JOIN = (
     " number of batches: DistributedSampler(..., drop_last=True)"
 )
 
+_FIX_SIZES = (
+    "use one batch size on every rank, or give each rank a share of the samples that fits its own, and as many batches"
+    " for each optimizer step"
+)
+
 
 def uneven_steps(case: Case) -> Finding | None:
     """Some ranks ran out of data in an epoch in which others drew more."""
@@ -53,14 +58,16 @@ def uneven_steps(case: Case) -> Finding | None:
     )
     one = len(culprits) == 1
     total = f"{'' if _is_total(case, uneven) else 'at least '}{words.plural(_total(case, uneven), 'batch')}"
+    sizes = _batch_sizes(case, uneven)
     return Finding(
         "uneven-steps",
         case.weigh(witnesses := _as_facts(case, uneven)),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
         f" {total} in epoch {uneven.epoch}{tail}.",
-        fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else "",
+        fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else sizes and _FIX_SIZES,
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
+        evidence=(sizes,) if sizes else (),
         witnesses=witnesses,
         awaited=culprits,
     )
@@ -97,6 +104,18 @@ def _as_many(uneven: Uneven) -> str:
     """`33`, or `33 to 36` where the short ranks differ among themselves."""
     counts = sorted(uneven.drawn[rank].count for rank in uneven.short)
     return str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+
+
+def _batch_sizes(case: Case, uneven: Uneven) -> str:
+    """The ranks' batch sizes, where those of the short ranks are larger than those of all others."""
+    loaders = {rank: case.ranks[rank].loader for rank in uneven.drawn}
+    sizes = {rank: loader.batch_size for rank, loader in loaders.items() if loader is not None and loader.batch_size}
+    short = [sizes[rank] for rank in uneven.short if rank in sizes]
+    others = [size for rank, size in sizes.items() if rank not in uneven.short]
+    if len(sizes) < len(loaders) or not others or min(short) <= max(others):
+        return ""
+    told = (f"{size} on {case.name(ranks)}" for size, ranks in by_value(sizes).items())
+    return f"the batch sizes of the loaders differ: {words.listed(told)}"
 
 
 def _in_join(view: RankView) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, told, with_followers
+from hangwatch.facts.rank_end import Why, aborted, ending, failed_in_torch, follows, told, with_followers
 from hangwatch.model import ExceptionFacts, Frame, RankEvidence
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import RankView
@@ -125,3 +125,46 @@ def test_a_rank_whose_end_nobody_saw_followed_one_that_had_failed(
     if followed:
         assert told(views[1], ending(views[1])) == "ended after another rank had failed; how is not known"
         assert ending(views[1]).why is Why.LAUNCHER
+
+
+GLOO = "/__w/pytorch/pytorch/third_party/gloo/gloo"
+REFUSED = f"[enforce fail at {GLOO}/alltoallv.cc:138] inLengthPerRank[myRank] == outLengthPerRank[myRank]. "
+SENT_BY_A_PEER = f"[enforce fail at {GLOO}/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 676 vs 4"
+
+
+@pytest.mark.parametrize(("message", "inside"), [(REFUSED, False), (SENT_BY_A_PEER, True)])
+def test_arguments_that_gloo_refuses_are_the_ranks_own(message: str, inside: bool) -> None:
+    frames = (Frame(f"{TORCH}/distributed/distributed_c10d.py", 4836, "all_to_all_single"), Frame(SCRIPT, 44, "main"))
+    failed = raised(ExceptionFacts("RuntimeError", message, frames))
+    assert failed_in_torch(failed) is inside
+
+
+MISSING = "wait timeout after 30000ms, keys: /data/statistics"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "said"),
+    [
+        ("DistStoreError", MISSING, "gave up waiting for key 'data/statistics' of a store after 30 s"),
+        ("TimeoutError", "no answer: timed out", "failed with TimeoutError: no answer: timed out"),
+        ("RuntimeError", "Connection closed by peer", "lost a connection"),
+    ],
+)
+def test_only_a_broken_connection_is_a_lost_one(kind: str, message: str, said: str) -> None:
+    failed = raised(ExceptionFacts(kind, message, (Frame(SCRIPT, 29, "statistics"),)))
+    assert told(failed, ending(failed)) == said
+
+
+def raised(error: ExceptionFacts) -> RankView:
+    evidence = dead(0, calls(4), 1, inside=False)
+    assert evidence.reading is not None
+    return view(replace(evidence, reading=replace(evidence.reading, exception=error)))
+
+
+def test_an_error_of_a_loaders_worker_follows_from_no_other_rank() -> None:
+    lines = (
+        'Original Traceback (most recent call last):\n  File "/job/data.py", line 24, in fetch\nOSError: timed out\n'
+    )
+    error = ExceptionFacts("OSError", f"Caught OSError in DataLoader worker process 0.\n{lines}", ())
+    assert not follows(error)
+    assert follows(ExceptionFacts("RuntimeError", "Connection closed by peer", ()))

@@ -22,6 +22,7 @@ from tests.unit.job import (
     TORCH,
     feeding,
     frames,
+    gone,
     process,
     rank,
     snapshot,
@@ -327,7 +328,7 @@ STORE = {
 
 
 def test_a_key_that_no_rank_can_set_now_is_waited_for_in_vain() -> None:
-    says = "waits for a key of the job's store while no rank does anything else but wait"
+    says = "waits for a key of a store while no rank does anything else but wait"
     one, other = (rank(number, AT_STORE, issued=10, completed=10, facts=STORE) for number in (0, 1))
     assert fact(one) == says
     assert held(snapshot(one, other)) == {0: says, 1: says}
@@ -372,3 +373,9 @@ def test_whose_patience_is_over_is_said_by_the_number_of_ranks() -> None:
     assert patience(one) == ("no counter of rank 1 has moved for 71 s, longer than its patience",)
     both = Case(snapshot(first, second))
     assert patience(both) == ("no counter of all ranks has moved for 70 s, longer than their patience",)
+
+
+def test_a_rank_that_has_ended_is_no_reason_to_call_the_others_hung() -> None:
+    assert patience(Case(snapshot(WAITING, gone(0, 1)))) == (
+        "no counter of rank 1 has moved for 40 s, longer than its patience",
+    )

@@ -101,6 +101,8 @@ def test_headlines() -> None:
     unsure = examples.undetermined()
     assert words.headline(unsure) == "HUNG, likely, 2 min 6 s after the last step; cause not known"
     assert words.headline(examples.lingering()) == "LINGERING, proven, 12 s after the end of training; cause proven"
+    pipe_full = replace(made, stage=Stage.EXIT)  # of that cause, and ranks wait in backward
+    assert words.headline(pipe_full) == "HUNG, proven, 3.1 s after the last step; cause proven"
     closed = replace(made, status=Status.RECOVERED, closed_at=made.opened_at + 90)
     assert words.headline(closed) == "RECOVERED after 93 s without progress"
     assert (

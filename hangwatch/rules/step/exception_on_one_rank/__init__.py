@@ -9,7 +9,7 @@ from hangwatch.facts.batches import drawn_words, first_uneven, loop_of_the_other
 from hangwatch.facts.case import Case
 from hangwatch.facts.caught_errors import last_caught
 from hangwatch.facts.last_calls import brought_down
-from hangwatch.facts.loader_errors import loader_error
+from hangwatch.facts.loader_errors import as_raised, loader_error
 from hangwatch.facts.locks import held_lock
 from hangwatch.facts.own_code import tries_again
 from hangwatch.facts.process_end import STOPPED_BY_A_PERSON
@@ -67,7 +67,7 @@ def own_error(view: RankView) -> ExceptionFacts | None:
     error = view.exception
     if error is None or error.type in STOPPED_BY_A_PERSON or follows(error):
         return None
-    return error if error.fatal or _is_pending(view, error) else None
+    return as_raised(error) if error.fatal or _is_pending(view, error) else None
 
 
 def _is_pending(view: RankView, error: ExceptionFacts) -> bool:

@@ -78,9 +78,9 @@ def _is_ahead(case: Case, view: RankView) -> bool:
 
 
 def _awaits_rank_zero(case: Case, stuck: list[RankView]) -> bool:
-    """They sleep where rank 0 never comes, and rank 0 waits for them: they ask again and again for what it should do.
+    """They sleep where rank 0 never comes, and rank 0 waits for them: they may ask for what it should do.
 
-    Whether it has failed to, or they look in the wrong place, is not known.
+    Whether it has failed to, they look in the wrong place, or try something of their own again, is not known.
     """
     return 0 in case.blocked and all(view.rank != 0 and view.sleeps and view.now.guard == "rank" for view in stuck)
 
@@ -92,9 +92,9 @@ def _polling(case: Case, stuck: list[RankView], waiting: str) -> Finding:
         "user-code-blocked",
         Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(stuck), 'sleeps', 'sleep')} again and again{here}, under a"
-        f" condition on the rank, probably until another rank has done something that it has not done;"
+        f" condition on the rank, until another rank, or something outside of the job, has done what it has not done;"
         f" {waiting}.",
-        fix="see what should end that loop, and whether rank 0 has done it: an error there may have been caught",
+        fix="see what should end that loop; if it is for rank 0 to do, an error there may have been caught",
         victims=tuple(case.ranks),
         step=first.step,
         evidence=tuple(sentence for view in stuck[: words.SHOWN] for sentence in _evidence(case, view)),

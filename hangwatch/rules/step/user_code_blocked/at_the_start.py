@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from hangwatch import words
 from hangwatch.facts.arrivals import LATE, Arrivals, host_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down, end_sentences
 from hangwatch.facts.new_groups import (
     is_only_late,
     not_called,
     sentences,
 )
-from hangwatch.model import Certainty, Culprit, Stage, Status
+from hangwatch.facts.rank_end import Why, ending, gave_up_on_start_of
+from hangwatch.model import Certainty, Culprit, Phase, Stage, Status
+from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
 
@@ -41,6 +44,35 @@ def late_rank(case: Case) -> Finding | None:
         status=_status_of_late(arrivals, oldest),
         stage=Stage.START,
     )
+
+
+def came_too_late(case: Case) -> Finding | None:
+    """Ranks gave up waiting in init_process_group for the address of one that had not called it."""
+    given_up = {view.rank: missing for view in case if (missing := gave_up_on_start_of(view)) is not None}
+    late = sorted({rank for missing in given_up.values() for rank in missing.ranks if rank in case.ranks})
+    views = case.views(late)
+    if not views or not brought_down(case) or not all(_had_not_come(view) for view in views):
+        return None
+    first, one = views[0], len(views) == 1
+    limit = words.duration(min(missing.timeout_s for missing in given_up.values()))
+    stood = f": {words.verb(len(views), 'it', 'they')} stood at {words.place(first.where)}" if first.where else ""
+    return Finding(
+        "user-code-blocked",
+        Certainty.LIKELY,
+        f"{case.name(late, capital=True)} had not called init_process_group{stood}; {case.name(given_up)} waited there"
+        f" for {'it' if one else 'them'} for {limit}, and gave up.",
+        fix="do what takes long after init_process_group, or give it a longer timeout=",
+        culprits=tuple(view.culprit() for view in views),
+        victims=tuple(given_up),
+        evidence=end_sentences(case),
+        status=Status.FAILED,
+        stage=Stage.START,
+    )
+
+
+def _had_not_come(view: RankView) -> bool:
+    """It was on its way to init_process_group, and no error of its own ended it there."""
+    return view.phase is Phase.START and not view.raised and not (view.dead and ending(view).why is Why.ITSELF)
 
 
 def _status_of_late(arrivals: Arrivals, oldest: float) -> Status:

@@ -1,14 +1,19 @@
-"""Awaited ranks that wait for a key of the job's store themselves: the rank that did not set it is not known."""
+"""Ranks that wait for a key of a store, or gave up on it: the rank that did not set it is not known."""
 
 from __future__ import annotations
 
 from hangwatch import words
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import brought_down, end_sentences, last_calls
 from hangwatch.facts.own_code import awaited_views, status_of
-from hangwatch.facts.store_waits import gone_past, polls_store, store_ports, waits_for_key
-from hangwatch.model import Certainty
+from hangwatch.facts.rank_end import gave_up_on_key, key_words
+from hangwatch.facts.store_waits import ended_past, gone_past, polls_store, store_ports, waits_for_key
+from hangwatch.model import Certainty, Frame, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
+from hangwatch.stacks.frames import user_frame
+
+_FIX = "set the key on every way through the program, and wait for it with a timeout of its own"
 
 
 def waits_for_a_key(case: Case) -> Finding | None:
@@ -30,7 +35,7 @@ def waits_for_a_key(case: Case) -> Finding | None:
         "undetermined",
         Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {_wait(views, polled=bool(asking))}{waiting if others else ''}.",
-        fix="set the key on every way through the program, and wait for it with a timeout of its own",
+        fix=_FIX,
         victims=tuple(case.ranks),
         step=views[0].step,
         evidence=(*(_stands(view) for view in views[: words.SHOWN]), *_passed(case, views)),
@@ -39,10 +44,40 @@ def waits_for_a_key(case: Case) -> Finding | None:
     )
 
 
+def gave_up_on_a_key(case: Case) -> Finding | None:
+    """Ranks failed because a key was not set in time, and no rank had failed before them."""
+    failed = sorted(((error.at, view) for view in case if (error := view.exception) and error.fatal), key=_first)
+    views = [view for _, view in failed if gave_up_on_key(view) is not None]
+    if not views or views[0] is not failed[0][1] or not brought_down(case):
+        return None
+    first, missing = views[0], gave_up_on_key(views[0])
+    assert missing is not None
+    assert first.exception is not None
+    ranks = [view.rank for view in views if gave_up_on_key(view) == missing]
+    past = ended_past(case, first)
+    return Finding(
+        "undetermined",
+        Certainty.UNDETERMINED,
+        f"{case.name(ranks, capital=True)} waited {words.duration(missing.timeout_s)} for {key_words(missing)}"
+        f"{words.at(user_frame(first.exception.frames))}, which no rank had set, and gave up.",
+        fix=_FIX,
+        victims=tuple(case.ranks),
+        step=first.step,
+        evidence=(*end_sentences(case), *_ended_past(case, past)),
+        status=Status.FAILED,
+        awaited=past,
+    )
+
+
+def _first(failed: tuple[float, RankView]) -> tuple[float, int]:
+    at, view = failed
+    return at, view.rank
+
+
 def _wait(views: list[RankView], *, polled: bool) -> str:
     at, one = words.at(views[0].where), len(views) == 1
     if not polled:
-        return f"{'waits' if one else 'wait'} for a key of the job's store{at}, which no rank has set yet"
+        return f"{'waits' if one else 'wait'} for a key of a store{at}, which no rank has set yet"
     asks, has = ("asks", "has") if one else ("ask", "have")
     return f"{asks} the job's store again and again{at}, and {has} not found there what another rank has to set"
 
@@ -53,7 +88,13 @@ def _stands(view: RankView) -> str:
 
 def _passed(case: Case, views: list[RankView]) -> tuple[str, ...]:
     past = tuple(sorted({rank for view in views for rank in gone_past(case, view)}))
-    if not past:
-        return ()
-    gone = f"{case.name(past)} {words.verb(len(past), 'is', 'are')} on a later line{words.at(case.usual_place(past))}"
-    return (f"{gone}, and may have had to set it",)
+    stand = f"{case.name(past)} {words.verb(len(past), 'is', 'are')}"
+    return (_may_have_set_it(stand, case.usual_place(past)),) if past else ()
+
+
+def _ended_past(case: Case, past: tuple[int, ...]) -> tuple[str, ...]:
+    return (_may_have_set_it(f"{case.name(past)} ended", last_calls(case)[past[0]].where),) if past else ()
+
+
+def _may_have_set_it(stand: str, where: Frame | None) -> str:
+    return f"{stand} on a later line{words.at(where)}, and may have had to set it"

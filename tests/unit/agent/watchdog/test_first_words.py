@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Phase, Progress, RankEvidence, Snapshot, StepTimes
+from hangwatch.model import ExceptionFacts, Phase, Progress, RankEvidence, Snapshot, StepTimes
 from hangwatch_agent.roster.rank_states import RankState
 from hangwatch_agent.watchdog.first_words import FirstWords, last_progress
 from tests.unit import job
@@ -113,6 +113,18 @@ def test_one_line_says_that_the_job_moves_again() -> None:
     watch.move()
     assert [line for _, line in watch.said][-1] == "hangwatch: moving again after 47 s"
     assert len(watch.said) == 3  # 10 s, 30 s, and this
+
+
+FAILED = ExceptionFacts("DistStoreError", "wait timeout after 30000ms", ())
+
+
+@pytest.mark.parametrize("parts", [{"phase": Phase.FAILED, "exception": FAILED}, {"phase": Phase.MAIN_DONE}])
+def test_a_rank_that_gives_up_its_wait_does_not_move_again(parts: dict[str, Any]) -> None:
+    watch = Watch()
+    watch.watch(27.0, evidence(waits(), sleeps()))
+    watch.parts = parts
+    watch.move()
+    assert "moving again" not in watch.said[-1][1]
 
 
 def test_a_pause_that_was_not_reported_ends_without_a_line() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,8 +111,9 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.watchdog.halt()
 
 
-def pair(moved_at: float = 10.0, **parts: object) -> tuple[RankState, RankState]:
-    return rank_state(0, moved_at=moved_at, heads=blocked()), rank_state(1, moved_at=moved_at, heads=blocked())
+def pair(moved_at: float = 10.0, **parts: Any) -> tuple[RankState, RankState]:
+    first, second = (rank_state(number, moved_at=moved_at, heads=blocked(), **parts) for number in (0, 1))
+    return first, second
 
 
 def test_a_job_that_moves_is_not_captured(world: World) -> None:
@@ -179,6 +181,27 @@ def test_a_hang_is_over_when_those_that_waited_move_and_not_the_culprit(world: W
     ranks = list(pair())
     ranks[moves] = replace(ranks[moves], moved_at=12.0)
     world.look(12.1, *ranks)
+    assert ("RECOVERED" in world.stream.getvalue()) is over
+
+
+@pytest.mark.parametrize(("steps", "over"), [(5, False), (6, True)])
+def test_ranks_that_give_up_and_go_to_their_end_have_not_recovered(world: World, steps: int, *, over: bool) -> None:
+    """GIVEN a hang WHEN a rank comes to the end of its program THEN only progress tells that it had gone on before."""
+    world.hangs()
+    world.look(11.5, *pair())
+    progress = Progress(epoch=0, batch=5, step=5, optimizer_steps=steps, at=12.0)
+    world.look(12.1, *pair(moved_at=12.0, phase=Phase.MAIN_DONE, progress=progress))
+    assert ("RECOVERED" in world.stream.getvalue()) is over
+
+
+@pytest.mark.parametrize(("moved_at", "over"), [(11.4, False), (11.6, True)])
+def test_a_rank_that_came_to_its_wait_while_the_evidence_was_taken_has_not_recovered(
+    world: World, moved_at: float, *, over: bool
+) -> None:
+    """GIVEN evidence of 11.5 WHEN a board says later that its rank moved before that THEN it has seen that."""
+    world.hangs()
+    world.look(11.5, *pair())
+    world.look(12.1, *pair(moved_at=moved_at))
     assert ("RECOVERED" in world.stream.getvalue()) is over
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, LoaderFacts, LoopFacts, Phase, Progress, RankEvidence
-from tests.unit.job import IN_BACKWARD, IN_BARRIER, IN_CODE, IN_STORE, SCRIPT, blamed, gone, judge, rank, told
-from tests.unit.rules.step.endings import DDP, failed
+from hangwatch.model import ExceptionFacts, Frame, LoaderFacts, LoopFacts, Phase, Progress, RankEvidence
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, IN_CODE, IN_STORE, NOW, SCRIPT, blamed, gone, judge, rank, told
+from tests.unit.rules.step.endings import CLOSED, DDP, failed
 
 
 def test_one_destroyed_the_group_that_the_others_still_use() -> None:
@@ -88,3 +88,15 @@ def test_ranks_that_wait_in_a_collective_of_a_group_that_another_has_left_for_it
     judgement = judge(waiting[0], anew, waiting[1], world_size=3)
     assert told(judgement)[0] == "exit-destroy-asymmetric"
     assert blamed(judgement) == [(1, 101, "rank")]
+
+
+def test_ranks_that_lost_the_one_that_ended_are_its_victims_too() -> None:
+    """GIVEN a rank that has returned from its program, and others of which some have noticed that."""
+    error = ExceptionFacts("RuntimeError", CLOSED, IN_BACKWARD, at=NOW - 1)
+    lost = [rank(number, IN_BACKWARD, phase=Phase.ATEXIT, exception=error, world_size=4) for number in (0, 2)]
+    waits = rank(1, IN_BACKWARD, issued=4, completed=3, world_size=4)
+    judgement = judge(lost[0], waits, lost[1], gone(3, 0, Phase.ATEXIT, world_size=4, issued=0, completed=0))
+    assert told(judgement)[0] == "exit-destroy-asymmetric"
+    assert blamed(judgement) == [(3, 103, "rank")]
+    assert "Rank 3 has ended its program, while rank 1 waits in backward" in judgement.verdict.summary
+    assert "ranks 0 and 2 lost it, and failed" in judgement.verdict.summary

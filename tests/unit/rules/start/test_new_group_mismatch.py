@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, Phase
+from hangwatch.model import Collectives, Frame, GroupHead, Phase, RankEvidence
 from tests.unit.job import (
+    C10D,
     IN_BARRIER,
     IN_CODE,
     IN_NEW_GROUP,
     SCRIPT,
     blamed,
+    frames,
     judge,
     made,
     main_thread,
@@ -21,6 +23,8 @@ from tests.unit.job import (
     told,
 )
 from tests.unit.simulator import Call, Draw, World
+
+IN_BROADCAST = frames((C10D, 3145, "broadcast"))
 
 
 def test_different_lists() -> None:
@@ -106,3 +110,18 @@ def test_where_each_made_only_the_group_that_it_is_a_member_of_all_are_named() -
         for number in range(4)
     ]
     assert [rank for rank, _, _ in blamed(judge(*ranks, world_size=4))] == [0, 1, 2, 3]
+
+
+def test_groups_of_different_ranks_that_got_one_name_may_be_connected_crosswise() -> None:
+    """GIVEN ranks that made only the group of their own, and came out of new_group."""
+
+    def inside(number: int) -> RankEvidence:
+        own = (0, 1) if number < 2 else (2, 3)
+        found = member(number, IN_BARRIER if number in (1, 2) else IN_BROADCAST, (made(1, *own),))
+        heads = (GroupHead("0", (0, 1, 2, 3), "", "gloo", 3, 3), GroupHead("1", own, "", "gloo", 1, 0))
+        assert found.reading is not None
+        return replace(found, reading=replace(found.reading, heads=heads), collectives=Collectives(heads))
+
+    judgement = judge(*map(inside, range(4)), world_size=4)
+    assert told(judgement)[:2] == ("new-group-mismatch", "likely")
+    assert "Both groups are called 1" in judgement.verdict.summary

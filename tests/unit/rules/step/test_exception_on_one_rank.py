@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, RankEvidence, Snapshot, Status
+from hangwatch.model import ExceptionFacts, Frame, Phase, RankEvidence, Snapshot, Status
+from tests.unit.job import IN_BACKWARD, NOW, TORCH, gone, judge, told
+from tests.unit.job import rank as living
 from tests.unit.rules.step.worlds import STEP, changed, error, retrying, stuck, with_error, world
 from tests.unit.simulator import SCRIPT, Call, Die, Stop, blamed_ranks
 
@@ -97,3 +99,15 @@ def test_a_thread_that_an_error_ended_gives_nothing_for_which_its_rank_waits() -
 )
 def test_an_error_that_the_rank_has_survived_is_not_why_it_stands(thread: str, process: dict[str, object]) -> None:
     assert diagnose(_after_an_error_in(thread, **process)).verdict.cause == "user-code-blocked"
+
+
+def test_the_error_of_a_loaders_worker_is_told_in_its_own_words_and_at_its_own_line() -> None:
+    lines = (
+        f'Original Traceback (most recent call last):\n  File "{SCRIPT}", line 24, in collate\nIndexError: no nodes.\n'
+    )
+    wrapped = f"Caught IndexError in DataLoader worker process 1.\n{lines}"
+    loop = (Frame(f"{TORCH}/utils/data/dataloader.py", 725, "__next__"), Frame(SCRIPT, 46, "main"))
+    raised = gone(1, 1, Phase.FAILED, exception=ExceptionFacts("IndexError", wrapped, loop, at=NOW - 12))
+    judgement = judge(living(0, IN_BACKWARD, issued=4, completed=3), raised)
+    assert told(judgement)[0] == "exception-on-one-rank"
+    assert "Rank 1 raised IndexError: no nodes (in DataLoader worker 1) (train.py:24)" in judgement.verdict.summary

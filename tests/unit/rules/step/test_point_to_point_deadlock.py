@@ -33,6 +33,14 @@ def test_all_ranks_sending_is_a_point_to_point_deadlock() -> None:
     assert judgement.status is Status.HUNG
 
 
+@pytest.mark.parametrize(
+    ("size", "end"), [(4, "rank 3 waits for rank 0 in send (train.py:30)."), (6, "(train.py:30); and 3 more.")]
+)
+def test_a_small_circle_is_told_as_a_whole(size: int, end: str) -> None:
+    verdict = diagnose(world(*([*STEP * 3, Peer("send", (number + 1) % size)] for number in range(size)))).verdict
+    assert verdict.summary.endswith(end)
+
+
 def test_a_receive_whose_sender_waits_elsewhere_is_one_too() -> None:
     judgement = diagnose(world([*STEP, Peer("recv", 1), Call("barrier")], [*STEP, Call("barrier")]))
     assert judgement.verdict.cause == "point-to-point-deadlock"

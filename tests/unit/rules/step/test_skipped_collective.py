@@ -199,3 +199,23 @@ def test_a_first_call_behind_a_check_was_left_out_by_the_few(
     skipped = [who.rank for who in verdict.culprits] if verdict.cause == "skipped-collective" else []
     assert skipped == named, verdict.summary
     assert not named or verdict.certainty is Certainty.LIKELY
+
+
+@pytest.mark.parametrize(("lines", "named"), [((12, 12), True), ((12, 14), False)])
+def test_a_step_that_is_no_longer_on_record_is_told_by_steps_that_are_all_alike(
+    lines: tuple[int, int], *, named: bool
+) -> None:
+    """GIVEN a hang so late that the records of the step in which a rank skipped its one call are gone."""
+    usual: list[Program] = [[Draw(0, batch), Call(line=lines[batch % 2])] for batch in range(40)]
+    odd: list[Program] = [*usual[:6], [Draw(0, 6)], *usual[7:]]
+    programs = [[*(action for step in steps for action in step), LoopEnd(), *END] for steps in (usual, odd)]
+    snapshot = World(programs).run().snapshot()
+    kept = tuple(
+        replace(rank, collectives=replace(rank.collectives, recent=rank.collectives.recent[-28:]))
+        for rank in snapshot.ranks
+    )
+    sites = tuple(CallSite((Frame(SCRIPT, line, "main"),), (LOSS,)) for line in lines)
+    verdict = diagnose(replace(snapshot, ranks=kept, call_sites=sites)).verdict
+    assert [who.rank for who in verdict.culprits] == [1]
+    skipped = "Rank 1 skipped all_reduce (train.py:12) in epoch 0, batch 6 (step 6), probably at train.py:9"
+    assert (skipped in verdict.summary) is named

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangwatch.judge import diagnose
-from hangwatch.model import Frame, LoaderFacts, Phase, RankEvidence, Snapshot, Status
+from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, LoopFacts, Phase, RankEvidence, Snapshot, Status
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
@@ -147,6 +147,23 @@ def test_the_one_rank_that_makes_a_turn_more_than_most_is_named(culprit: int) ->
     assert "makes more turns than most ranks" in judgement.verdict.summary
 
 
+def test_one_turn_more_of_a_loop_that_tries_again_comes_from_an_error() -> None:
+    """GIVEN `for attempt in range(3): try: return load() except OSError: ...` around a call of all ranks."""
+    clause = Frame(SCRIPT, 13, "main")
+    facts = LoopFacts(Frame(SCRIPT, 10, "main"), counted=True, skips=(clause,), leaves=(Frame(SCRIPT, 12, "main"),))
+    usual: Program = [action for _ in range(6) for action in (Draw(), Call(line=12))]
+    world = World([[*usual, *(usual[:2] if each == 2 else ()), Call("all_gather", line=88)] for each in range(4)])
+    found = _in_the_loop(world.run().snapshot(), 2)
+    ranks = tuple(
+        replace(each, stacks=tuple(replace(stack, loop=facts) for stack in each.stacks)) if each.rank == 2 else each
+        for each in found.ranks
+    )
+    way = tuple(frame for frame in ranks[2].stacks[0].frames if frame.file == SCRIPT)
+    judgement = diagnose(replace(found, ranks=ranks, call_sites=(CallSite(way, (Bypass(clause, "except OSError"),)),)))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("exception-on-one-rank", [2])
+    assert "more often than ranks 0-1 and 3, probably once more after an error" in judgement.verdict.summary
+
+
 @pytest.mark.parametrize(
     ("first", "told"),
     [
@@ -176,3 +193,21 @@ def test_a_rank_that_began_with_a_later_epoch_and_is_at_the_same_end_has_not_lef
         assert (
             "by the epochs of their samplers, rank 0 with epoch 3 and rank 1 with epoch 4" in judgement.verdict.evidence
         )
+
+
+@pytest.mark.parametrize(("sizes", "differ"), [((8, 8, 4), True), ((8, 8, 8), False), ((8, 4, 4), False)])
+def test_larger_batches_of_the_ranks_that_ran_short_are_told(sizes: tuple[int, ...], *, differ: bool) -> None:
+    """GIVEN two ranks that drew half as many batches as the third."""
+
+    def fed(number: int) -> RankEvidence:
+        short = number < 2
+        loader = LoaderFacts(0, 120 // (1 + short), epoch=0, drawn=60 if short else 64, exhausted=short)
+        loader = replace(loader, batch_size=sizes[number])
+        return rank(
+            number, IN_BARRIER if short else IN_BACKWARD, loaders=(loader,), issued=21, completed=20, world_size=3
+        )
+
+    verdict = judge(*(fed(number) for number in range(3))).verdict
+    assert verdict.cause == "uneven-steps"
+    told_so = "the batch sizes of the loaders differ: 8 on ranks 0-1 and 4 on rank 2" in verdict.evidence
+    assert (told_so, "use one batch size on every rank" in verdict.fix) == (differ, differ)

@@ -197,6 +197,8 @@ def test_ranks_that_sleep_where_rank_0_never_comes_are_not_blamed(guard: str, as
     assert judgement.verdict.cause == "user-code-blocked"
     assert [number for number, _, _ in blamed(judgement)] == blames
     assert (told(judgement)[1] == "undetermined") is not bool(blames)
+    open_end = "until another rank, or something outside of the job, has done what it has not done"
+    assert (open_end in judgement.verdict.summary) is not bool(blames)
 
 
 @pytest.mark.parametrize(("step", "batch", "told"), [(74, 74, True), (74, None, False), (5, None, True)])

@@ -1,4 +1,4 @@
-"""Ranks that wait for a key of the job's store are not to blame: the rank that did not set it is not known."""
+"""Ranks that wait for a key of a store are not to blame: the rank that did not set it is not known."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Collective, Frame, LoopFacts, OpenFile, Progress, RankEvidence, Socket
-from tests.unit.job import C10D, IN_BACKWARD, SCRIPT, blamed, frames, judge, rank, told
+from hangwatch.model import (
+    Collective,
+    ExceptionFacts,
+    Frame,
+    LoopFacts,
+    OpenFile,
+    Phase,
+    Progress,
+    RankEvidence,
+    Socket,
+)
+from tests.unit.job import C10D, IN_BACKWARD, IN_BARRIER, NOW, SCRIPT, blamed, frames, gone, judge, rank, told
 
 AGREE = (Frame(SCRIPT, 12, "agree_on_name"), Frame(SCRIPT, 40, "main"), Frame(SCRIPT, 90, "<module>"))
 GET = (Frame("libtorch_cpu.so", 0, "c10d::TCPStore::doGet", native=True), *AGREE)
@@ -34,7 +44,7 @@ def test_no_rank_is_blamed_and_those_past_the_line_are_told(stack: tuple[Frame, 
     assert told(judgement)[:2] == ("undetermined", "undetermined")
     assert blamed(judgement) == []
     verdict = judgement.verdict
-    assert "Ranks 1-2 wait for a key of the job's store (train.py:12), which no rank has set yet" in verdict.summary
+    assert "Ranks 1-2 wait for a key of a store (train.py:12), which no rank has set yet" in verdict.summary
     assert "rank 0 is on a later line (train.py:50), and may have had to set it" in verdict.evidence
 
 
@@ -68,7 +78,7 @@ def test_a_rank_serves_a_store_of_the_programs_own_if_it_is_its_client_too(
     first = replace(first, process=replace(first.process, sockets=sockets))
     verdict = judge(first, asking(1, AGREE, blocked_on=OWN), asking(2, AGREE, blocked_on=OWN)).verdict
     assert verdict.cause == cause
-    assert ("Ranks 1-2 wait for a key of the job's store" in verdict.summary) is (cause == "undetermined")
+    assert ("Ranks 1-2 wait for a key of a store" in verdict.summary) is (cause == "undetermined")
 
 
 def test_the_root_of_a_broadcast_may_wait_for_those_that_ask_the_store() -> None:
@@ -76,14 +86,14 @@ def test_the_root_of_a_broadcast_may_wait_for_those_that_ask_the_store() -> None
     call = Collective("0", 1, "broadcast", ((8,),), ("Float",), frames=stack, peer=0)
     root = rank(0, stack, issued=1, completed=0, world_size=3, calls=(call,), open_calls=(call,))
     verdict = judge(root, *(asking(number, GET) for number in (1, 2))).verdict
-    assert "Ranks 1-2 wait for a key of the job's store (train.py:12)" in verdict.summary
+    assert "Ranks 1-2 wait for a key of a store (train.py:12)" in verdict.summary
 
 
 def test_all_ranks_may_wait_for_one_that_was_never_set() -> None:
     judgement = judge(*(asking(number, GET) for number in range(3)))
     assert told(judgement)[:2] == ("undetermined", "undetermined")
     assert judgement.verdict.summary == (
-        "All ranks wait for a key of the job's store (train.py:12), which no rank has set yet."
+        "All ranks wait for a key of a store (train.py:12), which no rank has set yet."
     )
 
 
@@ -106,3 +116,42 @@ def test_a_rank_that_asks_the_store_again_and_again_waits_for_another_one(asks_s
     assert (blamed(judgement) == []) is asks_store
     said = "Ranks 1-2 ask the job's store again and again (train.py:12), and have not found there what another rank has"
     assert judgement.verdict.summary.startswith(said) is asks_store
+
+
+def failing(number: int, error: ExceptionFacts) -> RankEvidence:
+    return gone(number, 1, Phase.FAILED, exception=error, world_size=3, progress=Progress(), issued=4, completed=3)
+
+
+def test_ranks_that_gave_up_on_a_key_say_for_which_and_no_rank_is_blamed() -> None:
+    """GIVEN a key that no rank set, and a rank that lost the ranks that had waited for it."""
+    missing = ExceptionFacts("DistStoreError", "wait timeout after 30000ms, keys: /data/statistics", AGREE, at=NOW - 12)
+    closed = ExceptionFacts("RuntimeError", "Connection closed by peer [127.0.0.1]:59549", IN_BARRIER, at=NOW - 11)
+    judgement = judge(failing(0, closed), failing(1, missing), failing(2, missing))
+    assert told(judgement) == ("undetermined", "undetermined", "failed")
+    assert judgement.verdict.summary == (
+        "Ranks 1-2 waited 30 s for key 'data/statistics' of a store (train.py:12), which no rank had set, and gave up."
+    )
+    assert "rank 0 ended on a later line (train.py:50), and may have had to set it" in judgement.verdict.evidence
+
+
+def test_a_rank_that_failed_before_the_key_was_missed_is_the_reason() -> None:
+    missing = ExceptionFacts("DistStoreError", "wait timeout after 30000ms, keys: /data/statistics", AGREE, at=NOW - 12)
+    own = ExceptionFacts("ValueError", "no such column", (Frame(SCRIPT, 50, "main"),), at=NOW - 40)
+    judgement = judge(failing(0, own), failing(1, missing), failing(2, missing))
+    assert told(judgement)[0] == "exception-on-one-rank"
+    assert blamed(judgement) == [(0, 100, "rank")]
+
+
+@pytest.mark.parametrize(("phase", "cause"), [(Phase.START, "user-code-blocked"), (Phase.STEP, "undetermined")])
+def test_ranks_that_gave_up_at_the_start_name_the_one_that_had_not_come(phase: Phase, cause: str) -> None:
+    """GIVEN gloo's key for the address of rank 1, and a rank 1 that still builds something."""
+    start = (*frames((C10D, 2169, "_new_process_group_helper"), (C10D, 1899, "init_process_group")),)
+    missing = ExceptionFacts("DistStoreError", "wait timeout after 20000ms, keys: /default_pg/0//cpu//0/1", start)
+    builds = rank(1, AGREE, phase=phase, world_size=3, progress=Progress())
+    ranks = [gone(number, 1, Phase.FAILED, exception=missing, world_size=3, progress=Progress()) for number in (0, 2)]
+    judgement = judge(ranks[0], builds, ranks[1])
+    assert told(judgement)[::2] == (cause, "failed")
+    assert blamed(judgement) == ([(1, 101, "rank")] if cause == "user-code-blocked" else [])
+    if cause == "user-code-blocked":
+        assert "Rank 1 had not called init_process_group: it stood at train.py:12" in judgement.verdict.summary
+        assert "ranks 0 and 2 waited there for it for 20 s, and gave up" in judgement.verdict.summary

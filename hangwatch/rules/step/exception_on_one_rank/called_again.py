@@ -1,0 +1,39 @@
+"""A call that a rank made once more than most, because a loop of its own tries again after an error."""
+
+from __future__ import annotations
+
+from hangwatch import words
+from hangwatch.facts.case import Case
+from hangwatch.facts.turns import drew_alike, fewer_turns, standing
+from hangwatch.facts.ways_out import tries_again_at
+from hangwatch.model import Certainty
+from hangwatch.rules.finding import Finding
+
+
+def called_again(case: Case) -> Finding | None:
+    """Most ranks are past a loop that has another turn only after an error, and few are in it still."""
+    short = fewer_turns(case)
+    if short is None or drew_alike(case, short) or 2 * len(short.inside) >= len(short.left):
+        return None
+    caught = tries_again_at(case, short)
+    if caught is None:
+        return None
+    ranks, text, view = short.inside, case.text_of(caught), case.ranks[short.inside[0]]
+    clause = f"{words.place(caught)}{f' (`{text}`)' if text else ''}"
+    return Finding(
+        "exception-on-one-rank",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'has', 'have')} called"
+        f" {view.now.called}{words.at(view.where)} more often than {case.name(short.left)}, probably"
+        f" once more after an error that was caught at {clause}.",
+        fix="keep collectives out of what is tried again after an error, or let all ranks try again together",
+        culprits=case.culprits(ranks, caught),
+        victims=tuple(rank for rank in case.blocked if rank not in ranks),
+        step=case.step_of(ranks),
+        evidence=(
+            *standing(case, short),
+            f"by the source, that loop has another turn only after an error, at {clause}",
+        ),
+        status=case.failed,
+        awaited=ranks,
+    )
