@@ -32,7 +32,7 @@ from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import name_of
 
 HABIT = 2  # earlier steps, or turns of a loop, that make a habit
-LEAST_STEPS = 8  # whole steps on record that show what all steps of a rank are made of
+ALIKE_STEPS = 8  # whole steps on record that show what all steps of a rank are made of
 
 
 class Sites:
@@ -124,7 +124,7 @@ class Sites:
             if step is not None and place is not None:
                 steps.setdefault(step, Counter())[place] += 1
         whole = [steps[step] for step in sorted(steps)[1:-1]]  # the record may begin and end within a step
-        alike = len(whole) >= LEAST_STEPS and all(each == whole[0] for each in whole)
+        alike = len(whole) >= ALIKE_STEPS and all(each == whole[0] for each in whole)
         return whole[0] if alike else None
 
     def most_in_a_step(self, rank: int, group: str, place: Site, before: int) -> int | None:
