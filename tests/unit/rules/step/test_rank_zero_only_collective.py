@@ -19,6 +19,7 @@ from hangwatch.model import (
     Progress,
     RankEvidence,
 )
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import failed_with_a_lone_call
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
@@ -406,3 +407,27 @@ def test_ranks_wait_in_ddps_second_forward_while_it_agrees_on_the_order_of_its_b
     assert blamed_ranks(judgement) == [0]
     assert judgement.verdict.hang == "proven"
     assert "Ranks 1-2 wait in the model's forward (train.py:12)." in judgement.verdict.details
+
+
+def _behind_a_check(entry: RankEvidence, line: int) -> RankEvidence:
+    """Its stack leads to `line` behind a check of the rank; other stacks are left as they are."""
+    stacks = (
+        replace(each, guard="rank") if any(f.line == line for f in each.frames) else each for each in entry.stacks
+    )
+    return replace(entry, stacks=tuple(stacks))
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_call_behind_a_rank_check_in_each_of_several_groups(alike: bool) -> None:
+    """GIVEN two groups WHEN the first member of each calls alone THEN both are; else what is said is of one group."""
+    turn: Program = [Draw(), Call(line=12, group="pairs")]
+    more = Call("all_gather", line=30, group="pairs", size=4, function="log")
+    callers = (0, 2) if alike else (0, 2, 3)
+    programs: list[Program] = [[*turn * 4, *([more] if rank in callers else []), *turn] for rank in range(4)]
+    snapshot = World(programs, groups={"pairs": [(0, 1), (2, 3)]}).run().snapshot()
+    case = Case(replace(snapshot, ranks=tuple(_behind_a_check(entry, 30) for entry in snapshot.ranks)))
+    found = mispaired_at_a_new_place(case)
+    assert found is not None
+    assert [culprit.rank for culprit in found.culprits] == ([0, 2] if alike else [0])
+    who = "rank" if alike else "member of group pairs"
+    assert f"no other {who} has ever called a collective at train.py:30" in [each.says for each in found.witnesses]
