@@ -12,7 +12,9 @@ from hangwatch.model import (
     CallSite,
     Certainty,
     Collective,
+    Collectives,
     Frame,
+    GroupHead,
     Judgement,
     LoaderFacts,
     LoopFacts,
@@ -431,3 +433,35 @@ def test_a_call_behind_a_rank_check_in_each_of_several_groups(alike: bool) -> No
     assert [culprit.rank for culprit in found.culprits] == ([0, 2] if alike else [0])
     who = "rank" if alike else "member of group pairs"
     assert f"no other {who} has ever called a collective at train.py:30" in [each.says for each in found.witnesses]
+
+
+START = Frame(SCRIPT, 39, "<module>")
+FIRST = Collective("0", 1, "broadcast", ((8,),), ("Float",), frames=(START,), retired=True, peer=0)
+
+
+def before_any_loop(number: int, call: Collective, *stack: Frame) -> RankEvidence:
+    """A rank that stands in `call`, its second one or its first one of group 1, before it has come to any loop."""
+    issued = (2, 0) if call.group == "0" else (1, 1)
+    heads = tuple(GroupHead(str(n), (0, 1, 2), "", "gloo", made, 1 - n) for n, made in enumerate(issued))
+    found = rank(
+        number, stack, still_s=500, patience_s=60, progress=Progress(step=-1), world_size=3,
+        calls=(FIRST, call), open_calls=(call,),
+    )  # fmt: skip
+    assert found.reading is not None
+    stacks = tuple(replace(each, in_loop=False, guard="none") for each in found.stacks)
+    calls = Collectives(heads, (FIRST, call), (call,))
+    reading = replace(found.reading, heads=heads)
+    return replace(found, reading=reading, stacks=stacks, earlier_stacks=stacks, collectives=calls)
+
+
+@pytest.mark.parametrize(("line", "cause"), [(95, "rank-zero-only-collective"), (91, "undetermined")])
+def test_a_call_inside_of_a_block_at_whose_end_the_others_wait(line: int, cause: str) -> None:
+    """GIVEN Lightning's prepare_data, which one rank runs WHEN a barrier is called there."""
+    inside = (Frame(SCRIPT, 15, "prepare_data"), Frame(TRAINER, line, "Trainer.prepare_data"), START)
+    alone = before_any_loop(0, Collective("0", 2, "barrier", frames=inside), Frame(C10D, 5356, "barrier"), *inside)
+    exits = (Frame(TRAINER, 7, "Block.__exit__"), Frame(TRAINER, 93, "Trainer.prepare_data"), START)
+    call = Collective("1", 1, "monitored_barrier", frames=exits)
+    others = [before_any_loop(n, call, Frame(C10D, 5420, "monitored_barrier"), *exits) for n in (1, 2)]
+    judgement = judge(alone, *others, world_size=3)
+    assert judgement.verdict.cause == cause
+    assert blamed_ranks(judgement) == ([0] if line == 95 else [])
