@@ -8,7 +8,9 @@ from hangwatch import words
 from hangwatch.facts.call_site import Site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.caught_errors import caught_in_backward
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
+from hangwatch.facts.unreduced import has_called_backward
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.ranks.sides import spread
@@ -43,6 +45,8 @@ def skipped_by_site(case: Case) -> Finding | None:
     witnesses = [Witness(Kind.HABIT, order_kept)]
     if outvoted:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(due)}"))
+    if not ways and sites.in_backward(behind, skipped) and _called_backward(case, ahead):
+        return _graph_differs(case, ahead, skipped, reached, tuple(witnesses))
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if by_epoch else case.weigh(witnesses),  # once is no habit
@@ -53,6 +57,35 @@ def skipped_by_site(case: Case) -> Finding | None:
         step=case.ranks[ahead[0]].step,
         evidence=evidence_of(ways),
         witnesses=tuple(witnesses),
+        awaited=ahead,
+    )
+
+
+def _called_backward(case: Case, ranks: Iterable[int]) -> bool:
+    """They have in the step in which they are: the call was left out of that backward, and not with it."""
+    return all(
+        has_called_backward(view, view.step.step or 0) and caught_in_backward(view, view.step.step) is None
+        for view in case.views(ranks)
+    )
+
+
+def _graph_differs(
+    case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site, witnesses: tuple[Witness, ...]
+) -> Finding:
+    who, step = case.name(ahead), case.ranks[ahead[0]].step
+    where, there = (Frame(*place.lines[0], "") for place in (skipped, reached))
+    return Finding(
+        "data-dependent-graph",
+        Certainty.LIKELY,
+        f"{case.name(ahead, capital=True)} went through the backward{words.at(where)}{words.in_step(step)} without its"
+        f" {skipped.kind or 'call'}: what leads to that had no part in the loss there."
+        f" {words.verb(len(ahead), 'It is', 'They are')} in the next call already{words.at(there)}.",
+        fix="give the result a part in the loss of every rank, such as its sum times 0, instead of detaching it or"
+        " leaving it out",
+        culprits=case.culprits(ahead, where),
+        step=step,
+        evidence=(f"{who} called backward{words.in_step(step)}",),
+        witnesses=witnesses,
         awaited=ahead,
     )
 
