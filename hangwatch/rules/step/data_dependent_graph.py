@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.call_site import Site
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
 
 _FOR_MODULES = (
@@ -94,6 +95,31 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
         stand = words.verb(len(short.waiting), "stands", "stand")
         heard.append(Witness(Kind.PLACE, f"{waiting} {stand} in the backward of that step"))
     return tuple(heard)
+
+
+# ------------------------------------------------------------------------------------------ differentiable collectives
+
+
+def left_out_of_backward(
+    case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site, witnesses: tuple[Witness, ...]
+) -> Finding:
+    """Ranks that went through their backward without the call in which the others stand, as a witness has it."""
+    who, step = case.name(ahead), case.ranks[ahead[0]].step
+    where, there = (Frame(*place.lines[0], "") for place in (skipped, reached))
+    return Finding(
+        "data-dependent-graph",
+        Certainty.LIKELY,
+        f"{case.name(ahead, capital=True)} went through the backward{words.at(where)}{words.in_step(step)} without its"
+        f" {skipped.kind or 'call'}: what leads to that had no part in the loss there."
+        f" {words.verb(len(ahead), 'It is', 'They are')} in the next call already{words.at(there)}.",
+        fix="give the result a part in the loss of every rank, such as its sum times 0, instead of detaching it or"
+        " leaving it out",
+        culprits=case.culprits(ahead, where),
+        step=step,
+        evidence=(f"{who} called backward{words.in_step(step)}",),
+        witnesses=witnesses,
+        awaited=ahead,
+    )
 
 
 # ------------------------------------------------------------------------------------------ sharded modules

@@ -15,6 +15,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Frame
 from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
+from hangwatch.rules.step.data_dependent_graph import left_out_of_backward
 
 
 def skipped_by_site(case: Case) -> Finding | None:
@@ -46,7 +47,7 @@ def skipped_by_site(case: Case) -> Finding | None:
     if outvoted:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(due)}"))
     if not ways and sites.in_backward(behind, skipped) and _called_backward(case, ahead):
-        return _graph_differs(case, ahead, skipped, reached, tuple(witnesses))
+        return left_out_of_backward(case, ahead, skipped, reached, tuple(witnesses))
     return Finding(
         "skipped-collective",
         Certainty.LIKELY if by_epoch else case.weigh(witnesses),  # once is no habit
@@ -66,27 +67,6 @@ def _called_backward(case: Case, ranks: Iterable[int]) -> bool:
     return all(
         has_called_backward(view, view.step.step or 0) and caught_in_backward(view, view.step.step) is None
         for view in case.views(ranks)
-    )
-
-
-def _graph_differs(
-    case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site, witnesses: tuple[Witness, ...]
-) -> Finding:
-    who, step = case.name(ahead), case.ranks[ahead[0]].step
-    where, there = (Frame(*place.lines[0], "") for place in (skipped, reached))
-    return Finding(
-        "data-dependent-graph",
-        Certainty.LIKELY,
-        f"{case.name(ahead, capital=True)} went through the backward{words.at(where)}{words.in_step(step)} without its"
-        f" {skipped.kind or 'call'}: what leads to that had no part in the loss there."
-        f" {words.verb(len(ahead), 'It is', 'They are')} in the next call already{words.at(there)}.",
-        fix="give the result a part in the loss of every rank, such as its sum times 0, instead of detaching it or"
-        " leaving it out",
-        culprits=case.culprits(ahead, where),
-        step=step,
-        evidence=(f"{who} called backward{words.in_step(step)}",),
-        witnesses=witnesses,
-        awaited=ahead,
     )
 
 
