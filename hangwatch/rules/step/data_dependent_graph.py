@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.call_site import Site
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.left_out import LeftOut, left_out, witnesses_of
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
@@ -26,7 +26,8 @@ def data_dependent_graph(case: Case) -> Finding | None:
     found = disagreement(case)
     if found is not None and found.in_module and case.in_trouble:
         return _without_module(case, found)
-    return None
+    left = left_out(case)
+    return _without_call(case, left) if left is not None and left.of_a_backward else None
 
 
 def ended_without_gradients(case: Case) -> Finding | None:
@@ -100,25 +101,22 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
 # ------------------------------------------------------------------------------------------ differentiable collectives
 
 
-def left_out_of_backward(
-    case: Case, ahead: tuple[int, ...], skipped: Site, reached: Site, witnesses: tuple[Witness, ...]
-) -> Finding:
-    """Ranks that went through their backward without the call in which the others stand, as a witness has it."""
-    who, step = case.name(ahead), case.ranks[ahead[0]].step
-    where, there = (Frame(*place.lines[0], "") for place in (skipped, reached))
+def _without_call(case: Case, found: LeftOut) -> Finding:
+    who, step = case.name(found.ahead), case.ranks[found.ahead[0]].step
+    where, there = (Frame(*place.lines[0], "") for place in (found.skipped, found.reached))
     return Finding(
         "data-dependent-graph",
         Certainty.LIKELY,
-        f"{case.name(ahead, capital=True)} went through the backward{words.at(where)}{words.in_step(step)} without its"
-        f" {skipped.kind or 'call'}: what leads to that had no part in the loss there."
-        f" {words.verb(len(ahead), 'It is', 'They are')} in the next call already{words.at(there)}.",
+        f"{case.name(found.ahead, capital=True)} went through the backward{words.at(where)}{words.in_step(step)}"
+        f" without its {found.skipped.kind or 'call'}: what leads to that had no part in the loss there."
+        f" {words.verb(len(found.ahead), 'It is', 'They are')} in the next call already{words.at(there)}.",
         fix="give the result a part in the loss of every rank, such as its sum times 0, instead of detaching it or"
         " leaving it out",
-        culprits=case.culprits(ahead, where),
+        culprits=case.culprits(found.ahead, where),
         step=step,
         evidence=(f"{who} called backward{words.in_step(step)}",),
-        witnesses=witnesses,
-        awaited=ahead,
+        witnesses=witnesses_of(case, found),
+        awaited=found.ahead,
     )
 
 
