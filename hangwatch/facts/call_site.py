@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from hangwatch.model import Collective, Frame
@@ -116,6 +117,22 @@ def from_one_line(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
     pairs = list(zip(reversed(one), reversed(other), strict=False))
     apart = next((number for number, pair in enumerate(pairs) if pair[0] != pair[1]), 0)
     return apart > 0 and _function(pairs[apart][0]) != _function(pairs[apart][1])
+
+
+def at_the_end_of_its_block(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> bool:
+    """`one` waits in the `__exit__` of a with block, inside of which `other` still is: it has gone past that place.
+
+    Frames tell it without the source: while `__exit__` runs, its caller stands on the line of the with statement, and
+    `other` further down in the same call of that function. Had it left the block, it would have come by that wait.
+    """
+    ours, theirs = ([frame for frame in stack if not frame.native] for stack in (one, other))
+    for n, (exits, block) in enumerate(pairwise(ours)):
+        around = ours[n + 2 :]
+        within = theirs[len(theirs) - len(around) - 1 :] if len(theirs) > len(around) else []
+        leaves = name_of(exits.function) in ("__exit__", "__aexit__")
+        if leaves and within and within[1:] == around and _function(within[0]) == _function(block):
+            return within[0].line > block.line
+    return False
 
 
 def _function(frame: Frame) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from hangwatch.model import Collective, Frame
 from hangwatch.ranks.issuers import issuer
 from hangwatch.ranks.ledger import family
 from hangwatch.ranks.sides import spread
-from hangwatch.stacks.activity import Within
+from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import name_of
 
 HABIT = 2  # earlier steps, or turns of a loop, that make a habit
@@ -353,8 +353,10 @@ class Sites:
         """The records of `other` would show a call such as that in which `rank` waits, with its place.
 
         What DDP issues by itself, in forward and backward, is on no board: a flight recorder alone lists it, and those
-        of the engine's own threads have no place.
+        of the engine's own threads have no place. Of a framework's meetings there is no record at all.
         """
+        if self.case.ranks[rank].now.doing is Doing.MEETING:
+            return False
         within = self.case.ranks[rank].now.within
         if within.isdisjoint((Within.BACKWARD, Within.BUFFERS)):
             return True

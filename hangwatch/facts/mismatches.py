@@ -131,12 +131,26 @@ class Mismatch:
 @once
 def first_mismatch(case: Case) -> Mismatch | None:
     """Where members of a group were paired under one number with different operations, types or sizes."""
+    return next(_mismatches(case), None)
+
+
+def _mismatches(case: Case) -> Iterator[Mismatch]:
     for group, last in _meetings(case):
         for seq in range(_first_open(group, last), last + 1):
             calls = case.ledger.under(group.name, seq, group.members)
             if len(differing(calls)) > 1:
-                return Mismatch(group, seq, calls)
-    return None
+                yield Mismatch(group, seq, calls)
+
+
+def same_beside(case: Case, found: Mismatch, ranks: Ranks) -> tuple[Mismatch, ...]:
+    """The same in groups beside that of `found`, with no common member: there too calls like those of `ranks` stand
+    against calls like those of its other members, and no others.
+    """
+    sides = [next(found.calls[rank] for rank in found.calls if (rank in ranks) is inside) for inside in (True, False)]
+    others = (other for other in _mismatches(case) if not found.calls.keys() & other.calls.keys())
+    return tuple(
+        other for other in others if all(any(alike(call, side) for side in sides) for call in other.calls.values())
+    )
 
 
 def _first_open(group: Group, last: int) -> int:

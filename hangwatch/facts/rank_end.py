@@ -69,7 +69,7 @@ def follows(error: ExceptionFacts) -> bool:
 def ending(view: RankView) -> Ending:
     """Why the process of `view`, which has ended or is failing, came to its end."""
     error = view.exception
-    if error is not None and error.fatal:
+    if error is not None and (error.fatal or _gave_up_after(view, error)):
         text = f"{error.type}: {error.message}"
         word = next(iter(last_words(text)), None)
         if not follows(error):
@@ -78,6 +78,11 @@ def ending(view: RankView) -> Ending:
     if view.exit_code in ENDED_BY_LAUNCHER or view.followed:
         return Ending(Why.LAUNCHER)
     return _without_exception(view)
+
+
+def _gave_up_after(view: RankView, error: ExceptionFacts) -> bool:
+    """It caught the error of a peer's end, as Ray's workers do, and then left with an exit code that tells of one."""
+    return follows(error) and view.dead and (view.exit_code or 0) > 0
 
 
 def with_followers(views: Iterable[RankView]) -> dict[int, RankView]:

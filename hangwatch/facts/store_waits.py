@@ -12,6 +12,7 @@ from hangwatch.facts.own_code import IN_CODE
 from hangwatch.ranks.view import RankView
 
 _WAITS = re.compile(r"c10d::\w*Store::(do)?(get|wait|multiGet)\b", re.IGNORECASE)
+_OF_TORCH = re.compile(r"(^|/)libtorch\w*\.so")
 _REMOTE_PORT = re.compile(r"^socket .* -> .*:(\d+)$")
 
 
@@ -23,19 +24,28 @@ def waits_for_key(view: RankView, ports: Container[str]) -> bool:
     """
     if view.now.doing not in IN_CODE or view.where is None:
         return False
-    native = (frame.function for frame in view.evidence.main_stack if frame.native)
-    return any(_WAITS.match(function) for function in native) or _reads_from_store(view, ports)
+    native = [frame for frame in view.evidence.main_stack if frame.native]
+    if any(_WAITS.match(frame.function) for frame in native):
+        return True
+    of_torch = not native or any(_OF_TORCH.search(frame.file) for frame in native)  # else a socket of the program's own
+    return of_torch and _reads_from_store(view, ports)
 
 
 def store_ports(views: Iterable[RankView]) -> frozenset[str]:
-    """The ports at which ranks serve a store of the program's own: a store's server is its first client, too."""
-    return frozenset(port for view in views for port in _served_to_itself(view))
+    """The ports at which ranks serve a store of the program's own: a store's server is its first client, too.
+
+    Other processes are clients as well, unlike those of a server that a rank has for itself.
+    """
+    return frozenset(port for view in views for port in _served_to_itself_and_others(view))
 
 
-def _served_to_itself(view: RankView) -> set[str]:
+def _served_to_itself_and_others(view: RankView) -> set[str]:
     sockets = view.evidence.process.sockets if view.evidence.process is not None else ()
-    served = {_port(each.local) for each in sockets if each.state == "listen"}
-    return served & {_port(each.remote) for each in sockets if each.state == "established"}
+    listening = {_port(each.local) for each in sockets if each.state == "listen"}
+    established = [each for each in sockets if each.state == "established"]
+    own = {_port(each.local) for each in established}
+    others = {_port(each.local) for each in established if _port(each.remote) not in own}
+    return listening & others & {_port(each.remote) for each in established}
 
 
 def _port(address: str) -> str:

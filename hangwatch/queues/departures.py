@@ -322,5 +322,5 @@ def _witnesses(departure: Departure) -> Iterable[str]:
         if departure.kind is not Kind.OTHER:
             yield (
                 f"shifted by {words.plural(departure.count, 'call')} ({shift}), the next"
-                f" {words.plural(departure.agreeing, 'call')} agree again"
+                f" {words.plural(departure.agreeing, 'call')} {words.verb(departure.agreeing, 'agrees', 'agree')} again"
             )

@@ -100,7 +100,8 @@ class RankView:
             return self.main
         others = [thread for thread in self.threads if not thread.main and thread.in_collective]
         hosted = self._with_users_code if self._main_is_a_packages else ()
-        if len(others) == 1 and (hosted or self.main.doing in _IDLERS):
+        unseen = self.dead and self.main.doing is Doing.NOTHING  # of its end the trace of one thread may be left
+        if len(others) == 1 and (hosted or unseen or self.main.doing in _IDLERS):
             return self._asked_for(others[0])
         return hosted[0] if len(hosted) == 1 and not others else self.main
 

@@ -16,7 +16,8 @@ from hangwatch.stacks.frames import name_of
 Guard = Literal["rank", "other", "none", ""]
 
 _RANK = re.compile(
-    r"rank|master|chief|leader|primary|coordinator|global_zero|main_proc|is_main|process_(zero|index|id)|first_process",
+    r"rank|master|chief|leader|primary|coordinator|global_zero|main_proc|is_main|process_(zero|index|id)|first_process"
+    r"|args\.should_(save|log)$",  # transformers: true on one process; of the control of a training, on all alike
     re.IGNORECASE,
 )
 _TURNS_BACK = (ast.Return, ast.Continue, ast.Raise)
@@ -91,6 +92,7 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield part.id
         elif isinstance(part, ast.Attribute):
             yield part.attr
+            yield f"{getattr(part.value, 'attr', getattr(part.value, 'id', ''))}.{part.attr}"
         elif isinstance(part, ast.Subscript | ast.Call):
             yield from _keys(part)
 

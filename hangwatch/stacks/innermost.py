@@ -44,7 +44,7 @@ _NATIVE_WAIT = re.compile(
     r"c10d::.*(::wait\b|::waitRecv|::waitSend|runWait|finalize_backward|::synchronize|::barrier)|gloo::.*wait"
     r"|c10d::Work|ncclComm(Init|Abort)|AsyncWork::"
 )
-_HOOKED_WAIT = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around Work.wait()
+_HOOK = re.compile(r"/hangwatch_agent/(rank/)?hooks/collectives\.py$")  # our probe's frame around a group's methods
 _DDP = "/nn/parallel/distributed.py"
 _WAIT_TENSOR = ("wait_tensor", "trigger_wait")
 _OF_COMPILER = re.compile(r"/torch/_(dynamo|inductor|functorch)/|/triton/(compiler|backends|runtime)/")
@@ -92,11 +92,17 @@ def _waits_in_collective(names: Names) -> Told:
         if name == "_verify_param_shape_across_processes":
             return Doing.COLLECTIVE, "parameter check", frame
     waits = (frame for frame, name, file in names if _is_wait(name, file))
-    return next(((Doing.WORK_WAIT, "", frame) for frame in waits), None)
+    return next(((Doing.WORK_WAIT, "", frame) for frame in waits), None) or _is_in_a_method_of_a_group(names)
+
+
+def _is_in_a_method_of_a_group(names: Names) -> Told:
+    """`group.monitored_barrier()`, past torch.distributed's functions: C code, which only our probe's frame shows."""
+    frame, name, file = names[0] if names else (None, "", "")
+    return (Doing.COLLECTIVE, _SAME_OP.get(name, name), frame) if name in OPS and _HOOK.search(file) else None
 
 
 def _is_wait(name: str, file: str) -> bool:
-    return (name in _WAIT_TENSOR and "/distributed/" in file) or (name == "wait" and bool(_HOOKED_WAIT.search(file)))
+    return (name in _WAIT_TENSOR and "/distributed/" in file) or (name == "wait" and bool(_HOOK.search(file)))
 
 
 def _is_collective_file(file: str) -> bool:

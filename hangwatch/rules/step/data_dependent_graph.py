@@ -5,10 +5,11 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.left_out import LeftOut, left_out, witnesses_of
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.unreduced import Unreduced, unreduced
 from hangwatch.facts.witness import Kind, Witness
-from hangwatch.model import Certainty
+from hangwatch.model import Certainty, Frame
 from hangwatch.rules.finding import Finding
 
 _FOR_MODULES = (
@@ -25,7 +26,8 @@ def data_dependent_graph(case: Case) -> Finding | None:
     found = disagreement(case)
     if found is not None and found.in_module and case.in_trouble:
         return _without_module(case, found)
-    return None
+    left = left_out(case)
+    return _without_call(case, left) if left is not None and left.of_a_backward else None
 
 
 def ended_without_gradients(case: Case) -> Finding | None:
@@ -94,6 +96,28 @@ def _witnesses(case: Case, short: Unreduced) -> tuple[Witness, ...]:
         stand = words.verb(len(short.waiting), "stands", "stand")
         heard.append(Witness(Kind.PLACE, f"{waiting} {stand} in the backward of that step"))
     return tuple(heard)
+
+
+# ------------------------------------------------------------------------------------------ differentiable collectives
+
+
+def _without_call(case: Case, found: LeftOut) -> Finding:
+    who, step = case.name(found.ahead), case.ranks[found.ahead[0]].step
+    where, there = (Frame(*place.lines[0], "") for place in (found.skipped, found.reached))
+    return Finding(
+        "data-dependent-graph",
+        Certainty.LIKELY,
+        f"{case.name(found.ahead, capital=True)} went through the backward{words.at(where)}{words.in_step(step)}"
+        f" without its {found.skipped.kind or 'call'}: what leads to that had no part in the loss there."
+        f" {words.verb(len(found.ahead), 'It is', 'They are')} in the next call already{words.at(there)}.",
+        fix="give the result a part in the loss of every rank, such as its sum times 0, instead of detaching it or"
+        " leaving it out",
+        culprits=case.culprits(found.ahead, where),
+        step=step,
+        evidence=(f"{who} called backward{words.in_step(step)}",),
+        witnesses=witnesses_of(case, found),
+        awaited=found.ahead,
+    )
 
 
 # ------------------------------------------------------------------------------------------ sharded modules

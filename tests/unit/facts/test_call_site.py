@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hangwatch.facts.call_site import caller, framework, from_one_line, same, site_of
+import pytest
+
+from hangwatch.facts.call_site import at_the_end_of_its_block, caller, framework, from_one_line, same, site_of
 from hangwatch.model import Frame
 
 SCRIPT = "/home/ann/train.py"
@@ -57,3 +59,28 @@ def test_what_one_line_calls_in_two_functions_has_no_order_in_the_source() -> No
     assert not from_one_line(behind, (step, *run))
     assert not from_one_line((step, *run), (step, *run))
     assert not from_one_line((TORCH,), (Frame(SCRIPT, 90, "main"),))  # no line in common
+
+
+def inside(line: int, start: int = 90) -> tuple[Frame, ...]:
+    """A hook of the user's that a trainer calls on `line`."""
+    return TORCH, Frame(SCRIPT, 15, "prepare"), Frame(TRAINER, line, "Loop.prepare"), Frame(SCRIPT, start, "main")
+
+
+def at_exit(line: int, name: str = "Barrier.__exit__") -> tuple[Frame, ...]:
+    return Frame("libc.so", 0, "poll", native=True), Frame(TRAINER, 7, name), *inside(line)[2:]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "past"),
+    [
+        (at_exit(20), inside(22), True),
+        (at_exit(20), inside(18), False),  # before the block
+        (at_exit(20), inside(22, start=91), False),  # another call of that function
+        (at_exit(20, "Barrier.__enter__"), inside(22), False),
+        (at_exit(20), (Frame(SCRIPT, 90, "main"),), False),
+    ],
+)
+def test_one_that_waits_at_the_end_of_a_block_has_gone_past_all_of_it(
+    one: tuple[Frame, ...], other: tuple[Frame, ...], past: bool
+) -> None:
+    assert at_the_end_of_its_block(one, other) is past

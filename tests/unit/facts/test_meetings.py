@@ -27,15 +27,18 @@ def job(*ways: Bypass, meet: tuple[int, ...] = (0, 2), epoch: int = 1) -> Snapsh
         further: list[Action] = [LoopEnd(), Draw(1, 0)] if epoch else [Draw(0, 8)]
         return [*made, *further, Call(via="gradients", line=18)]
 
-    def reporting(entry: RankEvidence) -> RankEvidence:
+    snapshot = reporting(World([program(rank) for rank in range(3)]).run().snapshot(still_s=500.0), meet)
+    return replace(snapshot, call_sites=(CallSite((REPORT, LOOP), ways),))
+
+
+def reporting(snapshot: Snapshot, meet: tuple[int, ...]) -> Snapshot:
+    def stands(entry: RankEvidence) -> RankEvidence:
         if entry.rank not in meet:
             return entry
-        stacks = tuple(replace(stack, frames=MEETING) for stack in entry.stacks)
+        stacks = tuple(replace(stack, frames=MEETING, in_loop=True) for stack in entry.stacks)
         return replace(entry, stacks=stacks, earlier_stacks=stacks)
 
-    snapshot = World([program(rank) for rank in range(3)]).run().snapshot(still_s=500.0)
-    sites = (CallSite((REPORT, LOOP), ways),)
-    return replace(snapshot, ranks=tuple(map(reporting, snapshot.ranks)), call_sites=sites)
+    return replace(snapshot, ranks=tuple(map(stands, snapshot.ranks)))
 
 
 def way(asks: str) -> Bypass:
@@ -61,3 +64,12 @@ def test_ranks_of_a_later_epoch_went_by_it(ways: tuple[Bypass, ...], cause: str,
 
 def test_ranks_that_have_more_batches_of_the_same_epoch_may_come_to_it_yet() -> None:
     assert "went by report" not in diagnose(job(epoch=0)).verdict.summary
+
+
+def test_of_a_meeting_without_record_no_rank_is_said_to_be_alone_in_it() -> None:
+    """GIVEN no loader WHEN one of two ranks waits in `report` and the other one in backward."""
+    turn: list[Action] = [Draw(), Call(via="gradients", line=18)]
+    snapshot = World([[*turn * 5, Stall(line=39)], turn * 6]).run().snapshot(still_s=500.0)
+    verdict = diagnose(reporting(snapshot, (0,))).verdict
+    assert (verdict.cause, verdict.culprits) == ("undetermined", ())
+    assert not any("no other rank has ever called" in sentence for sentence in verdict.evidence)

@@ -44,6 +44,18 @@ def test_why_a_rank_ended(evidence: RankEvidence, why: Why, kind: Kind | None) -
     assert (end.why, end.word.kind if end.word is not None else None) == (why, kind)
 
 
+@pytest.mark.parametrize(("code", "why"), [(1, Why.PEER), (0, Why.ITSELF)])
+def test_an_error_of_a_peers_end_that_was_caught_tells_why_a_process_left_with_an_error(code: int, why: Why) -> None:
+    found = lost(0, calls(4))
+    assert found.reading is not None
+    assert found.reading.exception is not None
+    caught = replace(found.reading.exception, fatal=False)
+    found = replace(found, reading=replace(found.reading, exception=caught))
+    assert found.process is not None
+    found = replace(found, process=replace(found.process, exit_code=code))
+    assert ending(view(found)).why is why
+
+
 @pytest.mark.parametrize(
     ("library", "why"),
     [

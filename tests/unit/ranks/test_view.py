@@ -53,6 +53,13 @@ def test_the_thread_in_a_collective_is_chosen_of_several_with_the_users_code() -
     assert hosted(IN_CODE, IN_BACKWARD).now.thread == "trainer-1"
 
 
+def test_of_a_dead_rank_the_one_thread_that_left_a_trace_trained() -> None:
+    thread = ThreadStack(10, "trainer", IN_BACKWARD)
+    ended = replace(gone(0, -6, Phase.STEP), stacks=(thread,))
+    assert RankView(0, ended, sampled_twice=False).now.thread == "trainer"
+    assert RankView(0, replace(rank(0), stacks=(thread,)), sampled_twice=True).now.thread == ""  # no stack of its main
+
+
 def test_beside_an_event_loop_without_a_task_to_run_the_thread_in_a_collective_trains() -> None:
     loop = (
         Frame(f"{STDLIB}/selectors.py", 468, "select"),

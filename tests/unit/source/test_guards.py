@@ -112,11 +112,18 @@ def test_what_only_some_ranks_have_asks_for_the_rank(made: str, condition: str, 
         "accelerator.process_index == 0",
         "self.is_local_process_zero()",
         "state.is_first_process",
+        "self.args.should_save",
+        "training_args.should_log",
     ],
 )
 def test_the_words_of_trainers_for_a_rank(test: str) -> None:
     tree = ast.parse(f"def main():\n    if {test}:\n        save()\n")
     assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "rank"
+
+
+def test_what_a_training_is_told_to_save_is_alike_on_all_ranks() -> None:
+    tree = ast.parse("def main():\n    if control.should_save:\n        save()\n")
+    assert guard_around([(Frame("/home/ann/train.py", 3, "main"), tree)]) == "other"
 
 
 @pytest.mark.parametrize(

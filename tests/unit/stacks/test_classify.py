@@ -36,6 +36,8 @@ CASES = [
     ((f"{C10D}:recv", "user"), Doing.COLLECTIVE, "recv"),
     ((f"{HOOK}:wait", f"{C10D}:all_reduce", "user"), Doing.COLLECTIVE, "all_reduce"),
     ((f"{HOOK}:wait", "user"), Doing.WORK_WAIT, ""),
+    ((f"{HOOK}:monitored_barrier", "user"), Doing.COLLECTIVE, "barrier"),  # group.monitored_barrier()
+    ((f"{HOOK}:CollectivesHook._issue", f"{C10D}:new_group", "user"), Doing.NEW_GROUP, ""),
     (
         ("TORCH/autograd/graph.py:_engine_run_backward", "TORCH/_tensor.py:Tensor.backward", "user"),
         Doing.BACKWARD,

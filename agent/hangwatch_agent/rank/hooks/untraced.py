@@ -39,12 +39,12 @@ def replacing(original: Callable[..., Any], name: str) -> Callable[[F], F]:
     """Decorates what stands in the place of `original`, under `name`: torch.compile and pybind11 see through it.
 
     pybind11 knows a Python override that calls its C++ base by the name of the *code* which calls, and by its first
-    argument; a replacement with another name would be called again, for ever.
+    argument; a replacement with another name would be called again, for ever. py-spy shows the qualified name.
     """
 
     def decorate(replacement: F) -> F:
         assert isinstance(replacement, FunctionType)
-        replacement.__code__ = replacement.__code__.replace(co_name=name)
+        replacement.__code__ = replacement.__code__.replace(co_name=name, co_qualname=name)
         functools.update_wrapper(replacement, original)
         unseen(replacement.__code__, with_callees=False)
         return replacement

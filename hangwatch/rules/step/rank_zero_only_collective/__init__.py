@@ -6,7 +6,7 @@ from collections import Counter
 
 from hangwatch import words
 from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_loop
-from hangwatch.facts.call_site import NOT_KNOWN, path, recorded_caller, same, site
+from hangwatch.facts.call_site import NOT_KNOWN, at_the_end_of_its_block, path, recorded_caller, same, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.parting import Left, Parting, counted, parting
@@ -73,9 +73,9 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
     lone = case.ranks[loners[0]]
     if uneven is not None and lone.step.epoch == uneven.epoch:
         return None  # the others may have had no batch for which they would call there
-    if has_left_inner_loop(case, lone) and lone.now.guard != "rank":
-        return None
     others = [case.ranks[rank] for rank in _without(ranks, lone.rank)]
+    if has_left_inner_loop(case, lone) and not (lone.now.guard == "rank" or _past_its_block(lone, others)):
+        return None
     if any(
         _same_point(case, lone.rank, other.rank)
         or (_new_group_in_circle(case, other.rank, lone.rank) and not _only_it_comes_there(lone, other))
@@ -92,6 +92,12 @@ def _alone_among(case: Case, ranks: list[int], asked: list[int]) -> RankView | N
     usual = [other for other in others if sites.regular(other.rank) or has_left_loop(case, other)]
     known = 2 * len(usual) > len(others) or lone.guarded
     return lone if known or _stand_together(sites, lone, others) else None
+
+
+def _past_its_block(lone: RankView, others: list[RankView]) -> bool:
+    """All of them wait where the block ends in which it still is: none of them comes to its call any more."""
+    stacks = {other.evidence.main_stack for other in others}
+    return all(at_the_end_of_its_block(stack, lone.evidence.main_stack) for stack in stacks)
 
 
 def _stand_together(sites: Sites, lone: RankView, others: list[RankView]) -> bool:
@@ -247,6 +253,11 @@ def _witnesses(
         heard.append(alone_at(case, what, at))
     if inside and lone.now.guard == "rank":
         heard.append(Witness(Kind.SOURCE, f"the source leads to {where} only under a condition on the rank"))
+    if inside and others and _past_its_block(lone, case.views(others)):
+        at_end = f"{case.name(others)} {words.verb(len(others), 'waits', 'wait')} at the end of a with block"
+        heard.append(
+            Witness(Kind.PLACE, f"{at_end} in which {case.name(alone)} still {words.verb(len(alone), 'is', 'are')}")
+        )
     return tuple(heard)
 
 

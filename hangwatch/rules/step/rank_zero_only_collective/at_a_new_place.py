@@ -10,11 +10,12 @@ from hangwatch.facts.call_site import Caller, comes_before, path, site
 from hangwatch.facts.call_sites import caller_of, sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import is_early_at, may_be_ahead
-from hangwatch.facts.mismatches import Mismatch, culprits_at, mispaired, place_of
+from hangwatch.facts.mismatches import Mismatch, alike, culprits_at, mispaired, place_of, same_beside
 from hangwatch.facts.other_loops import skipped_in_other_loop
 from hangwatch.facts.trainer_branches import trainer_branch
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Certainty, Collective, Frame
+from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 
@@ -113,44 +114,65 @@ def _at_a_new_line(case: Case, found: Mismatch, rank: int) -> bool:
 
 
 def _alone(case: Case, found: Mismatch, alone: tuple[int, ...]) -> Finding:
-    call, where = found.calls[alone[0]], place_of(case, alone[0], found.calls)
-    made = caller_of(case, alone[0], call)
-    others = tuple(rank for rank in found.calls if rank not in alone)
-    theirs = place_of(case, others[0], found.calls)
-    new = made is not None and not sites_of(case).any_called_from(made, found.calls)
-    line = words.place(Frame(made[0], made[2], made[1]) if new and made is not None else where)
-    witnesses = [alone_at(case, "a collective", f"at {line}")]
-    if 2 * len(alone) < len(found.calls):
-        witnesses.append(
-            Witness(Kind.MAJORITY, f"most ranks are in a call that they have made before: {case.name(others)}")
-        )
-    guarded = all(view.now.guard == "rank" for view in case.views(alone))
-    if guarded:
-        witnesses.append(
-            Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")
-        )
+    meetings = (found, *same_beside(case, found, alone))
+    calls = {rank: call for each in meetings for rank, call in each.calls.items()}
+    beside = (rank for rank in calls if rank not in found.calls and alike(calls[rank], found.calls[alone[0]]))
+    alone = tuple(sorted((*alone, *beside)))
+    others = tuple(sorted(calls.keys() - set(alone)))
+    call, where = calls[alone[0]], place_of(case, alone[0], calls)
+    theirs = place_of(case, others[0], calls)
+    witnesses = _witnesses(case, found, calls, alone)
     certainty = case.weigh(witnesses)
-    sure = guarded and not case.any_rank_failed
+    sure = any(each.kind is Kind.SOURCE for each in witnesses) and not case.any_rank_failed
     return Finding(
         "rank-zero-only-collective",
         certainty if sure or certainty is not Certainty.PROVEN else Certainty.LIKELY,
         f"{case.name(alone, capital=True)} {words.verb(len(alone), 'is', 'are')} alone in"
         f" {_named(case, alone[0], call, where)}, which the other ranks"
         f" {do_not_call(case.ranks[alone[0]], inside=True)}; it is paired with"
-        f" {_named(case, others[0], found.calls[others[0]], theirs)} of {case.name(others)}.",
-        culprits=culprits_at(case, alone, found.calls),
+        f" {_named(case, others[0], calls[others[0]], theirs)} of {case.name(others)}.",
+        culprits=culprits_at(case, alone, calls),
         victims=others,
         step=case.step_of(alone),
-        evidence=(
-            (
-                f"number {found.seq} of group {found.group.name} is another call on {case.name(alone)}"
-                f" than on {case.name(others)}"
-            ),
-        ),
-        witnesses=tuple(witnesses),
+        evidence=tuple(_paired(case, each, alone) for each in meetings),
+        witnesses=witnesses,
         status=case.failed,
         awaited=alone,
     )
+
+
+def _witnesses(
+    case: Case, found: Mismatch, calls: dict[int, Collective], alone: tuple[int, ...]
+) -> tuple[Witness, ...]:
+    where = place_of(case, alone[0], calls)
+    made = caller_of(case, alone[0], calls[alone[0]])
+    new = made is not None and not sites_of(case).any_called_from(made, calls)
+    line = words.place(Frame(made[0], made[2], made[1]) if new and made is not None else where)
+    elsewhere = [rank for rank in case.ranks if rank not in calls]
+    used = not new and any(_called_at(case, rank, calls[alone[0]]) for rank in spread(elsewhere))
+    who = f"member of group {found.group.name}" if used else "rank"
+    witnesses = [alone_at(case, "a collective", f"at {line}", who=who)]
+    others = tuple(rank for rank in calls if rank not in alone)
+    if len(alone) < len(others):
+        witnesses.append(
+            Witness(Kind.MAJORITY, f"most ranks are in a call that they have made before: {case.name(others)}")
+        )
+    if all(view.now.guard == "rank" for view in case.views(alone)):
+        witnesses.append(
+            Witness(Kind.SOURCE, f"the source leads to {words.place(where)} only under a condition on the rank")
+        )
+    return tuple(witnesses)
+
+
+def _called_at(case: Case, rank: int, call: Collective) -> bool:
+    line = path(call.frames)[:1]
+    return any(path(each.frames)[:1] == line for each in case.ledger.calls(rank).values())
+
+
+def _paired(case: Case, found: Mismatch, alone: tuple[int, ...]) -> str:
+    here, there = ([rank for rank in sorted(found.calls) if (rank in alone) is inside] for inside in (True, False))
+    number = f"number {found.seq} of group {found.group.name}"
+    return f"{number} is another call on {case.name(here)} than on {case.name(there)}"
 
 
 def _named(case: Case, rank: int, call: Collective, where: Frame | None) -> str:

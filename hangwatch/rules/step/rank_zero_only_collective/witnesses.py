@@ -13,12 +13,15 @@ from hangwatch.ranks.sides import spread
 from hangwatch.ranks.view import RankView
 
 
-def alone_at(case: Case, what: str, where: str) -> Witness:
-    """No other rank has ever made such a call there, as far as known; `what` is "a collective" or its name."""
+def alone_at(case: Case, what: str, where: str, who: str = "rank") -> Witness:
+    """No other rank has ever made such a call there, as far as known; `what` is "a collective" or its name.
+
+    `who` narrows it to the members of a group.
+    """
     known = len(case.ranks) == case.size and all(view.reading is not None for view in case)
     whole = known and all(sites_of(case).remembers(rank) for rank in spread(case.ranks))
     recorded = "" if whole else "as far as recorded, "
-    return Witness(Kind.PLACE, f"{recorded}no other rank has ever called {what} {where}")
+    return Witness(Kind.PLACE, f"{recorded}no other {who} has ever called {what} {where}")
 
 
 def most_or_the_source(

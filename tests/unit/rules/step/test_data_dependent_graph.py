@@ -259,3 +259,17 @@ def test_a_backward_that_the_board_knows_to_be_missing_was_skipped() -> None:
 
     judgement = diagnose(changed(snapshot, change))
     assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == ("skipped-collective", [1])
+
+
+@pytest.mark.parametrize(("backward_step", "cause"), [(5, CAUSE), (4, "skipped-collective")])
+def test_before_its_optimizer_the_board_says_that_it_called_backward(backward_step: int, cause: str) -> None:
+    """GIVEN gradients that are averaged after a backward which communicates WHEN it lacks its calls on rank 1."""
+
+    def change(rank: RankEvidence) -> RankEvidence:
+        assert rank.reading is not None
+        mine = backward_step if rank.rank == 1 else 5
+        return replace(rank, reading=replace(rank.reading, progress=replace(rank.reading.progress, backward_step=mine)))
+
+    judgement = diagnose(changed(unreduced(optimized=False, log="all_gather"), change))
+    assert (judgement.verdict.cause, [rank for rank, _ in blamed(judgement)]) == (cause, [1])
+    assert ("rank 1 called backward in epoch 0, batch 5 (step 5)" in judgement.verdict.evidence) is (cause == CAUSE)

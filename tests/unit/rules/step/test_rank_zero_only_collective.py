@@ -13,13 +13,16 @@ from hangwatch.model import (
     CallSite,
     Certainty,
     Collective,
+    Collectives,
     Frame,
+    GroupHead,
     Judgement,
     LoaderFacts,
     LoopFacts,
     Progress,
     RankEvidence,
 )
+from hangwatch.rules.step.rank_zero_only_collective.at_a_new_place import mispaired_at_a_new_place
 from hangwatch.rules.step.rank_zero_only_collective.before_the_end import stayed_with_a_lone_call
 from tests.unit.job import C10D, SCRIPT, TORCH, blamed, frames, judge, rank, snapshot, told
 from tests.unit.job import told as said
@@ -411,3 +414,59 @@ def test_ranks_wait_in_ddps_second_forward_while_it_agrees_on_the_order_of_its_b
     assert blamed_ranks(judgement) == [0]
     assert judgement.verdict.hang == "proven"
     assert "Ranks 1-2 wait in the model's forward (train.py:12)." in judgement.verdict.details
+
+
+def _behind_a_check(entry: RankEvidence, line: int) -> RankEvidence:
+    """Its stack leads to `line` behind a check of the rank; other stacks are left as they are."""
+    stacks = (
+        replace(each, guard="rank") if any(f.line == line for f in each.frames) else each for each in entry.stacks
+    )
+    return replace(entry, stacks=tuple(stacks))
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_call_behind_a_rank_check_in_each_of_several_groups(alike: bool) -> None:
+    """GIVEN two groups WHEN the first member of each calls alone THEN both are; else what is said is of one group."""
+    turn: Program = [Draw(), Call(line=12, group="pairs")]
+    more = Call("all_gather", line=30, group="pairs", size=4, function="log")
+    callers = (0, 2) if alike else (0, 2, 3)
+    programs: list[Program] = [[*turn * 4, *([more] if rank in callers else []), *turn] for rank in range(4)]
+    snapshot = World(programs, groups={"pairs": [(0, 1), (2, 3)]}).run().snapshot()
+    case = Case(replace(snapshot, ranks=tuple(_behind_a_check(entry, 30) for entry in snapshot.ranks)))
+    found = mispaired_at_a_new_place(case)
+    assert found is not None
+    assert [culprit.rank for culprit in found.culprits] == ([0, 2] if alike else [0])
+    who = "rank" if alike else "member of group pairs"
+    assert f"no other {who} has ever called a collective at train.py:30" in [each.says for each in found.witnesses]
+
+
+START = Frame(SCRIPT, 39, "<module>")
+FIRST = Collective("0", 1, "broadcast", ((8,),), ("Float",), frames=(START,), retired=True, peer=0)
+
+
+def before_any_loop(number: int, call: Collective, *stack: Frame) -> RankEvidence:
+    """A rank that stands in `call`, its second one or its first one of group 1, before it has come to any loop."""
+    issued = (2, 0) if call.group == "0" else (1, 1)
+    heads = tuple(GroupHead(str(n), (0, 1, 2), "", "gloo", made, 1 - n) for n, made in enumerate(issued))
+    found = rank(
+        number, stack, still_s=500, patience_s=60, progress=Progress(step=-1), world_size=3,
+        calls=(FIRST, call), open_calls=(call,),
+    )  # fmt: skip
+    assert found.reading is not None
+    stacks = tuple(replace(each, in_loop=False, guard="none") for each in found.stacks)
+    calls = Collectives(heads, (FIRST, call), (call,))
+    reading = replace(found.reading, heads=heads)
+    return replace(found, reading=reading, stacks=stacks, earlier_stacks=stacks, collectives=calls)
+
+
+@pytest.mark.parametrize(("line", "cause"), [(95, "rank-zero-only-collective"), (91, "undetermined")])
+def test_a_call_inside_of_a_block_at_whose_end_the_others_wait(line: int, cause: str) -> None:
+    """GIVEN Lightning's prepare_data, which one rank runs WHEN a barrier is called there."""
+    inside = (Frame(SCRIPT, 15, "prepare_data"), Frame(TRAINER, line, "Trainer.prepare_data"), START)
+    alone = before_any_loop(0, Collective("0", 2, "barrier", frames=inside), Frame(C10D, 5356, "barrier"), *inside)
+    exits = (Frame(TRAINER, 7, "Block.__exit__"), Frame(TRAINER, 93, "Trainer.prepare_data"), START)
+    call = Collective("1", 1, "monitored_barrier", frames=exits)
+    others = [before_any_loop(n, call, Frame(C10D, 5420, "monitored_barrier"), *exits) for n in (1, 2)]
+    judgement = judge(alone, *others, world_size=3)
+    assert judgement.verdict.cause == cause
+    assert blamed_ranks(judgement) == ([0] if line == 95 else [])

@@ -66,10 +66,19 @@ def test_another_server_is_no_store() -> None:
 OWN = OpenFile(6, "socket 127.0.0.1:51314 -> 127.0.0.1:29733")
 LISTENS = Socket("[::]:29733", "[::]:0", "listen")
 ITSELF = Socket("127.0.0.1:51298", "127.0.0.1:29733", "established")
+TO_ITSELF = Socket("[::ffff:127.0.0.1]:29733", "[::ffff:127.0.0.1]:51298", "established")
+TO_OTHERS = Socket("[::ffff:127.0.0.1]:29733", "[::ffff:127.0.0.1]:51314", "established")
 
 
-@pytest.mark.parametrize(("sockets", "cause"), [((LISTENS, ITSELF), "undetermined"), ((LISTENS,), "user-code-blocked")])
-def test_a_rank_serves_a_store_of_the_programs_own_if_it_is_its_client_too(
+@pytest.mark.parametrize(
+    ("sockets", "cause"),
+    [
+        ((LISTENS, ITSELF, TO_ITSELF, TO_OTHERS), "undetermined"),
+        ((LISTENS, TO_OTHERS), "user-code-blocked"),
+        ((LISTENS, ITSELF, TO_ITSELF), "user-code-blocked"),
+    ],
+)
+def test_a_rank_serves_a_store_of_the_programs_own_if_it_and_others_are_its_clients(
     sockets: tuple[Socket, ...], cause: str
 ) -> None:
     """GIVEN a TCPStore at another port than the job's."""
@@ -79,6 +88,15 @@ def test_a_rank_serves_a_store_of_the_programs_own_if_it_is_its_client_too(
     verdict = judge(first, asking(1, AGREE, blocked_on=OWN), asking(2, AGREE, blocked_on=OWN)).verdict
     assert verdict.cause == cause
     assert ("Ranks 1-2 wait for a key of a store" in verdict.summary) is (cause == "undetermined")
+
+
+@pytest.mark.parametrize(
+    ("inside", "cause"),
+    [(Frame("/usr/lib/libc.so.6", 0, "recv", native=True), "user-code-blocked"), (GET[0], "undetermined")],
+)
+def test_native_frames_tell_a_socket_of_the_programs_own_from_a_store(inside: Frame, cause: str) -> None:
+    judgement = judge(waiting(0), asking(1, (inside, *AGREE), blocked_on=STORE), waiting(2))
+    assert told(judgement)[0] == cause
 
 
 def test_the_root_of_a_broadcast_may_wait_for_those_that_ask_the_store() -> None:

@@ -168,3 +168,9 @@ def test_no_code_but_ours_is_hidden() -> None:
         for code in untraced.codes_of(module):
             assert code.co_filename == module.__file__
     assert list(untraced.codes_of(probe))
+
+
+def test_readers_of_stacks_see_a_replacement_under_the_name_of_what_it_replaces(hooks: list[Any]) -> None:
+    """GIVEN py-spy, which shows the qualified name of a frame's code."""
+    hooks[0].install()
+    assert vars(ProcessGroup)["monitored_barrier"].__code__.co_qualname == "monitored_barrier"

@@ -1,0 +1,126 @@
+"""A call that ranks left out, by the order of call sites: where sequence numbers are equal, call paths show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hangwatch import words
+from hangwatch.facts.call_site import Site
+from hangwatch.facts.call_sites import Sites, sites_of
+from hangwatch.facts.case import Case, once
+from hangwatch.facts.caught_errors import caught_in_backward
+from hangwatch.facts.skip_paths import ways_past
+from hangwatch.facts.unreduced import has_called_backward
+from hangwatch.facts.witness import Kind, Witness
+from hangwatch.model import Frame
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The ranks `ahead` stand in the call at `reached`, which comes after the one at `skipped`, where those `due` wait.
+
+    `by_epoch` says that the order is that of the end of the epoch before; `outvoted` that most ranks of the group are
+    at the earlier call. `of_a_backward`: those ahead had called that backward, and left the call out of it.
+    """
+
+    ahead: tuple[int, ...]
+    due: tuple[int, ...]
+    skipped: Site
+    reached: Site
+    by_epoch: bool
+    outvoted: bool
+    of_a_backward: bool
+
+
+@once
+def left_out(case: Case) -> LeftOut | None:
+    """All are in the same step with equal numbers, but some stand in a call that comes after the one of the others."""
+    sites = sites_of(case)
+    places = {rank: place for rank in case.blocked if (place := sites.now(rank)) is not None}
+    steps = {case.ranks[rank].step.step for rank in places}
+    if len(places) < 2 or len(set(places.values())) != 2 or len(steps) != 1 or None in steps:
+        return None  # where nothing counts turns of the loop, a rank at the other call may be a turn ahead
+    order = _in_order(case, sites, places)
+    if order is None or order[0][1][:1] == order[1][1][:1]:
+        return None  # from one line of the user's, as below a trainer's `fit`: which of two calls it is cannot be said
+    skipped, reached = order
+    ahead = _may_have_skipped(case, places, skipped, reached)
+    if not ahead or any(sites.made_as_often_as_ever(rank, skipped) for rank in ahead):
+        return None
+    due = tuple(rank for rank, place in places.items() if place == skipped)
+    return LeftOut(
+        ahead,
+        due,
+        skipped,
+        reached,
+        by_epoch=not any(sites.due(rank, skipped) for rank in places) and sites.ends_epochs(due[0], skipped),
+        outvoted=2 * len(due) > len(places) == len(case.ranks) and _of_one_group(case, places),
+        of_a_backward=_of_a_backward(case, due[0], skipped, ahead),
+    )
+
+
+def witnesses_of(case: Case, found: LeftOut) -> tuple[Witness, ...]:
+    """What speaks for that order."""
+    first, second = (words.place(Frame(*place.lines[0], "")) for place in (found.skipped, found.reached))
+    order = (
+        f"at the end of the epoch before, all ranks called from {first}, before {second}"
+        if found.by_epoch
+        else f"by the order of all earlier steps, {first} comes before {second} in this one"
+    )
+    most = Witness(Kind.MAJORITY, f"most ranks are in the earlier call: {case.name(found.due)}")
+    return Witness(Kind.HABIT, order), *((most,) if found.outvoted else ())
+
+
+def _of_a_backward(case: Case, behind: int, skipped: Site, ahead: tuple[int, ...]) -> bool:
+    called = sites_of(case).in_backward(behind, skipped) and _called_backward(case, ahead)
+    return called and not ways_past(case, skipped)
+
+
+def _called_backward(case: Case, ranks: Iterable[int]) -> bool:
+    """They have in the step in which they are: the call was left out of that backward, and not with it."""
+    return all(
+        has_called_backward(view, view.step.step or 0) and caught_in_backward(view, view.step.step) is None
+        for view in case.views(ranks)
+    )
+
+
+def _of_one_group(case: Case, ranks: Iterable[int]) -> bool:
+    """They wait in one group. A call of another group may still come: its order with this one may have changed."""
+    return len({id(case.blocked[rank].group) for rank in ranks}) == 1
+
+
+def _may_have_skipped(case: Case, places: dict[int, Site], skipped: Site, reached: Site) -> tuple[int, ...]:
+    """Those ahead for which the ranks at the skipped call wait; the rest have completed it in groups of their own."""
+    ahead = {rank for rank, place in places.items() if place == reached}
+    behind = [case.blocked[rank] for rank, place in places.items() if place == skipped]
+    absent = {rank for entry in behind if entry.need is not None for rank in entry.need.absent}
+    if any(entry.group is None for entry in behind):
+        return tuple(sorted(ahead & absent or ahead))
+    members = {rank for entry in behind if entry.group is not None for rank in entry.group.members}
+    return tuple(sorted(ahead & absent or ahead & members))
+
+
+def _in_order(case: Case, sites: Sites, places: dict[int, Site]) -> tuple[Site, Site] | None:
+    """The two sites as (the one that was due, the one that comes after it); None where the past does not say."""
+    found = []
+    one, other = sorted(set(places.values()))
+    for earlier, later in ((one, other), (other, one)):
+        there = [rank for rank, place in places.items() if place == later]
+        followed = all(_follows(case, rank, earlier, later) for rank in there)
+        rhythm = all(sites.due(rank, earlier) for rank in places)
+        due = (rhythm or all(sites.ends_epochs(rank, earlier) for rank in places)) and all(map(sites.regular, there))
+        if followed or (due and all(sites.precedes(rank, earlier, later) for rank in there)):
+            found.append((earlier, later))
+    return found[0] if len(found) == 1 else None
+
+
+def _follows(case: Case, rank: int, earlier: Site, later: Site) -> bool:
+    """In the earlier steps of `rank`, each call at `later` came right after one at `earlier` in the same step.
+
+    Across the end of a step every call follows every other one: the loop repeats.
+    """
+    now = case.ranks[rank].step.step
+    past = [places for step, places in sites_of(case).by_step(rank).items() if step != now]
+    before = [places[i - 1] if i else None for places in past for i, place in enumerate(places) if place == later]
+    return len(before) >= 2 and all(place == earlier for place in before)
