@@ -8,7 +8,7 @@ import pytest
 
 from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.case import Case
-from hangwatch.model import Collective, Collectives, ExceptionFacts, GroupHead, Phase, RankEvidence
+from hangwatch.model import Collective, Collectives, ExceptionFacts, GroupHead, LoaderFacts, Phase, RankEvidence
 from tests.unit.job import C10D, IN_CODE, NOW, blamed, frames, gone, judge, process, rank, snapshot, told
 from tests.unit.rules.step.aborts import WATCHDOG
 
@@ -105,3 +105,62 @@ def test_a_rank_that_still_moves_is_slow_and_not_stuck() -> None:
     summary = judge(_gave_up(0), _gave_up(1), moves).verdict.summary
     assert "is still in" in summary
     assert "stuck" not in summary
+
+
+def test_the_loop_that_only_the_error_ended_has_not_ended() -> None:
+    ended, drawing = LoaderFacts(0, 8, 1, 8, exhausted=True), LoaderFacts(1, 8, 2, 1, left=True)
+    drawing = replace(drawing, drawn_per_epoch=(8, 8, 1), exhausted_per_epoch=(True, True, False))
+    failed = _gave_up(0)
+    assert failed.reading is not None
+    failed = replace(failed, reading=replace(failed.reading, loaders=(ended, drawing)))
+    case = as_it_stood(Case(snapshot(failed, _gave_up(1), _in_its_code("gloo"))))
+    assert case is not None
+    reading = case.ranks[0].reading
+    assert reading is not None
+    assert reading.phase is Phase.STEP
+    assert reading.loaders == (
+        ended,
+        replace(drawing, left=False, drawn_per_epoch=(8, 8), exhausted_per_epoch=(True, True)),
+    )
+
+
+def test_a_rank_that_was_aborted_had_left_the_loop_by_itself() -> None:
+    loader = LoaderFacts(0, 8, 2, 1, left=True)
+    aborted = _ended(0, -6, 7, output=WATCHDOG.format(rank=0))
+    assert aborted.reading is not None
+    aborted = replace(aborted, reading=replace(aborted.reading, phase=Phase.BETWEEN, loaders=(loader,)))
+    case = as_it_stood(Case(snapshot(aborted, _ended(1, -15, 6))))
+    assert case is not None
+    reading = case.ranks[0].reading
+    assert reading is not None
+    assert (reading.phase, reading.loaders) == (Phase.BETWEEN, (loader,))
+
+
+def test_the_call_in_which_a_connection_broke_counts() -> None:
+    lost = _gave_up(0)
+    assert lost.reading is not None
+    assert lost.reading.exception is not None
+    error = replace(lost.reading.exception, message="[pair.cc:547] Connection closed by peer [10.0.0.1]:20001")
+    heads = (replace(lost.reading.heads[0], completed=7),)
+    lost = replace(lost, reading=replace(lost.reading, exception=error, heads=heads), collectives=Collectives(heads))
+    case = as_it_stood(Case(snapshot(lost, _ended(1, -6, 7, "gloo", WRONG_SIZE))))
+    assert case is not None
+    assert [head.issued for head in case.ranks[0].evidence.collectives.heads] == [8]
+
+
+def test_an_error_that_the_rank_caught_is_kept() -> None:
+    caught = ExceptionFacts("ValueError", "bad batch", REDUCE, at=NOW - 50, fatal=False)
+    aborted = _ended(0, -6, 7, "gloo", WRONG_SIZE)
+    assert aborted.reading is not None
+    aborted = replace(aborted, reading=replace(aborted.reading, exception=caught))
+    case = as_it_stood(Case(snapshot(aborted, _ended(1, -15, 6, "gloo"))))
+    assert case is not None
+    assert case.ranks[0].exception == caught
+
+
+def test_a_rank_that_gloo_aborts_at_the_end_of_its_program_has_its_launcher_end_the_others() -> None:
+    done = gone(1, -6, Phase.FINALIZING, world_size=2)
+    case = as_it_stood(Case(snapshot(_ended(0, -15, 7, "gloo"), done)))
+    assert case is not None
+    assert not case.any_rank_failed
+    assert as_it_stood(Case(snapshot(_ended(0, -15, 7, "gloo"), _ended(1, -15, 7, "gloo")))) is None  # from outside
