@@ -62,11 +62,14 @@ def counted(act: Callable[[], None]) -> tuple[Counter[str], Counter[str]]:
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
+    for _ in range(2):  # Python 3.12 and later tell of a function's instructions only the second time
+        bytecodes.clear()
+        calls.clear()
+        sys.settrace(trace)
+        try:
+            act()
+        finally:
+            sys.settrace(before)
     return bytecodes, calls
 
 
