@@ -23,6 +23,7 @@ from typing import Any
 HERE = Path(__file__).parent
 RANK, LAUNCH = HERE / "rank.py", HERE / "launch.py"
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
+OURS = re.compile(r"^hangwatch: .*\n(?:\n(?:  .*\n|\n)*?  report  .*\n)?", re.MULTILINE)  # a line, or a whole verdict
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?")
 PLAIN = "plain"
 MANNERS = ("run", "attach")  # of being watched
@@ -99,15 +100,11 @@ def _facts(folder: Path, code: int) -> dict[str, Any]:
         facts = json.loads(path.read_text().replace(folder.name, "FOLDER"))
         found |= {f"{name} of rank {rank}": value for name, value in facts.items()}
     for path in [*folder.glob("out-*"), *folder.glob("err-*")]:
-        lines = [line for line in path.read_text().replace(folder.name, "FOLDER").splitlines() if not _ours(line)]
+        lines = OURS.sub("", path.read_text().replace(folder.name, "FOLDER")).splitlines()
         kind, _, rank = path.name.partition("-")
         said = lines if kind == "out" else [NUMBERS.sub("N", line) for line in lines]
         found[f"{'printed' if kind == 'out' else 'errors'} by rank {rank}"] = said
     return found
-
-
-def _ours(line: str) -> bool:
-    return line.startswith("hangwatch: ")
 
 
 # ---------------------------------------------------------------- chaos
