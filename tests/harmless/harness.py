@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -22,11 +23,13 @@ from typing import Any
 HERE = Path(__file__).parent
 RANK, LAUNCH = HERE / "rank.py", HERE / "launch.py"
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
+OURS = re.compile(r"^hangwatch: .*\n(?:\n(?:  .*\n|\n)*?  report  .*\n)?", re.MULTILINE)  # a line, or a whole verdict
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?")
 PLAIN = "plain"
 MANNERS = ("run", "attach")  # of being watched
 LAUNCHERS = ("processes", "torchrun", "spawn")
 AHEAD, HOUR_S = "clock.ahead", 3600
+STANDSTILL_S = 12.0  # a stopped rank is reported some seconds after it was stopped
 Chaos = Callable[["subprocess.Popen[str]", Path], None]
 
 
@@ -97,15 +100,11 @@ def _facts(folder: Path, code: int) -> dict[str, Any]:
         facts = json.loads(path.read_text().replace(folder.name, "FOLDER"))
         found |= {f"{name} of rank {rank}": value for name, value in facts.items()}
     for path in [*folder.glob("out-*"), *folder.glob("err-*")]:
-        lines = [line for line in path.read_text().replace(folder.name, "FOLDER").splitlines() if not _ours(line)]
+        lines = OURS.sub("", path.read_text().replace(folder.name, "FOLDER")).splitlines()
         kind, _, rank = path.name.partition("-")
         said = lines if kind == "out" else [NUMBERS.sub("N", line) for line in lines]
         found[f"{'printed' if kind == 'out' else 'errors'} by rank {rank}"] = said
     return found
-
-
-def _ours(line: str) -> bool:
-    return line.startswith("hangwatch: ")
 
 
 # ---------------------------------------------------------------- chaos
@@ -134,12 +133,35 @@ def _full_disk(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
+def _full_everywhere(folder: Path) -> Iterator[dict[str, str]]:
+    """Neither the folder of the boards nor the temporary folder has room for one."""
+    with _full_disk(folder):
+        (folder / "run" / "tmp").mkdir(mode=0o700)
+        yield {"TMPDIR": str(folder / "run" / "tmp")}
+
+
+@contextlib.contextmanager
 def _other_clock(folder: Path) -> Iterator[dict[str, str]]:
     """A library that shifts the time of day of every process of the run."""
-    library, ahead = folder / "clock.so", folder / AHEAD
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, HERE / "clock.c", "-ldl"], check=True)
+    ahead = folder / AHEAD
     ahead.write_bytes(bytes(8))
-    yield {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
+    yield {"LD_PRELOAD": _library("clock", folder), "CLOCK_AHEAD": str(ahead)}
+
+
+@contextlib.contextmanager
+def _no_tracing(folder: Path) -> Iterator[dict[str, str]]:
+    yield {"LD_PRELOAD": _library("deny", folder), "DENY": "tracing"}
+
+
+@contextlib.contextmanager
+def _no_large_files(folder: Path) -> Iterator[dict[str, str]]:
+    yield {"LD_PRELOAD": _library("deny", folder), "DENY": "large files"}
+
+
+def _library(name: str, folder: Path) -> str:
+    made = folder / f"{name}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", made, HERE / f"{name}.c", "-ldl"], check=True)
+    return str(made)
 
 
 @contextlib.contextmanager
@@ -199,6 +221,18 @@ def _signal(process: subprocess.Popen[str], run: Path) -> None:
     os.kill(process.pid, signal.SIGWINCH)
 
 
+def _stand_still(process: subprocess.Popen[str], run: Path) -> None:
+    """One rank is stopped, once, for as long as it takes to be noticed: only then is evidence taken."""
+    boards, told = sorted(run.glob("*/rank-*.board")), run.parent / "stood still"
+    if len(boards) < 2 or told.exists():
+        return
+    told.touch()
+    pid = int(boards[0].stem.split("-")[1])
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(STANDSTILL_S)
+    os.kill(pid, signal.SIGCONT)
+
+
 CHAOS: dict[str, Chaos] = {
     "watchdog stopped": _stop,
     "watchdog killed": _kill,
@@ -206,9 +240,14 @@ CHAOS: dict[str, Chaos] = {
     "boards scribbled over": _scribble,
     "clock set": _set_clock,
     "signals": _signal,
+    "a standstill": _stand_still,
+    "tracing denied": _stand_still,
 }
 SURROUNDINGS: dict[str, Callable[[Path], AbstractContextManager[dict[str, str]]]] = {
     "disk full": _full_disk,
+    "shared memory and disk full": _full_everywhere,
+    "large files denied": _no_large_files,
+    "tracing denied": _no_tracing,
     "clock set": _other_clock,
     "dashboard deaf": _deaf_dashboard,
     "dashboard gone": _no_dashboard,

@@ -186,6 +186,23 @@ def forkserver_workers() -> Facts:
     return train(ddp(), numbers(num_workers=1, multiprocessing_context="forkserver"), epochs=1)
 
 
+def stateful_loader() -> Facts:
+    """An epoch that is left after some batches, and resumed from the loader's state: of workers, and without any."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    states, found = [], []
+    for workers in (0, 2):
+        loader = StatefulDataLoader(
+            Numbers(), batch_size=2, shuffle=True, num_workers=workers, snapshot_every_n_steps=1
+        )
+        found += [batch.tolist() for batch, _ in zip(loader, range(3), strict=False)]
+        states.append(loader.state_dict())
+        resumed = StatefulDataLoader(Numbers(), batch_size=2, shuffle=True, num_workers=workers)
+        resumed.load_state_dict(states[-1])
+        found += [batch.tolist() for batch in resumed]
+    return train(ddp(), resumed) | {"states": [repr(state) for state in states], "found": found}
+
+
 class Overriding(dist.ProcessGroup):
     """A process group of the user's: one method calls its base, which has no backend, others are inherited."""
 
@@ -319,10 +336,20 @@ PROGRAMS: dict[str, Callable[[], Facts]] = {
     for each in (
         *(plain_ddp, own_hooks, fsdp2, zero, lbfgs, compiled, compiled_python_reducer, compiled_ddp_optimizer),
         *(compiled_collectives, shuffled, streamed, restless_sampler, persistent_workers, spawned_workers),
-        *(forkserver_workers, own_process_group, groups_and_objects, accumulated, mixed_precision, resumed),
+        *(
+            forkserver_workers,
+            stateful_loader,
+            own_process_group,
+            groups_and_objects,
+            accumulated,
+            mixed_precision,
+            resumed,
+        ),
         *(copied_and_pickled, function_mode, caught_error, uncaught_error, odd_exit),
     )
 }
+
+NEEDS = {stateful_loader.__name__: "torchdata"}  # beyond torch
 
 
 def attach(*watched: Any) -> None:

@@ -83,7 +83,7 @@ def digest(value: Any) -> str:
 def everywhere() -> dict[str, Any]:
     """What is asked of every program: random numbers, graph breaks, threads, open files, environment, modules."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    ours = ("HANGWATCH_", "PYTHONPATH", "HARMLESS_", "LD_PRELOAD", "CLOCK_AHEAD")
+    ours = ("HANGWATCH_", "PYTHONPATH", "HARMLESS_", "LD_PRELOAD", "CLOCK_AHEAD", "DENY", "TMPDIR")
     return {
         "random": [hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest(), random.random()],
         "graph_breaks": sum(dict(counters.get("graph_break", {})).values()),

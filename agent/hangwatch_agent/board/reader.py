@@ -26,7 +26,7 @@ from hangwatch_agent.board import decode as to
 from hangwatch_agent.board import layout as b
 from hangwatch_agent.board.layout import BoardError
 from hangwatch_agent.board.ring import Place, Ring
-from hangwatch_agent.shared.redact import redact_environment, redact_text
+from hangwatch_agent.shared.redact import one_line, redact_environment, redact_text
 
 T = TypeVar("T")
 MOST_OPEN = 64  # boards kept open by `read_board` at least; half of the files that may be open at most
@@ -221,7 +221,8 @@ class BoardReader:
         identity = to.identity(data)
         environment = redact_environment(identity.environment)
         started_at = identity.started_at + self._shift
-        return replace(identity, command=redact_text(identity.command), environment=environment, started_at=started_at)
+        command = one_line(redact_text(identity.command))
+        return replace(identity, command=command, environment=environment, started_at=started_at)
 
     def _exception(self, data: Any) -> ExceptionFacts | None:
         if data is None:

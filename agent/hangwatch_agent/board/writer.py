@@ -94,8 +94,9 @@ class BoardWriter:
 
     Not safe: words that belong together, such as a group's issued and completed, can be of two different moments.
 
-    The disk space is reserved at creation: a full disk is an error there, and never a SIGBUS in the training. A
-    forked child gets private memory in place of the file.
+    The disk space is reserved at creation: a full disk is an error there, and never a SIGBUS in the training. One who
+    cuts the file off still causes that, and nothing here can help it: see docs/security.md. A forked child gets private
+    memory in place of the file.
     """
 
     words: memoryview  # of 8-byte words; to be fetched anew for each use: a fork replaces it

@@ -25,8 +25,9 @@ ROUNDS = 61
 def measure() -> dict[str, float]:
     """Milliseconds and MiB of import and install; microseconds that our hooks add to one step, part by part.
 
-    Each part (a batch, a forward, an optimizer step) is measured in a loop of its own, by thread time, hooked and not
-    hooked in turn. In between the parts of a real step caches grow cold, and the hooks take up to twice as long.
+    Each part (a batch, a forward, a backward, an optimizer step) is measured in a loop of its own, by thread time,
+    hooked and not hooked in turn. In between the parts of a real step caches grow cold, and the hooks take up to twice
+    as long.
     """
     import torch
     from torch._C._distributed_c10d import HashStore
@@ -41,7 +42,12 @@ def measure() -> dict[str, float]:
         before, began = _resident(), time.perf_counter()
         installed = _install(Path(folder))
         found = {"install_ms": (time.perf_counter() - began) * 1e3, "install_mib": (_resident() - before) / 2**20}
-        hooks = {"batch": installed.loader, "forward": installed.forwards, "optimizer": installed.optimizer}
+        hooks = {
+            "batch": installed.loader,
+            "forward": installed.forwards,
+            "backward": installed.backward,
+            "optimizer": installed.optimizer,
+        }
         found |= {f"{name}_us": _added(parts[name], hook) for name, hook in hooks.items()}
         installed.remove()
         torch.distributed.destroy_process_group()
@@ -72,8 +78,13 @@ def _parts(torch: Any) -> dict[str, Callable[[], object]]:
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loader = torch.utils.data.DataLoader(range(1 << 30), batch_size=None, sampler=range(1 << 30), collate_fn=_nothing)
-    inputs, iterator = torch.ones(1, 1), iter(loader)
-    return {"batch": lambda: next(iterator), "forward": lambda: model(inputs), "optimizer": optimizer.step}
+    inputs, iterator, loss = torch.ones(1, 1), iter(loader), torch.ones(1, requires_grad=True) * 1
+    return {
+        "batch": lambda: next(iterator),
+        "forward": lambda: model(inputs),
+        "backward": lambda: loss.backward(retain_graph=True),
+        "optimizer": optimizer.step,
+    }
 
 
 def _nothing(sample: Any) -> Any:

@@ -44,10 +44,11 @@ apart and is in it.{note}
   where another program takes the core meanwhile. So a rank that moves is looked at once a second only, and the ticks
   between take 4 us in a loop. At a load of 20 to 27 (8 runs each, medians) gloo's thread took 261 us of a step plain,
   449 us with a ticker that looks each time and about 400 us now.
-- The hooks of a step take 434 bytecodes in 13 calls of Python and one call into torch: about 2.4 us of processor time
-  in a loop on a quiet machine (loader 1.4, forward 0.7, optimizer 0.3). Within a real step their code and data have
-  left the processor's caches: there the same hooks take 10 to 20 us, and up to 40 us where other programs share the
-  caches. About a fifth is the question to torch how many collectives the group has issued.
+- The hooks of a step take 449 bytecodes in 10 calls of Python and one call into torch: about 4.2 us of processor time
+  in a loop, the least of many rounds on a busy machine (loader 2.0, forward 1.2, backward 0.6, optimizer 0.4). Within a
+  real step their code and data have left the processor's caches: there the same hooks take 10 to 20 us, and up to 40 us
+  where other programs share the caches. About a tenth is the question to torch how many collectives the group has
+  issued.
 - The watchdog, a process beside the ranks, polls once a second (`HANGWATCH_POLL`): about 2 ms with two ranks. Where
   ranks leave no core to it, that is time the ranks do not get.
 """

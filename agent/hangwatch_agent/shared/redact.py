@@ -1,7 +1,8 @@
 """Secrets out of command lines, environment values, messages and log lines: they leave the machine in reports.
 
-Taken for a secret: options and variables whose name says so, tokens with a known shape, userinfo and signatures in
-URLs, addresses of webhooks, private keys. Too much redacted is a nuisance, too little is a leak: in doubt it goes.
+Taken for a secret: options and variables whose name says so, what a sentence calls a password, tokens with a known
+shape, userinfo and signatures in URLs, addresses of webhooks, private keys. Too much redacted is a nuisance, too little
+is a leak: in doubt it goes.
 
 Every repetition that can fail is bounded, so that no text takes longer than in proportion to its length.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from hangwatch_agent.shared.secret_shapes import SECRET_SHAPES
-
-HIDDEN = "[redacted]"
+from hangwatch_agent.shared import passwords
+from hangwatch_agent.shared.passwords import HIDDEN
+from hangwatch_agent.shared.secret_shapes import SECRET_SHAPES, is_revision
 
 _SECRET_NAME = re.compile(
     r"""-*(?:
@@ -32,16 +33,23 @@ _LONGEST_NAME = 80
 _NAME = rf"[\w.-]{{1,{_LONGEST_NAME}}}"
 _ASSIGNED = re.compile(rf"""(?<![\w.-])({_NAME})["']?\s{{0,20}}[=:]\s{{0,20}}""")
 _VALUE = re.compile(r"""(["'])(?:(?!\1)[^\n]){0,500}\1|["']?[^\s"',;&}]+""")
-_OPTION = re.compile(rf"(?<!\S)(--?{_NAME})(\s{{1,20}})(?!-)(\S+)")
+# Its value stands behind a blank, in quotes or not; in a list that Python has printed, behind a comma too.
+_OPTION = re.compile(
+    rf"""(?<![^\s"'\[(,])(--?{_NAME})(["']?,?\s{{1,20}})(?!["']?-)(?:(["'])(?:(?!\3)[^\n]){{0,500}}\3|\S+)"""
+)
 _LOGIN_OPTIONS = ("-u", "-U", "--user", "--proxy-user")
 _LOGIN = re.compile(r"(?<!\S)(-[uU]|--user|--proxy-user)([= ]{0,3}[\"']?)([^\s:\"'=]{1,100}):(\S+)")
 _OWNER = re.compile(r"\d{1,10}:\d{1,10}")  # `docker run -u 1000:1000`
+_BREAK = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")  # where `str.splitlines` ends a line
+_BLANK = re.compile(r"\s")
 Replacement = str | Callable[[re.Match[str]], str]
 _PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
     # The body of a key, to its end or to that of the text, and the lines of one whose head has been cut off.
     (re.compile(r"(-----BEGIN [^\n-]{1,60}-----)(?:(?!-----END )[\s\S])*"), rf"\1{HIDDEN}"),
     (
-        re.compile(r"""^([ \t]{0,40}["']?)[A-Za-z0-9+/]{64}(?=(?:\\n)?["']?,?[ \t]{0,40}$)""", re.MULTILINE),
+        re.compile(
+            r"""^([ \t]{0,40}["']?)(?![0-9a-f]{64})[A-Za-z0-9+/]{64}(?=(?:\\n)?["']?,?[ \t]{0,40}$)""", re.MULTILINE
+        ),
         rf"\1{HIDDEN}",
     ),
     # user:password@ and token@ in addresses.
@@ -64,9 +72,21 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Replacement], ...] = (
         ),
         rf"\1{HIDDEN}",
     ),
-    (re.compile(r"\b(bearer|basic)\s{1,20}[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (re.compile(r"\b(bearer)\s{1,20}[\w.~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    # "basic training" is none: what is encoded has a digit, a `=` or a capital in its midst.
+    (
+        re.compile(r"\b(basic)\s{1,20}(?=\S{0,100}(?:[\d=]|(?-i:[a-z][A-Z])))[\w+/=-]{8,}", re.IGNORECASE),
+        rf"\1 {HIDDEN}",
+    ),
+    (
+        re.compile(
+            r"""\b(basic(?:\s{1,3}auth\w{0,12})?\s{1,3}(?:(?:as|for|with|user)\s{1,3})?["']?[^\s:"']{1,60}:)"""
+            r"""[^\s"']+""",
+            re.IGNORECASE,
+        ),
+        rf"\1{HIDDEN}",
+    ),
     (re.compile(r"\b(login\s{1,5}\S{1,100}\s{1,5}password\s{1,5})\S+"), rf"\1{HIDDEN}"),  # .netrc
-    (re.compile(r"\b(sshpass\s{1,5}-p\s{0,5})\S+"), rf"\1{HIDDEN}"),
 )
 
 
@@ -77,18 +97,26 @@ def redact_text(text: str) -> str:
     text = _LOGIN.sub(_without_password, text)
     text = _without_assigned(text)
     text = _OPTION.sub(_without_value, text)
-    return SECRET_SHAPES.sub(HIDDEN, text)
+    text = passwords.of_programs(passwords.in_sentences(text))
+    return SECRET_SHAPES.sub(_without_shape, text)
 
 
 def redact_command(arguments: Sequence[str]) -> str:
-    """A command line as one text. `--token X` and `--token=X` both lose X, whatever blanks X holds."""
+    """A command line as one line. `--token X` and `--token=X` both lose X, whatever blanks X holds."""
     shown: list[str] = []
     option = ""
     for argument in arguments:
         is_option = argument.startswith("-")
         shown.append(_argument(argument) if is_option or not option else _operand(option, argument))
         option = argument if is_option and "=" not in argument else ""
-    return " ".join(shown)
+    # An argument stays one word, whatever blanks it holds: no process has an argument with a NUL in it.
+    words = " ".join(_BLANK.sub("\0", one_line(each.replace("\0", " "))) for each in shown)
+    return passwords.of_programs(words).replace("\0", " ")
+
+
+def one_line(text: str) -> str:
+    """A text with a blank in place of each line break: `python -c` has whole programs in its command line."""
+    return _BREAK.sub(" ", text)
 
 
 def _argument(argument: str) -> str:
@@ -137,4 +165,9 @@ def _without_password(match: re.Match[str]) -> str:
 
 
 def _without_value(match: re.Match[str]) -> str:
-    return f"{match[1]}{match[2]}{HIDDEN}" if is_secret_name(match[1]) else match[0]
+    quote = match[3] or ""
+    return f"{match[1]}{match[2]}{quote}{HIDDEN}{quote}" if is_secret_name(match[1]) else match[0]
+
+
+def _without_shape(match: re.Match[str]) -> str:
+    return match[0] if is_revision(match) else HIDDEN

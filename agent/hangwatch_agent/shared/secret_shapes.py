@@ -21,7 +21,7 @@ SECRET_SHAPES = re.compile(
       | sk-[\w-]{16,}                                             # OpenAI, Anthropic and others alike
       | gsk_[A-Za-z0-9]{40,} | xai-[A-Za-z0-9]{40,} | pplx-[A-Za-z0-9]{40,}
       | nvapi-[\w-]{20,} | r8_\w{20,}                             # NVIDIA, Replicate
-      | wandb_v\d_\w{16,} | [0-9a-f]{40}(?![0-9a-f])              # W&B; a git hash looks the same, and goes too
+      | wandb_v\d_\w{16,} | [0-9a-f]{40}(?![0-9a-f])              # W&B; a git hash looks the same: see is_revision
       | dapi[0-9a-f]{32}(?:-\d)? | pn[bu]_[A-Za-z0-9]{30,}        # Databricks, Prefect
       # clouds and infrastructure
       | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16} | ABSK[\w+/=]{40,}    # AWS
@@ -43,6 +43,7 @@ SECRET_SHAPES = re.compile(
       | sntry[su]_[\w+/=-]{40,} | NR(?:AK|RA|JS|II|AL)-[\w-]{19,} # Sentry, New Relic
       | lin_api_[A-Za-z0-9]{32,} | ntn_[A-Za-z0-9]{40,} | secret_[A-Za-z0-9]{43}(?!\w)    # Linear, Notion
       | PMAK-[0-9a-f]{24}-[0-9a-f]{34}                            # Postman
+      | 00(?=[\w-]{0,39}[A-Z])(?=[\w-]{0,39}[a-z])[\w-]{40}(?![\w-])                     # Okta
       # payment and shops
       | (?:sk|rk)_(?:live|test)_\w{10,} | whsec_\w{16,} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | sq0[a-z]{3}-[\w-]{22,}
       # JSON in base64: web tokens, and what others put an address or a key into
@@ -50,3 +51,15 @@ SECRET_SHAPES = re.compile(
     )""",
     re.VERBOSE,
 )
+
+_REVISION = re.compile(
+    r"""(?:\b(?:commit|revision|rev|sha1?|HEAD|is[ ]now[ ]at|checkout|git[ _-]?(?:version|hash)|snapshots|tree|blob)
+        ["']?[\s:=/]{1,3}["']? | \.git@)$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def is_revision(match: re.Match[str]) -> bool:
+    """Whether what was found is the hash of a commit, as what stands before it says."""
+    before = match.string[max(0, match.start() - 24) : match.start()]
+    return len(match[0]) == 40 and set(match[0]) <= set("0123456789abcdef") and bool(_REVISION.search(before))

@@ -75,7 +75,7 @@ def attach() -> list[Figure]:
 
 def hooks() -> list[Figure]:
     found = _python("-m", "hangwatch_agent.overhead.hooks")
-    note = "loader, forward and optimizer of a DDP step, with and without hooks in turns"
+    note = "loader, forward, backward and optimizer of a DDP step, with and without hooks in turns"
     return [Figure("all hooks of a step", found["hooks_us_per_step"], "us", 5.0, note=note)]
 
 

@@ -23,8 +23,19 @@ def test_a_program_is_the_same_under_watch(program: str, manner: str) -> None:
 
 
 @pytest.mark.gallery
-@pytest.mark.parametrize("disaster", ["clock set", "dashboard deaf", "signals"])
+@pytest.mark.parametrize(
+    "disaster",
+    ["clock set", "dashboard deaf", "signals", "tracing denied", "shared memory and disk full", "large files denied"],
+)
 def test_a_program_is_the_same_whatever_befalls_the_watch(disaster: str) -> None:
     plain, watched = observe("persistent_workers"), observe("persistent_workers", "run", chaos=disaster)
     assert plain.facts["exit code"] == 0
     assert {name: (plain.facts.get(name), watched.facts.get(name)) for name in plain.differences(watched)} == {}
+
+
+@pytest.mark.gallery
+def test_a_loader_that_keeps_its_state_is_the_same_under_watch() -> None:
+    pytest.importorskip("torchdata", reason="torchdata is not installed")
+    plain, watched = observe("stateful_loader"), observe("stateful_loader", "run")
+    assert plain.facts["exit code"] == 0
+    assert plain.differences(watched) == []

@@ -8,10 +8,12 @@ still compiles what is inside.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 import weakref
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from hangwatch_agent.board import layout as b
@@ -27,11 +29,13 @@ DDP_MODULE = "torch.nn.parallel.distributed"
 UNREDUCED = "Expected to have finished reduction"  # of the last iteration; a program may catch it and go on
 
 
-_WRAPPED = ("_pre_forward", "_inside_ddp_forward")
-
-
 def _nothing(*_: Any) -> None:
     return None
+
+
+def _is_context(function: Any) -> bool:
+    """Whether `contextlib.contextmanager` has made it, and nobody has wrapped that."""
+    return getattr(function, "__code__", None) is contextlib.contextmanager(lambda: iter(())).__code__
 
 
 class ForwardHook:
@@ -61,10 +65,11 @@ class ForwardHook:
         self._installed = True
         self._grad_enabled = sys.modules["torch"].is_grad_enabled
         ddp = module.DistributedDataParallel
-        if not all(hasattr(ddp, name) for name in _WRAPPED):
+        if not hasattr(ddp, "_pre_forward") or not _is_context(getattr(ddp, "_inside_ddp_forward", None)):
             self._context.board.problem("this torch has another DistributedDataParallel: its forwards are not seen")
             return
-        self._patches.put(ddp, "_pre_forward", self._before(ddp._pre_forward))
+        entering = self._entering(ddp._pre_forward)
+        self._patches.put(ddp, "_pre_forward", replacing(ddp._pre_forward, "_pre_forward")(entering))
         self._patches.put(ddp, "_inside_ddp_forward", self._around(ddp._inside_ddp_forward))
 
     def remove(self) -> None:
@@ -89,42 +94,23 @@ class ForwardHook:
         compiling = is_traced()
         with private_ids(sys.modules["torch.utils.hooks"]):
             handles = [
-                model.register_forward_pre_hook(ModuleHook(self._entering(), compiling)),
+                model.register_forward_pre_hook(ModuleHook(self._entering(_nothing), compiling)),
                 model.register_forward_hook(ModuleHook(self._leaving(), compiling)),
             ]
         self._watched.append((weakref.ref(model), handles))
         if not self._absent.installed:
             self._absent.install(modules.Module)
 
-    def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        enter, compiling = self._entering(with_plan=True), is_traced()
-
-        @replacing(original, "_pre_forward")
-        def _pre_forward(module: Any, *inputs: Any, **kwargs: Any) -> Any:
-            if not compiling():
-                enter(module)
-            try:
-                return original(module, *inputs, **kwargs)
-            except RuntimeError as error:
-                self._met(error)
-                raise
-
-        return _pre_forward
-
     def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """torch's own context, whose end is ours as well: one call of Python more, where a wrapper takes four."""
+        """The function that contextlib has made of torch's, but with a context whose end is ours as well.
+
+        One call of Python more, where a wrapper takes four, and nothing that torch.compile would see.
+        """
         manager = contextlib._GeneratorContextManager
-        ours = type("_Inside", (manager,), {"__exit__": self._leaving(manager.__exit__)})
-        compiling = is_traced()
-
-        @replacing(original, "_inside_ddp_forward")
-        def _inside_ddp_forward(module: Any) -> Any:
-            inside = original(module)
-            if not compiling() and type(inside) is manager:
-                inside.__class__ = ours
-            return inside
-
-        return _inside_ddp_forward
+        inside = type("_Inside", (manager,), {"__exit__": self._leaving(manager.__exit__)})
+        names = vars(contextlib) | {manager.__name__: inside}
+        around = FunctionType(original.__code__, names, original.__name__, None, original.__closure__)
+        return functools.update_wrapper(around, original)
 
     def _after(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The end of the forwards that DDP makes outside of its context, as it reduces nothing in C++ itself.
@@ -154,16 +140,19 @@ class ForwardHook:
         if isinstance(error, Exception):
             self._context.met(error)
 
-    def _entering(self, *, with_plan: bool = False) -> Callable[[Any], None]:
-        """What is done as a forward begins; `with_plan` describes the model at its first one.
+    def _entering(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What is done as a forward begins, then `original`: DDP's own beginning, or nothing, for a hook.
 
-        Its constants are at hand: a step finds caches that are cold.
+        One body for both, for each call costs as much as five lines of it. Its constants are at hand: a step finds
+        caches that are cold.
         """
         board, steps, context, grad_enabled = self._board, self._steps, self._context, self._grad_enabled
         time_ns, forwards, phase, phase_at = time.monotonic_ns, b.W_FORWARDS, b.W_PHASE, b.W_PHASE_AT
-        training, evaluation = b.FORWARD, b.EVAL
+        training, evaluation, compiling = b.FORWARD, b.EVAL, is_traced()
 
-        def enter(module: Any) -> None:
+        def enter(module: Any, *inputs: Any, **kwargs: Any) -> Any:
+            if compiling():
+                return original(module, *inputs, **kwargs)
             try:
                 words = board.words
                 self._forwards = words[forwards] = self._forwards + 1
@@ -174,10 +163,17 @@ class ForwardHook:
                     self._offer(module, now)
                 if context.unconfirmed:
                     self._settle(module, grad)
-                if with_plan and not self._planned:
+                if not self._planned and original is not _nothing:
                     self._plan(module)
             except Exception as error:
                 context.guard.swallow(error)
+            try:
+                if not kwargs and len(inputs) == 1:  # to pass `*` and `**` on costs as much as all above
+                    return original(module, inputs[0])
+                return original(module, *inputs, **kwargs)
+            except RuntimeError as error:
+                self._met(error)
+                raise
 
         return enter
 

@@ -26,6 +26,12 @@ _CHILDS_LAST = {("_bootstrap", "multiprocessing", "process.py"), ("_wrap", "mult
 ORDINARY = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
+def _wraps(registered: Any, callback: Any) -> bool:
+    """Whether `threading` has made it of `callback`: a functools.partial, from Python 3.13 on a lambda."""
+    cells = getattr(registered, "__closure__", None) or ()
+    return getattr(registered, "func", None) is callback or any(cell.cell_contents is callback for cell in cells)
+
+
 class LifecycleHook:
     """Chains sys.excepthook and threading.excepthook, and follows the interpreter's exit.
 
@@ -75,8 +81,7 @@ class LifecycleHook:
         atexit.unregister(self._atexit)
         callbacks = getattr(threading, "_threading_atexits", None)
         if isinstance(callbacks, list):
-            # CPython keeps them wrapped in functools.partial.
-            callbacks[:] = [each for each in callbacks if getattr(each, "func", None) is not self._at_end]
+            callbacks[:] = [each for each in callbacks if not _wraps(each, self._at_end)]
 
     def reset(self) -> None:
         """Forget what was recorded: the board is new, and a forked rank's errors are not its parent's."""

@@ -88,6 +88,12 @@ def test_secrets_of_command_and_environment_are_hidden_from_readers(path: Path) 
     assert found.environment["RANK"] == "3"
 
 
+def test_a_program_in_the_command_line_is_shown_as_one_line(path: Path) -> None:
+    writer = BoardWriter.create(path, IDENTITY | {"command": "python -c import os\n\nos.wait()"})
+    assert read_board(path).identity.command == "python -c import os os.wait()"
+    writer.forget()
+
+
 def test_the_ring_of_calls(writer: BoardWriter, path: Path) -> None:
     for seq in range(1, 4):
         issue(writer, seq)

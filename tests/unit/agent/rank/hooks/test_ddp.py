@@ -50,6 +50,29 @@ def test_the_very_attributes_come_back(watched: Watched) -> None:
     assert not model._forward_pre_hooks
 
 
+class Several(nn.Linear):
+    def forward(self, *inputs: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        return sum((super(Several, self).forward(each) for each in inputs), torch.zeros(1)) * scale
+
+
+@pytest.mark.parametrize(("inputs", "named"), [(0, {}), (1, {}), (1, {"scale": 2.0}), (3, {}), (2, {"scale": 3.0})])
+def test_inputs_reach_the_model_as_they_were(
+    lone_group: None, hook: ForwardHook, inputs: int, named: dict[str, float]
+) -> None:
+    model, given = Several(2, 1), [torch.rand(1, 2) for _ in range(inputs)]
+    assert torch.equal(DistributedDataParallel(model)(*given, **named), model(*given, **named))
+
+
+def test_a_context_that_others_have_wrapped_is_left_alone(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = DistributedDataParallel._inside_ddp_forward
+    monkeypatch.setattr(DistributedDataParallel, "_inside_ddp_forward", lambda model: original(model))
+    theirs = vars(DistributedDataParallel)["_inside_ddp_forward"]
+    hook = ForwardHook(watched.context)
+    hook.install()
+    assert vars(DistributedDataParallel)["_inside_ddp_forward"] is theirs
+    assert watched.reading.problems == ("this torch has another DistributedDataParallel: its forwards are not seen",)
+
+
 def test_phases_of_a_model_that_was_handed_over(watched: Watched, hook: ForwardHook) -> None:
     model = nn.Linear(1, 1)
     hook.watch(model)

@@ -4,6 +4,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,13 @@ def test_threads_that_are_no_daemons(watched: Watched, hook: LifecycleHook) -> N
     assert threading.main_thread().native_id not in after
 
 
-def test_the_hooks_go_as_they_came(watched: Watched) -> None:
+def register_as_python_3_13(function: Any, *args: Any) -> None:
+    threading._threading_atexits.append(lambda: function(*args))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("register", [threading._register_atexit, register_as_python_3_13])  # type: ignore[attr-defined]
+def test_the_hooks_go_as_they_came(watched: Watched, monkeypatch: pytest.MonkeyPatch, register: Any) -> None:
+    monkeypatch.setattr(threading, "_register_atexit", register)
     before = sys.excepthook, threading.excepthook
     callbacks = list(threading._threading_atexits)  # type: ignore[attr-defined]
     hook = LifecycleHook(watched.context, lambda: True)
