@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from playwright.sync_api import (
     ConsoleMessage,
     Page,
     Playwright,
+    Request,
     ViewportSize,
     expect,
     sync_playwright,
@@ -22,7 +24,7 @@ from playwright.sync_api import (
 
 import hangwatch_dashboard
 from hangwatch.model import Certainty, Judgement, Snapshot, Stage, Status, Verdict
-from hangwatch_dashboard import captures
+from hangwatch_dashboard import captures, watch
 from hangwatch_dashboard.app import create_app
 from hangwatch_dashboard.config import Config
 from hangwatch_dashboard.service import Service
@@ -81,6 +83,38 @@ def until(wanted: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
     return found
 
 
+REST = """
+() => new Promise((rests, fails) => {
+  const rest = () => { changes.disconnect(); rests(true); };
+  let timer = setTimeout(rest, 100);
+  const changes = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(rest, 100); });
+  changes.observe(document, { subtree: true, childList: true, attributes: true, characterData: true });
+  setTimeout(() => fails(new Error("the page changes all the time")), 60000);
+})
+"""
+
+
+def visit(page: Page, address: str) -> None:
+    """Opens a page of evidence and waits until everything that it asks for has come, and is drawn."""
+    under_way: set[Request] = set()
+
+    def asks(request: Request) -> None:
+        if request.resource_type == "fetch" and "/api/v1/events" not in request.url:  # whose answer never ends
+            under_way.add(request)
+
+    def answered(request: Request) -> None:
+        under_way.discard(request)
+
+    listeners = (("request", asks), ("requestfinished", answered), ("requestfailed", answered))
+    for event, listener in listeners:
+        page.on(event, listener)  # type: ignore[call-overload]
+    page.goto(address)
+    page.locator(".verdict").wait_for()
+    until(lambda: page.evaluate(REST) and not under_way)
+    for event, listener in listeners:
+        page.remove_listener(event, listener)
+
+
 def fits(page: Page, width: int) -> bool:
     """The page is no wider than the screen. Chromium lays it out a frame after a new size, so this waits for it."""
 
@@ -113,14 +147,22 @@ def browser(playwright: Playwright, page_is_built: None) -> Iterator[Browser]:
     launched.close()
 
 
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[Served]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "TICK_S", 0.1)
+        # Beside a browser, nodes may answer late: a verdict without some of them is another one than the test expects.
+        for deadline in ("DEADLINE_S", "LONGEST_S"):
+            patch.setattr(captures, deadline, 2 * PATIENCE_S)
+        dashboard = Served(Config(port=free_port(), database=str(folder / "dashboard.db")))
+        yield dashboard
+        dashboard.stop()
+
+
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    # Beside a browser, nodes may answer late: a verdict without some of them is another one than the test expects.
-    for deadline in ("DEADLINE_S", "LONGEST_S"):
-        monkeypatch.setattr(captures, deadline, 2 * PATIENCE_S)
-    dashboard = Served(Config(port=free_port(), database=str(tmp_path / "dashboard.db")))
-    yield dashboard
-    dashboard.stop()
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path) as dashboard:
+        yield dashboard
 
 
 @pytest.fixture
@@ -129,6 +171,21 @@ def fleet(served: Served) -> Iterator[Fleet]:
     nodes = Fleet(served.url)
     yield nodes
     nodes.stop()
+
+
+@pytest.fixture(scope="module")
+def hung_job(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a job whose rank 3 ran out of data. It is shared: tests look at it, and change nothing."""
+    with serving(tmp_path_factory.mktemp("hung")) as dashboard:
+        nodes = Fleet(dashboard.url, step=249)
+        for _ in range(3):
+            nodes.beat()
+        nodes.hang()
+        nodes.live(0.5)
+        (job,) = dashboard.service.registry.jobs.values()
+        until(lambda: job.incident)
+        yield f"{dashboard.url}/jobs/{job.key}"
+        nodes.stop()
 
 
 class Watched:
@@ -170,6 +227,7 @@ class Screen:
 
 WIDE, NARROW = Screen(), Screen(400, "dark")
 BOTH = pytest.mark.parametrize("screen", [WIDE, NARROW], indirect=True, ids=str)
+WIDTHS = pytest.mark.parametrize("screen", [WIDE, Screen(400)], indirect=True, ids=str)
 ALL = pytest.mark.parametrize("screen", [WIDE, Screen(scheme="dark"), Screen(400), NARROW], indirect=True, ids=str)
 
 
@@ -180,17 +238,33 @@ def screen(request: pytest.FixtureRequest) -> Screen:
     return found
 
 
+@contextlib.contextmanager
+def opened(browser: Browser, url: str, screen: Screen) -> Iterator[tuple[Page, Watched]]:
+    """A page of its own, not at that address yet, and what it must not do until the end."""
+    size = ViewportSize(width=screen.width, height=900)
+    context = browser.new_context(base_url=url, viewport=size, color_scheme=screen.scheme, timezone_id="Europe/Berlin")
+    watched = Watched(context, url)
+    yield context.new_page(), watched
+    context.close()
+    watched.check()
+
+
 @pytest.fixture
 def watched(browser: Browser, served: Served, screen: Screen) -> Iterator[tuple[Page, Watched]]:
-    size = ViewportSize(width=screen.width, height=900)
-    context = browser.new_context(viewport=size, color_scheme=screen.scheme, timezone_id="Europe/Berlin")
-    watch = Watched(context, served.url)
-    yield context.new_page(), watch
-    context.close()
-    watch.check()
+    with opened(browser, served.url, screen) as page:
+        yield page
 
 
 @pytest.fixture
 def page(watched: tuple[Page, Watched]) -> Page:
     """A page of its own. After the test: no error stood on its console, and it sent requests to the dashboard alone."""
     return watched[0]
+
+
+@pytest.fixture
+def hung(browser: Browser, hung_job: str, screen: Screen) -> Iterator[Page]:
+    """The same, at the job that hangs, which shows its verdict."""
+    with opened(browser, hung_job[: hung_job.index("/jobs/")], screen) as (page, _):
+        page.goto(hung_job)
+        page.locator(".verdict").wait_for()
+        yield page

@@ -124,8 +124,8 @@ def node(first: int, end: int) -> dict[str, Any]:
     }
 
 
-def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 7777, hangs_after: int = 5) -> Starlette:
-    """A job that sends all its ranks once a second, and hangs at the moment `hangs_after`.
+def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 7777) -> Starlette:
+    """A job that sends all its ranks once a second, and hangs as soon as `state.hangs` is set.
 
     `state.sent` counts the times that it has sent them.
     """
@@ -136,14 +136,16 @@ def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 777
 
     async def stream() -> AsyncIterator[bytes]:
         yield event("hello", {"server_time": time.time(), "version": "0", "stale_after_s": 5})
-        moment = 0
+        moment, shown = 0, None
         while True:
-            blamed = culprit if moment >= hangs_after else None
-            if moment in (0, hangs_after):
+            hangs = made.state.hangs
+            blamed = culprit if hangs else None
+            moment += not hangs
+            if hangs != shown:
+                shown = hangs
                 yield event("job", detail(count, per_node, blamed))
-            yield event("ranks", ranks(count, per_node, min(moment, hangs_after), blamed))
-            yield event("collectives", groups(count, moment))
-            moment += 1
+            yield event("ranks", ranks(count, per_node, moment, blamed))
+            yield event("collectives", groups(count, made.state.sent))
             made.state.sent += 1
             await asyncio.sleep(1)
 
@@ -172,7 +174,7 @@ def app(static: Path, count: int = 10_000, per_node: int = 8, culprit: int = 777
             Route("/{path:path}", file),
         ]
     )
-    made.state.sent = 0
+    made.state.sent, made.state.hangs = 0, False
     return made
 
 

@@ -40,8 +40,10 @@ def week(served: Served) -> None:
 
 @ALL
 def test_the_history_is_there_and_has_no_barrier(page: Page, served: Served, week: None, screen: Screen) -> None:
-    for path, text in (("/", "run-2"), ("/incidents", "seen 3 times"), ("/history", "run-1")):
+    lists = (("/", "Jobs", "run-2"), ("/incidents", "Incidents", "seen 3 times"), ("/history", "History", "run-1"))
+    for path, heading, text in lists:
         page.goto(served.url + path)
+        expect(page.locator("h1")).to_have_text(heading)
         expect(page.locator("main")).to_contain_text(text)
         assert fits(page, screen.width)
         assert barriers(page) == [], path

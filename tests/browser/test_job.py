@@ -69,8 +69,7 @@ def test_the_verdict_comes_without_a_reload_and_names_the_rank(page: Page, serve
 
 
 @BOTH
-def test_every_view_shows_the_hang(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
+def test_every_view_shows_the_hang(hung: Page) -> None:
     shown = {
         "Diff": ("Calls in epoch 0, batch 250 (step 250)", "missing on rank 3"),
         "Collectives": ("mismatch", "barrier", "train.py:88", "Where the ranks parted"),
@@ -83,18 +82,17 @@ def test_every_view_shows_the_hang(page: Page, served: Served, fleet: Fleet) -> 
         "Evidence": ("native stacks", "took longer than 2 s", "Launchers"),
     }
     for view in VIEWS:
-        page.get_by_role("link", name=view, exact=True).click()
-        expect(page.get_by_role("navigation", name="Views").locator("[aria-current=page]")).to_have_text(view)
+        hung.get_by_role("link", name=view, exact=True).click()
+        expect(hung.get_by_role("navigation", name="Views").locator("[aria-current=page]")).to_have_text(view)
         for text in shown[view]:
-            expect(page.locator("main")).to_contain_text(text)
-        expect(page.get_by_role("region", name="Verdict")).to_contain_text("Rank 3 ran out of data")
+            expect(hung.locator("main")).to_contain_text(text)
+        expect(hung.get_by_role("region", name="Verdict")).to_contain_text("Rank 3 ran out of data")
 
 
 @BOTH
-def test_the_diff_shows_the_calls_of_equal_ranks_side_by_side(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
-    page.get_by_role("link", name="Diff", exact=True).click()
-    table = page.get_by_role("region", name="Calls of the ranks in epoch 0, batch 250 (step 250)")
+def test_the_diff_shows_the_calls_of_equal_ranks_side_by_side(hung: Page) -> None:
+    hung.get_by_role("link", name="Diff", exact=True).click()
+    table = hung.get_by_role("region", name="Calls of the ranks in epoch 0, batch 250 (step 250)")
     # THEN there is a column for each group of equal ranks
     expect(table.locator("thead th")).to_have_text(["ranks 0-2", "rank 3", "Difference"])
     # AND a row for each call, with the function that made it and the user's line, and what is remarkable in it
@@ -180,21 +178,20 @@ def test_a_capture_on_demand_comes_live(page: Page, served: Served, fleet: Fleet
 
 
 @BOTH
-def test_a_frame_leads_to_the_ranks_in_it(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
-    page.get_by_role("link", name="Stacks", exact=True).click()
+def test_a_frame_leads_to_the_ranks_in_it(hung: Page) -> None:
+    hung.get_by_role("link", name="Stacks", exact=True).click()
     # THEN the frame of the rank at fault is chosen at first, with its own stacks
-    expect(page.locator(".box[aria-pressed=true]")).to_contain_text("main train.py:88")
-    expect(page.locator(".chosen")).to_contain_text("rank 3 is in it")
+    expect(hung.locator(".box[aria-pressed=true]")).to_contain_text("main train.py:88")
+    expect(hung.locator(".chosen")).to_contain_text("rank 3 is in it")
     # WHEN another frame is chosen
-    page.get_by_role("button", name=re.compile("^_engine_run_backward")).click()
-    expect(page.locator(".chosen")).to_contain_text("ranks 0-2 are in it")
-    page.locator(".chosen").get_by_role("link", name="rank 1").click()
-    expect(page.get_by_role("heading", name="Rank 1 on")).to_be_visible()
+    hung.get_by_role("button", name=re.compile("^_engine_run_backward")).click()
+    expect(hung.locator(".chosen")).to_contain_text("ranks 0-2 are in it")
+    hung.locator(".chosen").get_by_role("link", name="rank 1").click()
+    expect(hung.get_by_role("heading", name="Rank 1 on")).to_be_visible()
     # AND torch's frames can be left out
-    page.get_by_role("link", name="Stacks", exact=True).click()
-    page.get_by_label("your code only").check()
-    expect(page.locator(".icicle")).not_to_contain_text("_engine_run_backward")
+    hung.get_by_role("link", name="Stacks", exact=True).click()
+    hung.get_by_label("your code only").check()
+    expect(hung.locator(".icicle")).not_to_contain_text("_engine_run_backward")
 
 
 def test_it_says_when_it_is_stale_and_reconnects(watched: tuple[Page, Watched], served: Served, fleet: Fleet) -> None:
@@ -218,28 +215,26 @@ def test_it_says_when_it_is_stale_and_reconnects(watched: tuple[Page, Watched], 
 
 
 @BOTH
-def test_incidents_are_kept_with_their_downloads(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
-    fleet.stop()
+def test_incidents_are_kept_with_their_downloads(hung: Page) -> None:
     # WHEN the incident is opened from the job's list
-    page.get_by_role("table").filter(has_text="What happened").get_by_role("link").first.click()
-    expect(page.get_by_role("heading", name=re.compile("incident of"))).to_be_visible()
-    expect(page.get_by_role("region", name="Verdict")).to_contain_text("after the last step")
+    hung.get_by_role("table").filter(has_text="What happened").get_by_role("link").first.click()
+    expect(hung.get_by_role("heading", name=re.compile("incident of"))).to_be_visible()
+    expect(hung.get_by_role("region", name="Verdict")).to_contain_text("after the last step")
     # THEN everything can be downloaded
-    with page.expect_download() as download:
-        page.get_by_role("link", name="JSON", exact=True).click()
+    with hung.expect_download() as download:
+        hung.get_by_role("link", name="JSON", exact=True).click()
     document = json.loads(download.value.path().read_text())
     assert document["verdict"]["culprits"][0]["rank"] == 3
-    with page.expect_download() as download:
-        page.get_by_role("link", name="HTML", exact=True).click()
+    with hung.expect_download() as download:
+        hung.get_by_role("link", name="HTML", exact=True).click()
     assert "Rank 3 ran out of data" in download.value.path().read_text()
-    page.get_by_role("link", name="Stacks", exact=True).click()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Download for speedscope").click()
+    hung.get_by_role("link", name="Stacks", exact=True).click()
+    with hung.expect_download() as download:
+        hung.get_by_role("link", name="Download for speedscope").click()
     assert json.loads(download.value.path().read_text())["$schema"].startswith("https://www.speedscope.app/")
     # AND the way leads back to the job
-    page.get_by_role("link", name="vision", exact=True).click()
-    expect(page.get_by_role("button", name="Capture now")).to_be_visible()
+    hung.get_by_role("link", name="vision", exact=True).click()
+    expect(hung.get_by_role("button", name="Capture now")).to_be_visible()
 
 
 @BOTH
@@ -262,11 +257,10 @@ def test_jobs_can_be_searched_and_finished_ones_stay(page: Page, served: Served,
     expect(page.locator("main")).to_contain_text("No job matches")
 
 
-def test_the_fix_can_be_copied(page: Page, served: Served, fleet: Fleet) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    hang(page, served, fleet)
-    page.get_by_role("button", name="Copy the fix").first.click()
-    copied = until(lambda: page.evaluate("navigator.clipboard.readText()"))
+def test_the_fix_can_be_copied(hung: Page) -> None:
+    hung.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    hung.get_by_role("button", name="Copy the fix").first.click()
+    copied = until(lambda: hung.evaluate("navigator.clipboard.readText()"))
     assert "DistributedSampler" in copied
 
 

@@ -64,39 +64,36 @@ def test_ranks_of_a_job_that_has_ended_do_not_move(page: Page, served: Served, f
     expect(page.locator(".facts")).to_contain_text("the job has ended")
 
 
-def test_a_verdict_is_copied_as_markdown(page: Page, served: Served, fleet: Fleet) -> None:
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    hang(page, served, fleet)
-    page.get_by_role("button", name="Copy as Markdown").click()
-    copied = until(lambda: page.evaluate("navigator.clipboard.readText()"))
-    for text in ("in `vision`", "> Rank 3 ran out of data", "(`uneven-steps`), cause proven", "train.py:88`", page.url):
+def test_a_verdict_is_copied_as_markdown(hung: Page) -> None:
+    hung.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    hung.get_by_role("button", name="Copy as Markdown").click()
+    copied = until(lambda: hung.evaluate("navigator.clipboard.readText()"))
+    for text in ("in `vision`", "> Rank 3 ran out of data", "(`uneven-steps`), cause proven", "train.py:88`", hung.url):
         assert text in copied
 
 
-def test_rows_have_the_words_of_the_field(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
-    labels = page.locator(".verdict .row dt")
+def test_rows_have_the_words_of_the_field(hung: Page) -> None:
+    labels = hung.locator(".verdict .row dt")
     words = {"Who", "Fix", "Cause", "Evidence", "Proof", "Ruled out", "Unavailable"}
     until(lambda: set(labels.all_inner_texts()) == words)  # the last rows come with the incident itself
-    expect(page.locator(".row-why")).to_contain_text("Ranks ran out of data at different batches uneven-steps")
+    expect(hung.locator(".row-why")).to_contain_text("Ranks ran out of data at different batches uneven-steps")
 
 
-def test_a_line_has_an_address_and_keys_turn_pages(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
-    page.get_by_role("link", name="Link to line 88").first.click()
-    assert page.url.endswith("#train.py-L88")
-    page.reload()
-    expect(page.locator(".excerpt .named").first).to_be_in_viewport()
-    page.keyboard.press("]")
-    expect(page.locator("nav.views [aria-current]")).to_have_text("Diff")
-    page.keyboard.press("[")
-    page.locator(".situations a").first.click()
-    expect(page.get_by_role("heading", name="Rank 3 on")).to_be_visible()
-    page.keyboard.press(",")
-    expect(page.get_by_role("heading", name="Rank 2 on")).to_be_visible()
-    page.goto(served.url)
-    page.keyboard.press("/")
-    expect(page.get_by_role("searchbox", name="Search jobs")).to_be_focused()
+def test_a_line_has_an_address_and_keys_turn_pages(hung: Page) -> None:
+    hung.get_by_role("link", name="Link to line 88").first.click()
+    assert hung.url.endswith("#train.py-L88")
+    hung.reload()
+    expect(hung.locator(".excerpt .named").first).to_be_in_viewport()
+    hung.keyboard.press("]")
+    expect(hung.locator("nav.views [aria-current]")).to_have_text("Diff")
+    hung.keyboard.press("[")
+    hung.locator(".situations a").first.click()
+    expect(hung.get_by_role("heading", name="Rank 3 on")).to_be_visible()
+    hung.keyboard.press(",")
+    expect(hung.get_by_role("heading", name="Rank 2 on")).to_be_visible()
+    hung.goto("/")
+    hung.keyboard.press("/")
+    expect(hung.get_by_role("searchbox", name="Search jobs")).to_be_focused()
 
 
 def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
@@ -120,11 +117,10 @@ def test_long_names_and_messages_stay_within_the_page(page: Page, served: Served
     assert barriers(page) == []
 
 
-def test_the_culprits_branch_is_seen_at_once(page: Page, served: Served, fleet: Fleet) -> None:
-    hang(page, served, fleet)
-    page.goto(f"{page.url}/stacks")
-    expect(page.locator(".box[aria-pressed=true]")).to_be_in_viewport(ratio=0.9)
-    expect(page.locator("nav.views [aria-current]")).to_be_in_viewport(ratio=0.9)
+def test_the_culprits_branch_is_seen_at_once(hung: Page) -> None:
+    hung.goto(f"{hung.url}/stacks")
+    expect(hung.locator(".box[aria-pressed=true]")).to_be_in_viewport(ratio=0.9)
+    expect(hung.locator("nav.views [aria-current]")).to_be_in_viewport(ratio=0.9)
 
 
 def test_much_that_is_unavailable_does_not_fill_the_screen(open_file: Open) -> None:
@@ -179,12 +175,11 @@ def test_a_worker_that_is_named_is_marked_and_its_stack_shown(open_file: Open) -
     assert barriers(page) == []
 
 
-def test_last_output_stands_beside_the_stacks(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
-    hang(page, served, fleet)
-    page.goto(f"{page.url}/ranks/3")
-    output = page.get_by_label("Last output", exact=True)
+def test_last_output_stands_beside_the_stacks(hung: Page, screen: Screen) -> None:
+    hung.goto(f"{hung.url}/ranks/3")
+    output = hung.get_by_label("Last output", exact=True)
     expect(output).to_contain_text("epoch 0 step 240")
-    stack = page.locator(".thread").first.bounding_box()
+    stack = hung.locator(".thread").first.bounding_box()
     beside = output.bounding_box()
     assert stack is not None
     assert beside is not None
@@ -270,10 +265,9 @@ def test_incidents_say_the_day_on_which_they_were_seen(page: Page, served: Serve
     expect(group).to_contain_text(f", first on {first} at")
 
 
-def test_a_row_says_what_it_is_about(page: Page, served: Served, fleet: Fleet, screen: Screen) -> None:
+def test_a_row_says_what_it_is_about(hung: Page, screen: Screen) -> None:
     """On a narrow screen a row is a card: without the column's name above it, a bare "3" says nothing."""
-    hang(page, served, fleet)
-    page.goto(f"{page.url}/loader")
-    head = page.get_by_role("region", name="Loaders by rank").locator("tbody th").first
+    hung.goto(f"{hung.url}/loader")
+    head = hung.get_by_role("region", name="Loaders by rank").locator("tbody th").first
     said = head.evaluate("cell => getComputedStyle(cell, '::before').content")
     assert said == ('"Rank "' if screen.width == 400 else "none")

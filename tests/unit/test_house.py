@@ -32,8 +32,10 @@ def requirement_names(requirements: list[str]) -> set[str]:
 
 def imports(node: ast.AST, *, lazy: bool = True) -> Iterator[str]:
     """The absolute modules imported below `node`; with lazy=False only those imported along with it."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):  # no statement stands within one
+            continue
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom) and not child.level and child.module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hangwatch.judge import ORDER, Case
@@ -16,6 +17,7 @@ from tests.unit.job import judge, snapshot, starting
 thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.untraced
 @thorough
 @given(evidence=record(Snapshot))
 def test_no_rule_raises(evidence: Snapshot) -> None:

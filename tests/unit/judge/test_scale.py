@@ -31,11 +31,14 @@ def test_what_a_judgement_costs_grows_about_linearly_with_the_ranks(
     hang: Callable[[int], Snapshot], cause: str
 ) -> None:
     # GIVEN the same hang on 256 and on 1,024 ranks
-    small, large = (min(_seconds(hang, ranks, cause) for _ in range(3)) for ranks in (256, 1024))
+    small = min(_seconds(hang, 256, cause) for _ in range(3))
+    limit = min(5.0, 12 * max(small, 0.005))  # seconds; on a machine with much else to do 1,024 ranks take 1 to 2
 
     # THEN four times the ranks take not much more than four times as long; the benchmark holds the promised figures
-    assert large < 5  # measured 0.1 s, and 0.6 s under coverage
-    assert large < 12 * max(small, 0.005)
+    large: list[float] = []
+    while len(large) < 3 and not any(taken < limit for taken in large):
+        large.append(_seconds(hang, 1024, cause))
+    assert min(large) < limit
 
 
 @pytest.mark.untraced

@@ -161,6 +161,7 @@ def test_only_addresses_of_the_web_are_linked() -> None:
     assert not any(name == "a" for name, _ in _Page(html.render(local)).elements)
 
 
+@pytest.mark.untraced
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(incident=record(Incident))
 def test_whatever_an_incident_holds_it_becomes_a_page(incident: Incident) -> None:

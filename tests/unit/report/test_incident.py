@@ -17,6 +17,7 @@ from tests.strategies import record
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.untraced
 @thorough
 @given(rank=record(RankEvidence), judgement=record(Judgement))
 def test_a_rank_report_gives_its_evidence_back(rank: RankEvidence, judgement: Judgement) -> None:
@@ -25,6 +26,7 @@ def test_a_rank_report_gives_its_evidence_back(rank: RankEvidence, judgement: Ju
     assert evidence_of(report) == rank
 
 
+@pytest.mark.untraced
 @thorough
 @given(snapshot=record(Snapshot), judgement=record(Judgement))
 def test_an_incident_gives_its_snapshot_back_also_through_json(snapshot: Snapshot, judgement: Judgement) -> None:

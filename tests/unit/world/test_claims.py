@@ -72,12 +72,14 @@ def test_what_was_once_false(seed: int) -> None:
     assert score(play(seed)).false_claims == ()
 
 
+@pytest.mark.untraced
 def test_most_sentences_about_what_ranks_did_are_held_against_it() -> None:
     """The rest are of processes, sources and outputs, of which the simulation makes the evidence itself."""
     told = sum(len(verdict.evidence) for _, verdict in judged())
     assert sum(check(verdict, played.lives).count for played, verdict in judged()) > 0.5 * told > 100
 
 
+@pytest.mark.untraced
 def test_each_kind_of_sentence_is_found_false_where_a_number_of_it_is_another() -> None:
     """A check that cannot fail would say nothing: ranks, counts, steps and lines of true sentences are changed."""
     caught, met = set(), set()

@@ -50,6 +50,7 @@ def test_a_seed_gives_the_same_world_in_every_process() -> None:
     assert other.stdout.strip() == digest(range(40))
 
 
+@pytest.mark.untraced
 @settings(max_examples=60, derandomize=True)
 @given(SEEDS)
 def test_a_program_without_faults_ends(seed: int) -> None:
@@ -61,6 +62,7 @@ def test_a_program_without_faults_ends(seed: int) -> None:
     assert finished(machine)
 
 
+@pytest.mark.untraced
 @settings(max_examples=100, derandomize=True)
 @given(SEEDS)
 def test_a_job_that_cannot_go_on_has_ended_or_has_a_fault(seed: int) -> None:

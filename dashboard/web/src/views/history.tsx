@@ -26,7 +26,7 @@ export function HistoryPage() {
     </>
   );
   return (
-    <ListPage title="Jobs" tab="history" filters={filters} busy={found === null}>
+    <ListPage title="History" tab="history" filters={filters} busy={found === null}>
       {error && <Nothing>{error}</Nothing>}
       {found && (found.jobs.length ? <JobTable jobs={found.jobs} /> : <Nothing>No job matches.</Nothing>)}
       {found && <Pages total={found.total} noun="job" />}

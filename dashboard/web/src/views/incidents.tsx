@@ -36,7 +36,7 @@ export function IncidentsPage() {
     </>
   );
   return (
-    <ListPage title="Jobs" tab="incidents" filters={filters} busy={found === null}>
+    <ListPage title="Incidents" tab="incidents" filters={filters} busy={found === null}>
       {error && <Nothing>{error}</Nothing>}
       {found && (found.groups.length ? <ol class="groups">{found.groups.map((group) => <Group key={group.group} group={group} />)}</ol> : <Nothing>No incident matches.</Nothing>)}
       {found && <Pages total={found.total} noun="group" />}

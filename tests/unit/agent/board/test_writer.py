@@ -369,6 +369,7 @@ ANYWHERE = st.integers(0, b.SIZE - 1)
 FLIPS = st.lists(st.tuples(st.one_of(FRONT, ANYWHERE), st.binary(min_size=1, max_size=9)), min_size=1, max_size=40)
 
 
+@pytest.mark.untraced
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

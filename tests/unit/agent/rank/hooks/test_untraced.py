@@ -110,6 +110,7 @@ CASES = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("case", CASES)
 def test_the_graph_breaks_are_those_without_us(world: None, hooks: list[Any], case: str) -> None:
     plain = breaks(CASES[case])
