@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
+from hangwatch.facts.call_site import path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, endings_of, frames_at_end, newest
 from hangwatch.facts.rank_end import Ending, Why, backend_of, gave_up_on, told
@@ -85,18 +86,26 @@ def _counted(case: Case, view: RankView) -> RankEvidence:
     """With the call in which it lost a peer, which its board has not counted any more."""
     groups = case.ledger.groups_of(view.rank)
     lost = {group.name for group in groups if failed_uncounted(view, case.ledger, group)}
-    if not lost:
-        return view.evidence
 
-    def one_more(heads: tuple[GroupHead, ...]) -> tuple[GroupHead, ...]:
-        return tuple(replace(head, issued=head.issued + 1) if head.name in lost else head for head in heads)
+    def at_its_end(head: GroupHead) -> GroupHead:
+        issued = head.issued + (head.name in lost)
+        known = head.completed if head.completed >= 0 else _completed(case, view, head.name, issued)
+        return replace(head, issued=issued, completed=known)
 
     made, reading = view.evidence.collectives, view.reading
     return replace(
         view.evidence,
-        collectives=replace(made, heads=one_more(made.heads)),
-        reading=replace(reading, heads=one_more(reading.heads)) if reading is not None else None,
+        collectives=replace(made, heads=tuple(map(at_its_end, made.heads))),
+        reading=replace(reading, heads=tuple(map(at_its_end, reading.heads))) if reading is not None else None,
     )
+
+
+def _completed(case: Case, view: RankView, group: str, issued: int) -> int:
+    """Nobody can say any more what was complete: all before its last call was, and that too if it stood elsewhere."""
+    frames, _, _ = frames_at_end(view)
+    last = case.ledger.call(view.rank, group, issued)
+    elsewhere = bool(frames) and last is not None and bool(last.frames) and path(last.frames) != path(frames)
+    return issued if elsewhere else max(issued - 1, 0)
 
 
 def _stacks(case: Case, view: RankView) -> tuple[ThreadStack, ...]:

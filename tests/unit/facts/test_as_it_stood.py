@@ -8,11 +8,12 @@ import pytest
 
 from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.case import Case
-from hangwatch.model import Collective, Collectives, ExceptionFacts, GroupHead, LoaderFacts, Phase, RankEvidence
-from tests.unit.job import C10D, IN_CODE, NOW, blamed, frames, gone, judge, process, rank, snapshot, told
+from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, GroupHead, LoaderFacts, Phase, RankEvidence
+from tests.unit.job import C10D, IN_CODE, NOW, SCRIPT, blamed, frames, gone, judge, process, rank, snapshot, told
 from tests.unit.rules.step.aborts import WATCHDOG
 
 REDUCE = frames((C10D, 3252, "all_reduce"))
+GATHER = (Frame(C10D, 4394, "all_gather_single"), Frame(SCRIPT, 77, "save"))
 GLOO_TIMEOUT = "[unbound_buffer.cc:79] Timed out waiting 20000ms for recv operation to complete"
 WRONG_SIZE = "[enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. Received data size doesn't match"
 
@@ -164,3 +165,17 @@ def test_a_rank_that_gloo_aborts_at_the_end_of_its_program_has_its_launcher_end_
     assert case is not None
     assert not case.any_rank_failed
     assert as_it_stood(Case(snapshot(_ended(0, -15, 7, "gloo"), _ended(1, -15, 7, "gloo")))) is None  # from outside
+
+
+@pytest.mark.parametrize(("stood", "completed"), [(REDUCE, 6), (GATHER, 7)])
+def test_all_before_its_last_call_was_complete_and_that_too_of_a_rank_that_stood_elsewhere(
+    stood: tuple[Frame, ...], completed: int
+) -> None:
+    """GIVEN a rank that was gone before anybody could ask what was complete."""
+    lost = _counted(_gave_up(0), 7, -1, "gloo")
+    assert lost.reading is not None
+    assert lost.reading.exception is not None
+    lost = replace(lost, reading=replace(lost.reading, exception=replace(lost.reading.exception, frames=stood)))
+    case = as_it_stood(Case(snapshot(lost, _ended(1, -15, 7, "gloo"))))
+    assert case is not None
+    assert [head.completed for head in case.ranks[0].evidence.collectives.heads] == [completed]

@@ -184,10 +184,10 @@ def _have_it_before_them(lone: RankView, others: list[RankView]) -> bool:
 def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -> Finding:
     lone = case.ranks[alone[0]]
     others = tuple(rank for rank in case.blocked if rank not in alone)
-    if found is not None and (again := repeated(case, found, lone.rank)):
-        return _once_more(case, alone, found, again)
     inside = found is None or _stands_in_it(case, found, lone)
     caller = sites_of(case).apart(lone.rank, [rank for rank in case.ranks if rank not in alone]) if inside else None
+    if found is not None and caller is None and (again := repeated(case, found, lone.rank)):
+        return _once_more(case, alone, found, again)
     at = f" ({words.place(lone.where)}, called from {words.place(caller)})" if caller else words.at(lone.where)
     if caller is None and (line := package_line(case, lone.rank)) is not None:
         at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
