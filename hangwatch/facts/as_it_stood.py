@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangwatch import words
-from hangwatch.facts.call_site import path
+from hangwatch.facts.call_site import in_the_engine, path
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import brought_down, endings_of, frames_at_end, newest
 from hangwatch.facts.rank_end import Ending, Why, backend_of, gave_up_on, told
@@ -89,8 +89,7 @@ def _counted(case: Case, view: RankView) -> RankEvidence:
 
     def at_its_end(head: GroupHead) -> GroupHead:
         issued = head.issued + (head.name in lost)
-        known = head.completed if head.completed >= 0 else _completed(case, view, head.name, issued)
-        return replace(head, issued=issued, completed=known)
+        return replace(head, issued=issued, completed=_completed(case, view, head, issued))
 
     made, reading = view.evidence.collectives, view.reading
     return replace(
@@ -100,12 +99,18 @@ def _counted(case: Case, view: RankView) -> RankEvidence:
     )
 
 
-def _completed(case: Case, view: RankView, group: str, issued: int) -> int:
-    """Nobody can say any more what was complete: all before its last call was, and that too if it stood elsewhere."""
+def _completed(case: Case, view: RankView, head: GroupHead, issued: int) -> int:
+    """All before its last call was complete, and that too if it stood elsewhere; its backend may have told it earlier.
+
+    Calls of a device, and gradients, run behind the host: of these only the backend knows.
+    """
     frames, _, _ = frames_at_end(view)
-    last = case.ledger.call(view.rank, group, issued)
+    behind = "nccl" in head.backend or in_the_engine(frames) or not frames
+    if head.completed >= 0 and behind:
+        return head.completed
+    last = case.ledger.call(view.rank, head.name, issued)
     elsewhere = bool(frames) and last is not None and bool(last.frames) and path(last.frames) != path(frames)
-    return issued if elsewhere else max(issued - 1, 0)
+    return max(head.completed, issued if elsewhere else issued - 1, 0)
 
 
 def _stacks(case: Case, view: RankView) -> tuple[ThreadStack, ...]:

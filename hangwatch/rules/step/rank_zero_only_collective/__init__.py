@@ -9,6 +9,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop, has_left_
 from hangwatch.facts.call_site import NOT_KNOWN, at_the_end_of_its_block, path, recorded_caller, same, site
 from hangwatch.facts.call_sites import Sites, sites_of
 from hangwatch.facts.case import Case
+from hangwatch.facts.last_calls import frames_at_end, library_call
 from hangwatch.facts.parting import Left, Parting, counted, parting
 from hangwatch.facts.process_end import EndedFor, ended_for
 from hangwatch.facts.repeats import package_line, repeated
@@ -192,6 +193,8 @@ def _rank_zero_only(case: Case, alone: tuple[int, ...], found: Parting | None) -
     if caller is None and (line := package_line(case, lone.rank)) is not None:
         at = f" of {name_of(line.function)} ({words.place(line)}, below {words.place(lone.where)})"
     call = f"{_call_name(case, lone)}{at}" if inside else found.call if found is not None else "a collective"
+    if inside and case.stood:
+        call += words.in_step(lone.step)  # of a rank that waits still, its own table shows it
     witnesses = _witnesses(case, alone, found, caller, inside=inside)
     tail = f"; {case.wait_words(others)} elsewhere{case.at_places(others)}" if others else ""
     buffers = Within.BUFFERS in lone.now.within
@@ -295,7 +298,8 @@ def _call_name(case: Case, view: RankView) -> str:
     if Within.BUFFERS in view.now.within:
         return "the model's forward, with its broadcast of buffers"
     blocked = case.blocked.get(view.rank)
-    return view.now.call or (blocked.op if blocked is not None else "") or "a collective"
+    frames, _, _ = frames_at_end(view)
+    return library_call(frames) or view.now.call or (blocked.op if blocked is not None else "") or "a collective"
 
 
 def evaluated_alone(case: Case) -> Finding | None:
