@@ -1,7 +1,7 @@
-"""The job as it stood while its ranks still waited, where nothing but a timeout ended it.
+"""The job as it stood before its ranks were brought down, by their backend or by each other's end.
 
-A timeout ends the ranks that wait, and says nothing of why they waited. That is to be read from what every rank did up
-to then, with the same questions as for a job that still waits: so its ranks are taken back to the calls they were in.
+Such an end says little of its reason. That is to be read from what every rank did up to then, with the same questions
+as for a job that still waits: so the ranks are taken back to the calls in which they stood.
 """
 
 from __future__ import annotations
@@ -148,12 +148,7 @@ def _in_its_loop(loader: LoaderFacts) -> LoaderFacts:
     """The error took the rank out of its loop, not its data: its last epoch has not ended."""
     if not loader.left or loader.exhausted:
         return loader
-    ended = len(loader.drawn_per_epoch) - 1
-    if not loader.drawn_per_epoch or loader.exhausted_per_epoch[ended:] != (False,):
+    if loader.exhausted_per_epoch[-1:] != (False,):
         return replace(loader, left=False)
-    return replace(
-        loader,
-        left=False,
-        drawn_per_epoch=loader.drawn_per_epoch[:ended],
-        exhausted_per_epoch=loader.exhausted_per_epoch[:ended],
-    )
+    drawn, exhausted = loader.drawn_per_epoch[:-1], loader.exhausted_per_epoch[:-1]
+    return replace(loader, left=False, drawn_per_epoch=drawn, exhausted_per_epoch=exhausted)

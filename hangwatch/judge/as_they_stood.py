@@ -9,6 +9,7 @@ from hangwatch.catalogue import cause
 from hangwatch.facts.as_it_stood import as_it_stood, how_it_ended
 from hangwatch.facts.case import Case
 from hangwatch.facts.last_calls import end_sentences
+from hangwatch.judge.explained import best
 from hangwatch.judge.histories import CALLS, HISTORIES
 from hangwatch.judge.verdict import chain
 from hangwatch.model import Certainty, Status
@@ -21,7 +22,8 @@ STOOD = "before the end the ranks stood as follows:"
 def as_they_stood(case: Case) -> Finding | None:
     """The rules for ranks that wait in their calls are asked of those that ended in theirs.
 
-    Where nothing is known of the calls they ended in, what their boards have counted until then tells it.
+    Where nothing is known of the calls in which they ended, what their boards have counted until then tells it; where
+    no rank is to blame, at least that their calls were unlike each other.
     """
     then = as_it_stood(case)
     if then is None:
@@ -31,7 +33,7 @@ def as_they_stood(case: Case) -> Finding | None:
 
 
 def _first(rules: Iterable[Rule], case: Case) -> Finding | None:
-    return next((found for rule in rules if (found := rule(case)) is not None and found.culprits), None)
+    return best(found for rule in rules if (found := rule(case)) is not None and found.culprits)
 
 
 def until_the_end(case: Case, then: Case, finding: Finding) -> Finding:

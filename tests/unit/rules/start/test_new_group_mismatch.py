@@ -112,7 +112,7 @@ def test_where_each_made_only_the_group_that_it_is_a_member_of_all_are_named() -
     assert [rank for rank, _, _ in blamed(judge(*ranks, world_size=4))] == [0, 1, 2, 3]
 
 
-def test_groups_of_different_ranks_that_got_one_name_may_be_connected_crosswise() -> None:
+def test_groups_of_different_ranks_that_got_one_name_may_be_connected_with_each_other() -> None:
     """GIVEN ranks that made only the group of their own, and came out of new_group."""
 
     def inside(number: int) -> RankEvidence:
