@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangwatch.health import Confirmed, LinkWatch, PaceHistory, agreed, forecasts, foreign_memory, job_health, with_plan
+from hangwatch.health import (
+    Confirmed,
+    LinkWatch,
+    PaceHistory,
+    agreed,
+    forecasts,
+    foreign_memory,
+    job_health,
+    periods,
+    with_plan,
+)
 from hangwatch.model import (
     ForeignMemory,
     GroupBeat,
@@ -31,8 +41,8 @@ class LiveHealth:
 
     def __init__(self) -> None:
         self._history = PaceHistory()
-        self._pace: JobHealth | None = None  # made when it is asked for: for 10,000 ranks it takes half a second
         self._hosts: dict[int, str] = {}
+        self._pace: tuple[object, JobHealth] | None = None  # with the windows that it was made of
         self._paces: tuple[HealthWarning, ...] = ()
         self._forecasts = Confirmed()
         self._plans: tuple[object, ...] = ()
@@ -47,10 +57,16 @@ class LiveHealth:
 
     @property
     def pace(self) -> JobHealth:
-        """How fast the ranks are, as of the last window."""
-        if self._pace is None:
-            self._pace = job_health(self._history, self._hosts)
-        return self._pace
+        """How fast the ranks are, as of the last window.
+
+        Made when it is asked for, by any thread: for 10,000 ranks it takes half a second. A window may end meanwhile.
+        """
+        windows, known = self._history.windows, self._pace
+        if known is not None and known[0] is windows:
+            return known[1]
+        made = job_health(windows, self._hosts)
+        self._pace = windows, made
+        return made
 
     def note(self, now: float, ranked: Ranked) -> bool:
         """Takes the ranks at one moment, by the nodes' own time. Returns whether there is something new to be told."""
@@ -79,15 +95,15 @@ class LiveHealth:
             return False
         beats = [(node, beat) for node, beat in unhurried(ranked) if not beat.detached]
         times = {beat.rank: beat.times for _, beat in beats}
+        self._hosts = {beat.rank: node.host for node, beat in beats}
         ended = self._history.note(now, times, {beat.rank: (node.boot, beat.pid) for node, beat in beats})
-        self._hosts, self._pace = {beat.rank: node.host for node, beat in beats}, None
         return ended and self._warn(beats, now)
 
     def _warn(self, ranked: Ranked, now: float) -> bool:
         """Says what the pace of ranks on several nodes tells. Of one node, its watchdog says it."""
         several = len({node.name for node, _ in ranked}) > 1
-        periods = self._history.periods() if several else None
-        found = agreed(*periods, _readings(ranked, now)) if periods is not None else ()
+        judged = periods(self._history.windows) if several else None
+        found = agreed(*judged, _readings(ranked, now)) if judged is not None else ()
         changed = [(each.kind, each.ranks) for each in found] != [(each.kind, each.ranks) for each in self._paces]
         self._paces = found if changed else self._paces
         return changed

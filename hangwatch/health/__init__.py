@@ -20,7 +20,7 @@ from .job_health import job_health, merged
 from .leftovers import leftover_processes
 from .links import LinkWatch
 from .pace import PaceWatch, agreed
-from .pace_history import PaceHistory
+from .pace_history import PaceHistory, periods
 
 FORECASTS = frozenset({"uneven-forecast", "plans-differ"})
 """Warnings that tell of a hang to come: what `--on-forecast abort` heeds."""
@@ -39,6 +39,7 @@ __all__ = [
     "job_health",
     "leftover_processes",
     "merged",
+    "periods",
     "plan_of",
     "warnings",
     "with_plan",
@@ -70,7 +71,9 @@ class HealthWatch:
 
     def pace(self, readings: Sequence[Reading]) -> JobHealth:
         """How fast the ranks have been of late."""
-        return job_health(self._pace.history, {rank: each.identity.host for rank, each in _by_rank(readings).items()})
+        return job_health(
+            self._pace.history.windows, {rank: each.identity.host for rank, each in _by_rank(readings).items()}
+        )
 
     def __call__(self, readings: Sequence[Reading]) -> tuple[HealthWarning, ...]:
         """The warnings that are new."""

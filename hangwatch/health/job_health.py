@@ -10,19 +10,18 @@ from hangwatch.model import JobHealth, Pace, Spread, Straggler, Trend
 from hangwatch.wire import members
 
 from .pace import steadily_slow, typical
-from .pace_history import Mean, PaceHistory, Period, Window, means
+from .pace_history import Mean, Period, Window, means, periods
 from .thresholds import MOST_SHOWN, TREND_RATIO, TREND_S, TREND_WINDOWS
 
 Series = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]  # data, forward, wait
 
 
-def job_health(history: PaceHistory, hosts: Mapping[int, str]) -> JobHealth:
-    """What the windows tell. `hosts` is each rank's machine."""
-    windows = tuple(history.windows)
+def job_health(windows: Sequence[Window], hosts: Mapping[int, str]) -> JobHealth:
+    """What the windows tell, oldest first. `hosts` is each rank's machine."""
     if not windows:
         return JobHealth()
-    periods = history.periods()
-    last = periods[1].means if periods is not None else means(windows[-1:])
+    judged = periods(windows)
+    last = judged[1].means if judged is not None else means(windows[-1:])
     trends = _Trends(windows)
     by_lag = sorted(last, key=lambda rank: (-last[rank].alone_s, rank))
     usual = typical(last)
@@ -32,7 +31,7 @@ def job_health(history: PaceHistory, hosts: Mapping[int, str]) -> JobHealth:
         worst=tuple(_of_rank(rank, hosts, last, usual, trends) for rank in by_lag[:MOST_SHOWN]),
         nodes=tuple(_nodes(last, hosts, usual, trends)),
         spread=tuple(_spread(windows[-1])),
-        stragglers=_stragglers(periods, hosts, trends),
+        stragglers=_stragglers(judged, hosts, trends),
         data_share=round(min(pace.share for pace in last.values()), 3),
     )
 
@@ -144,12 +143,12 @@ def _quantiles(rows: Sequence[tuple[float, float, float]]) -> Iterable[Spread]:
 
 
 def _stragglers(
-    periods: tuple[Period, Period] | None, hosts: Mapping[int, str], trends: _Trends
+    judged: tuple[Period, Period] | None, hosts: Mapping[int, str], trends: _Trends
 ) -> tuple[Straggler, ...]:
     """Each slow rank, or the slow node whose ranks are all slow; what two periods in a row agree on."""
-    if periods is None:
+    if judged is None:
         return ()
-    newest, found = periods[1].means, _slow(periods, hosts)
+    newest, found = judged[1].means, _slow(judged, hosts)
     usual = typical(newest)
     lags = {ranks: round(median(newest[rank].alone_s for rank in ranks) - usual, 5) for ranks in found}
     slowest = sorted(found, key=lambda ranks: (-lags[ranks], ranks))[:MOST_SHOWN]

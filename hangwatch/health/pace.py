@@ -13,7 +13,7 @@ from statistics import median_low
 from hangwatch.model import HealthWarning
 from hangwatch.words import ranks as named
 
-from .pace_history import Mean, PaceHistory, Period
+from .pace_history import Mean, PaceHistory, Period, periods
 from .telling import Ranks, backends, warning
 from .thresholds import LEAST_LAG_S, LEAST_WAIT_S, SLOWER, WAITING, WAITING_ASYNC
 
@@ -30,8 +30,8 @@ class PaceWatch:
         times = {rank: reading.times for rank, reading in ranks.items()}
         processes = {rank: (reading.identity.pid, reading.identity.started_at) for rank, reading in ranks.items()}
         ended = self.history.note(at, times, processes)
-        periods = self.history.periods() if ended else None
-        return () if periods is None else agreed(*periods, ranks)
+        found = periods(self.history.windows) if ended else None
+        return () if found is None else agreed(*found, ranks)
 
 
 def agreed(before: Period, newest: Period, ranks: Ranks) -> tuple[HealthWarning, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
@@ -69,11 +68,11 @@ class PaceHistory:
     """Keeps the last windows of all ranks. A rank that restarts, comes or goes starts it anew.
 
     A window ends when it is long enough and every rank has made enough steps; while one stands still, none ends, so
-    that a hang leaves the windows before it.
+    that a hang leaves the windows before it. `windows` is replaced and never changed: threads may read what they took.
     """
 
     def __init__(self) -> None:
-        self.windows: deque[Window] = deque(maxlen=MOST_WINDOWS)
+        self.windows: tuple[Window, ...] = ()
         self._start: dict[int, StepTimes] = {}
         self._start_at = 0.0
         self._processes: Mapping[int, object] = {}
@@ -93,12 +92,12 @@ class PaceHistory:
         if not times or any(each.steps < WARM_UP_STEPS for each in times.values()):
             return False
         if processes != self._processes or at < self._start_at or self._went_back(times):
-            self.windows.clear()
+            self.windows = ()
             self._begin(at, times, processes)
             return False
         if at - self._start_at < WINDOW_S or self._least_steps(times) < LEAST_STEPS:
             return False
-        self.windows.append(self._window(at, times))
+        self.windows = (*self.windows, self._window(at, times))[-MOST_WINDOWS:]
         self._begin(at, times, processes)
         return True
 
@@ -126,16 +125,18 @@ class PaceHistory:
         wall_s = at - self._start_at
         return Window(at, wall_s, ranks, steps, data_s, forward_s, total_s, min(steps), typical)
 
-    def periods(self) -> tuple[Period, Period] | None:
-        """The last two periods that are long enough to be judged, the older one first; None where there are not two."""
-        newest = _taken(reversed(self.windows))
-        before = _taken(list(reversed(self.windows))[len(newest) :])
-        return (_period(before), _period(newest)) if newest and before else None
-
 
 def _gained(seconds: float) -> float:
     """0 for what no sum of times can have gained: a board may say anything."""
     return seconds if 0 <= seconds < LONGEST_S else 0.0
+
+
+def periods(windows: Sequence[Window]) -> tuple[Period, Period] | None:
+    """The last two periods that are long enough to be judged, the older one first; None where there are not two."""
+    latest_first = windows[::-1]
+    newest = _taken(latest_first)
+    before = _taken(latest_first[len(newest) :])
+    return (_period(before), _period(newest)) if newest and before else None
 
 
 def _taken(windows: Iterable[Window]) -> list[Window]:

@@ -9,7 +9,20 @@ from typing import Any
 
 import pytest
 
-from hangwatch.model import Frame, GpuFacts, GroupMade, Link, LoaderFacts, NodeFacts, RankPlan, StepTimes
+from hangwatch.health import job_health
+from hangwatch.health.pace_history import Window
+from hangwatch.model import (
+    Frame,
+    GpuFacts,
+    GroupMade,
+    JobHealth,
+    Link,
+    LoaderFacts,
+    NodeFacts,
+    RankBeat,
+    RankPlan,
+    StepTimes,
+)
 from hangwatch_dashboard.clocks import ClockEstimate
 from hangwatch_dashboard.live import LiveJob
 from hangwatch_dashboard.live_node import LiveNode
@@ -49,6 +62,30 @@ def test_a_slow_node_is_told_where_each_node_alone_sees_nothing() -> None:
     (warning,) = job.warnings
     assert (warning.kind, warning.ranks) == ("straggler", (2, 3))
     assert "ranks 2-3, all of node-b, in each step: 201 ms" in warning.summary
+
+
+def test_a_window_that_ends_while_the_pace_is_worked_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a reader in a thread of its own, and windows that end while it works out the pace of those before
+    job = trained({0: 0.05, 1: 0.05, 2: 0.05, 3: 0.05}, seconds=30)
+
+    def meanwhile(windows: tuple[Window, ...], hosts: Mapping[int, str]) -> JobHealth:
+        monkeypatch.undo()
+        job.health.note(NOW + 120, moved(job, by=400))
+        return job_health(windows, hosts)
+
+    monkeypatch.setattr("hangwatch_dashboard.job_health.job_health", meanwhile)
+    # WHEN it has its answer THEN the next one knows of them
+    assert job.health.pace.at[-1] < NOW + 120
+    assert job.health.pace.at[-1] == NOW + 120
+
+
+def moved(job: LiveJob, by: int) -> list[tuple[LiveNode, RankBeat]]:
+    """The job's ranks, some steps further."""
+
+    def times(old: StepTimes) -> StepTimes:
+        return replace(old, steps=old.steps + by, total_s=old.total_s + by * STEP_S)
+
+    return [(node, replace(beat, times=times(beat.times))) for node, beat in job.ranked()]
 
 
 def test_a_warning_of_all_nodes_is_news_once() -> None:

@@ -53,7 +53,7 @@ class Job:
             if self.at - looked >= 1.0:
                 looked = self.at
                 self.history.note(self.at, self.sums, pids or dict.fromkeys(self.sums, 1))
-        return job_health(self.history, self.hosts)
+        return job_health(self.history.windows, self.hosts)
 
 
 def even(rank: int, step: int) -> tuple[float, float]:
@@ -180,7 +180,7 @@ def test_no_times_can_make_it_fail(moments: list[dict[int, StepTimes]]) -> None:
     history = PaceHistory()
     for number, times in enumerate(moments):
         history.note(10.0 * number, times, dict.fromkeys(times, 1))
-    found = job_health(history, {})
+    found = job_health(history.windows, {})
     assert all(math.isfinite(value) for pace in found.worst for value in (*pace.data_s, *pace.wait_s, pace.lag_s))
 
 
