@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -56,9 +57,21 @@ class Served:
         app = create_app(self.config, diagnose=judge)
         settings = uvicorn.Config(app, port=self.config.port, log_level="error", timeout_graceful_shutdown=1)
         self._app, self._server = app, uvicorn.Server(settings)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
         self._thread.start()
         until(lambda: self._server.started)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve()
+
+    def do(self, work: Callable[[], None]) -> None:
+        """Has the service's own loop do it, between two of its looks."""
+
+        async def once() -> None:
+            work()
+
+        asyncio.run_coroutine_threadsafe(once(), self._loop).result(PATIENCE_S)
 
     @property
     def service(self) -> Service:

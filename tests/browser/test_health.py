@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 from playwright.sync_api import Page, expect
 
 from hangwatch.model import StepTimes
-from tests.browser.conftest import BOTH, PATIENCE_S, Screen, Served, fits, until
+from tests.browser.conftest import BOTH, Screen, Served, fits, until
 from tests.browser.fleet import Fleet
 from tests.browser.test_job import open_job
 from tests.browser.test_rules import NAME_OF_FOCUSED, barriers
@@ -28,14 +27,13 @@ def trained(served: Served, fleet: Fleet, slow: float) -> None:
     ranked = job.ranked()
     last = max(node.taken_at for node, _ in ranked)
 
-    async def train() -> None:
+    def train() -> None:
         for number in range(25):
             steps = 20 + 30 * number
             at = last - 121 + 5 * number
             job.health.note(at, [(node, replace(beat, times=_times(beat.rank, steps, slow))) for node, beat in ranked])
 
-    # by the service's own loop, which notes the job's health at every look
-    asyncio.run_coroutine_threadsafe(train(), served.service.hub.loop).result(PATIENCE_S)
+    served.do(train)
 
 
 def _times(rank: int, steps: int, slow: float) -> StepTimes:
