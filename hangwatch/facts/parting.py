@@ -20,7 +20,7 @@ from hangwatch.facts.case import Case, once
 from hangwatch.facts.rhythms import keep_own_intervals
 from hangwatch.facts.skip_paths import only_by_a_check, only_by_an_error, past_by_an_error, ways_past
 from hangwatch.facts.updates import keep_own_paces
-from hangwatch.facts.usual_counts import agree, by_habit, by_majority
+from hangwatch.facts.usual_counts import agree, by_habit, by_majority, like
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Bypass, Divergence, StepName
 from hangwatch.ranks.sides import by_value, spread
@@ -209,9 +209,10 @@ def _judged(case: Case, divergence: Divergence) -> Parting:
 
 
 def _both_usual(case: Case, divergence: Divergence, few: tuple[int, ...], many: tuple[int, ...]) -> bool:
-    """Most ranks have made now as many as the few and now as many as the many, in steps that are on record."""
+    """Most ranks have made now as many as the few and now as many as the many, in such steps that are on record."""
     asked = spread(few if len(few) > len(many) else many)
-    usual = {step.counts.get(divergence.group, 0) for rank in asked for step in case.ledger.steps(rank)}
+    steps = like(case, divergence, (step for rank in asked for step in case.ledger.steps(rank)))
+    usual = {step.counts.get(divergence.group, 0) for step in steps}
     return {divergence.counts[few[0]], divergence.counts[many[0]]} <= usual
 
 

@@ -6,7 +6,7 @@ The witnesses agree where the few have skipped a call, and speak against it wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hangwatch import words
 from hangwatch.facts.call_sites import HABIT
@@ -47,23 +47,31 @@ def by_habit(case: Case, divergence: Divergence, few: tuple[int, ...], many: tup
         return None
     ranks, usual = (few, before[0]) if skipped else (many, before[1])
     count = words.either(str(each) for each in sorted(usual)[: words.SHOWN])
-    when = "most of the steps before" if remembered else "every earlier step that is recorded"
+    when = "most of the steps before" if remembered else f"every earlier step {_recorded(case, divergence, ranks)}"
     if not remembered and _began_otherwise(case, divergence, ranks, usual):
         when += f" (the first {WARM_UP} apart)"
     return Witness(Kind.HABIT, f"{case.name(ranks)} issued {count} in {when}", agrees=skipped)
 
 
+def _recorded(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> str:
+    """Which of the earlier steps the habit is made of."""
+    before = [step for rank in spread(ranks) for step in _before(case.ledger.steps(rank), divergence)]
+    such = list(like(case, divergence, before))
+    kind = f" and ends {'an' if such[0].ends_epoch else 'no'} epoch" if len(such) < len(before) else ""
+    return f"that is recorded{kind}"
+
+
 def _began_otherwise(case: Case, divergence: Divergence, ranks: tuple[int, ...], usual: set[int]) -> bool:
     """One of `ranks` issued another number in one of its first steps, of which the habit is not made."""
-    steps = (step for rank in spread(ranks) for step in _before(case.ledger.steps(rank), divergence))
-    return any(step.counts.get(divergence.group, 0) not in usual for step in steps)
+    before = (step for rank in spread(ranks) for step in _before(case.ledger.steps(rank), divergence))
+    return any(step.counts.get(divergence.group, 0) not in usual for step in like(case, divergence, before))
 
 
 def _counts_before(case: Case, divergence: Divergence, ranks: tuple[int, ...]) -> set[int]:
     """How many each of `ranks` issued in its steps before that one; empty where too few of them are recorded."""
     found: set[int] = set()
     for rank in spread(ranks):
-        steps = _settled(list(_before(case.ledger.steps(rank), divergence)))
+        steps = _settled(list(like(case, divergence, _before(case.ledger.steps(rank), divergence))))
         if len(steps) < HABIT:
             return set()
         found.update(step.counts.get(divergence.group, 0) for step in steps)
@@ -74,6 +82,14 @@ def _settled(steps: list[Step]) -> list[Step]:
     """Without the first of all steps, where enough are left."""
     settled = [step for step in steps if step.step >= WARM_UP]
     return settled if len(settled) >= HABIT else steps
+
+
+def like(case: Case, divergence: Divergence, steps: Iterable[Step]) -> Iterator[Step]:
+    """Those that end an epoch, as that step does, or that do not: ranks evaluate and save between two epochs."""
+    at = (divergence.epoch, divergence.batch, divergence.step)
+    known = (step for rank in divergence.counts for step in case.ledger.steps(rank))
+    ends = any(step.ends_epoch for step in known if (step.epoch, step.batch, step.step) == at)
+    return (step for step in steps if step.ends_epoch == ends)
 
 
 def _before(steps: Sequence[Step], divergence: Divergence) -> Iterator[Step]:

@@ -37,7 +37,8 @@ CALLS_TOLD = 128  # the latest calls of a group that a rank reports: rules look 
 class Step:
     """One step of one rank: what it issued in each group (by name) between this batch and the next.
 
-    `complete` is false for the step that the rank is in now: its counts may still grow.
+    `complete` is false for the step that the rank is in now: its counts may still grow. What a rank issues between two
+    epochs, to evaluate or to save, belongs to the step that `ends_epoch`.
     """
 
     step: int
@@ -45,6 +46,7 @@ class Step:
     batch: int | None
     counts: dict[str, int]
     complete: bool
+    ends_epoch: bool = False
 
     @property
     def name(self) -> StepName:
@@ -251,7 +253,7 @@ class Ledger:
         if not entries:
             return
         for before, after in pairwise(entries):
-            yield _step(before, after.issued, complete=True)
+            yield replace(_step(before, after.issued, complete=True), ends_epoch=before.epoch != after.epoch)
         # A head may be a second older than the newest step, where the rank died.
         begun = entries[-1].issued
         heads = {g.name: max(g.heads[rank].issued, begun.get(g.name, 0), 0) for g in self.groups_of(rank)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from hangwatch import words
 from hangwatch.facts.call_sites import sites_of
@@ -18,8 +18,11 @@ from hangwatch.rules.finding import Finding
 MOST_EDGES = 4  # of a circle that are told
 
 
-def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
-    """That the ranks are deadlocked is proven; which is at fault is not: all ranks of the circle take part alike."""
+def circular(case: Case, cause: str, entries: list[Blocked], astray: Set[int] = frozenset()) -> Finding:
+    """That the ranks are deadlocked is proven; which is at fault is not: all ranks of the circle take part alike.
+
+    Those that the queues show `astray` are asked for first.
+    """
     following = [*entries[1:], entries[0]]
     edges = [
         f"rank {entry.rank} waits for rank {other.rank} in {what(entry)}{words.at(entry.where)}"
@@ -30,7 +33,8 @@ def circular(case: Case, cause: str, entries: list[Blocked]) -> Finding:
     by_peers = cause == "point-to-point-deadlock"
     kept = _with_old_partners(case, entries) if by_peers else []
     passed = [entry for entry in entries if entry.rank in passed_sends(case)]
-    guilty = (strays or kept or passed if by_peers else late) or everyone
+    left = [entry for entry in entries if entry.rank in astray]
+    guilty = (strays or kept or passed if by_peers else late or left) or everyone
     waits = tuple(case.wait(entry.rank, (other.rank,)) for entry, other in zip(entries, following, strict=True))
     kind = "sends and receives that do not match" if by_peers else "collectives of different groups"
     return Finding(

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+from hangwatch.model import StepEntry
+
 from .acts import Peer
 from .calls import Issued
 from .claim import (
@@ -80,15 +82,23 @@ def issued_in(job: Job, step: str, parts: str, group: str) -> bool:
     return True
 
 
-@claim(rf"{RANKS} issued ([\d, or]+) in every earlier step that is recorded(?: \(the first (\d) apart\))?")
-def issued_before(job: Job, ranks: str, counts: str, apart: str | None) -> bool:
+_RECORDED = r"that is recorded(?: and ends (an|no) epoch)?"
+
+
+@claim(rf"{RANKS} issued ([\d, or]+) in every earlier step {_RECORDED}(?: \(the first (\d) apart\))?")
+def issued_before(job: Job, ranks: str, counts: str, ends: str | None, apart: str | None) -> bool:
     allowed = {int(count) for count in re.findall(r"\d+", counts)}
     return all(
         len(in_group(life, job.group, {step.step})) in allowed
         for life in job.named(ranks)
         for step in until(life, job.step)
         if step.step >= int(apart or 0) and step in life.recorded
+        if ends is None or _ends_epoch(life, step) == (ends == "an")
     )
+
+
+def _ends_epoch(life: Life, step: StepEntry) -> bool:
+    return any(before == step and before.epoch != after.epoch for before, after in pairwise(life.steps))
 
 
 @claim(rf"{RANKS} made (\d+) (sends?|receives?) with {RANKS}, which made (\d+) (sends?|receives?) with it")

@@ -17,7 +17,7 @@ def group_order_cycle(case: Case) -> Finding | None:
     if len(groups) < 2:
         return None
     found = by_queues(case)
-    named = {each.rank for each in found.culprits} if found is not None else set()
+    named = {each.rank for each in found.culprits if each.rank is not None} if found is not None else set()
     if found is not None and found.certainty is not Certainty.UNDETERMINED and named and not named.issuperset(circle):
         return found
-    return circular(case, "group-order-cycle", entries)
+    return circular(case, "group-order-cycle", entries, named & {*circle})

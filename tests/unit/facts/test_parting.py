@@ -52,6 +52,26 @@ def test_two_steps_are_too_few_for_a_habit_without_the_first_ones() -> None:
     assert found is None or found.how is not Left.EXTRA
 
 
+def epochs(number: int, *, twice: tuple[int, int] = (-1, -1)) -> list[Action]:
+    """Epochs of four batches, with a gather behind each; the turn of the batch `twice` is made again."""
+    actions: list[Action] = []
+    for epoch in range(number):
+        for batch in range(4):
+            actions += [Draw(epoch, batch), *[GRADIENTS] * (1 + ((epoch, batch) == twice))]
+        actions += [LoopEnd(), Call("all_gather", line=40)]
+    return actions
+
+
+def test_what_ranks_call_behind_an_epoch_is_no_habit_of_the_steps_within() -> None:
+    # GIVEN steps of one call, and of two at the end of an epoch
+    programs = [epochs(3, twice=(2, 1)) if rank == 2 else epochs(3) for rank in range(4)]
+    found = parting(Case(without_frames(World(programs).run().snapshot(still_s=20.0))))
+    # THEN two in a step within an epoch are one too many, and the sentence says of which steps that is known
+    assert found is not None
+    assert (found.how, found.who, found.step.batch) == (Left.EXTRA, (2,), 1)
+    assert "rank 2 issued 1 in every earlier step that is recorded and ends no epoch" in str(found.witnesses)
+
+
 def test_what_nearly_all_ranks_do_for_the_first_time_the_one_that_did_not_has_skipped() -> None:
     usual = training(9)
     gathers = [*usual[:-3], Call("all_gather", line=40), *usual[-3:]]

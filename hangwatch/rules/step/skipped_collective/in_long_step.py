@@ -91,6 +91,14 @@ def _overlong(case: Case, rank: int, group: str) -> _Overlong | None:
         for whole, least in sorted(usual.items()):
             times, rest = divmod(step.counts.get(whole, 0), max(least, 1))
             short = step.counts.get(group, 0) < times * usual[group]
-            if whole != group and least and step.complete and not rest and 2 <= times <= MOST_TURNS and short:
+            turns = least and step.complete and not rest and 2 <= times <= MOST_TURNS
+            if whole != group and turns and short and not _as_long(case, rank, step, whole):
                 return _Overlong(rank, step, times, whole, group, usual[group])
     return None
+
+
+def _as_long(case: Case, rank: int, step: Step, group: str) -> bool:
+    """Most of the others issued as many there in that step: an evaluation, say, and no further turns."""
+    others = [each for other in case.ranks if other != rank for each in case.ledger.steps(other)]
+    counts = [each.counts.get(group) for each in others if each.step == step.step]
+    return 2 * counts.count(step.counts[group]) > len(counts)

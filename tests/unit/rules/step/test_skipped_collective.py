@@ -103,6 +103,19 @@ def test_a_rank_that_left_out_its_step_with_the_calls_is_named_and_not_its_partn
     assert "in group dp it issued 2 in that step, and 2 turns take 4" in judgement.verdict.evidence
 
 
+def test_a_step_that_is_as_long_on_the_others_holds_no_further_turns() -> None:
+    # GIVEN a job that evaluates with three calls of all ranks within a step, and a rank that later repeats a turn
+    turn = (*FORWARD, Call("all_reduce", line=40), Draw())
+    evaluation = tuple(Call("all_reduce", line=line) for line in (50, 51))
+    once = [Draw(), *turn * 3, *evaluation, *turn * 5, *evaluation, *END]
+    again = [Draw(), *turn * 3, *evaluation, *turn * 6, *evaluation, *END]
+    programs = [again if rank == 2 else once for rank in range(4)]
+    # THEN its partner in the other group, which waits for the same, has skipped nothing
+    judgement = diagnose(World(programs, {"tp": [(0, 1), (2, 3)]}).run().snapshot())
+    assert "turns of its loop" not in "".join(judgement.verdict.evidence)
+    assert 3 not in blamed_ranks(judgement)
+
+
 @pytest.mark.parametrize("culprit", range(4))
 def test_of_several_groups_only_the_one_that_did_not_come_to_its_own_is_named(culprit: int) -> None:
     """The others met at the skipped call in a group of their own, and are ahead with reason."""
