@@ -141,23 +141,26 @@ def places_of_victims(case: Case, victims: tuple[int, ...]) -> tuple[str, ...]:
 
 def undetermined(case: Case) -> Finding:
     """Nothing fits: say what is seen, and blame no rank."""
-    seen = _what_is_seen(case)
     proven = bool(case.deadlocked)
-    moving = [view.rank for view in case if case.works(view)]
-    head = (
-        f"Nothing moves, and the cause is not known: {seen}."
-        if not moving
-        else (f"{case.name(moving, capital=True)} still {words.verb(len(moving), 'works', 'work')}: {seen}.")
-    )
     return Finding(
         "undetermined",
         Certainty.UNDETERMINED,
-        f"{head}{_who_waits(case)}",
+        f"{_head(case)}{_who_waits(case)}",
         victims=tuple(case.blocked),
         step=case.furthest_step(case.ranks),
         evidence=(f"no rank of {words.ranges(case.deadlocked)} can ever go on",) if proven else (),
         awaited=tuple(case.ranks),
     )
+
+
+def _head(case: Case) -> str:
+    ended, moving = [view.rank for view in case if view.finished], [view.rank for view in case if case.works(view)]
+    if ended and len(ended) == len(case.ranks):
+        return f"{case.name(ended, capital=True)} {words.verb(len(ended), 'has', 'have')} ended without an error."
+    seen = _what_is_seen(case)
+    if moving:
+        return f"{case.name(moving, capital=True)} still {words.verb(len(moving), 'works', 'work')}: {seen}."
+    return f"Nothing moves, and the cause is not known: {seen}."
 
 
 def _who_waits(case: Case) -> str:

@@ -124,8 +124,9 @@ def _in_join(view: RankView) -> bool:
 
 
 def _matters(case: Case, uneven: Uneven) -> bool:
-    """A rank waits that is not among the short ones, or a short one is gone, or about to be."""
-    return bool(case.blocked) or any(rank in case.gone or case.ranks[rank].ended_well for rank in uneven.short)
+    """A rank waits that is not among the short ones, or a short one is gone, or about to be, before the others are."""
+    gone = any(rank in case.gone or case.ranks[rank].ended_well for rank in uneven.short)
+    return bool(case.blocked) or (gone and not all(view.ended_well for view in case))
 
 
 def _total(case: Case, uneven: Uneven) -> int:

@@ -11,7 +11,7 @@ from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, LoopFacts, Pha
 from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, blamed, judge, leaving, rank, told
 from tests.unit.rules.step.endings import DDP, ended, failed
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch, everywhere, judged
-from tests.unit.simulator import TORCH, Call, Draw, World, blamed_ranks
+from tests.unit.simulator import TORCH, Call, Die, Draw, LoopEnd, World, blamed_ranks
 
 
 def test_a_rank_that_ended_steps_before_the_one_that_failed() -> None:
@@ -67,6 +67,16 @@ def test_a_rank_with_one_batch_less_ran_out_of_data(ranks: int, culprit: int, bu
     assert blamed_ranks(judgement) == [culprit]
     assert (judgement.verdict.step.epoch, judgement.verdict.step.batch) == (0, 5)
     assert judgement.status is Status.HUNG
+
+
+def test_ranks_that_have_all_ended_have_nothing_to_be_told_of_their_data() -> None:
+    # GIVEN a job without a collective in its last steps, which one rank makes fewer of
+    ended: list[Program] = [
+        [*GRADIENTS, *(Draw(0, batch) for batch in range(count)), LoopEnd(), Die(0)] for count in (6, 4, 6)
+    ]
+    verdict = diagnose(World(ended).run().snapshot()).verdict
+    assert verdict.cause == "undetermined"
+    assert verdict.summary == "All ranks have ended without an error."
 
 
 @everywhere
