@@ -17,7 +17,7 @@ from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.model import Frame, LoopFacts, Phase
 from hangwatch.ranks.sides import by_value, spread
 from hangwatch.ranks.view import OVER, RankView
-from hangwatch.stacks.activity import Doing
+from hangwatch.stacks.activity import Doing, Within
 from hangwatch.stacks.frames import origin
 
 
@@ -187,6 +187,8 @@ def has_left_loop(case: Case, view: RankView) -> bool:
         return True
     if view.loader is not None or view.rank not in case.blocked or not view.now.in_collective:
         return False  # where its host waits for its device is no place of a call
+    if Within.BACKWARD in view.now.within:
+        return False  # what DDP issues there is of a step, and on no board
     if any(from_one_line(view.evidence.main_stack, other) for other in _stacks_in_calls(case)):
         return False  # a trainer calls both from there: nothing shows that its loop lies behind that rank
     return view.rank != 0 and not sites_of(case).regular(view.rank)

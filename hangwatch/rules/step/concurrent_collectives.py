@@ -57,12 +57,22 @@ def threads_in_one_group(case: Case, view: RankView) -> list[Activity]:
     inside = [thread for thread in view.threads if thread.in_collective and thread.op not in POINT_TO_POINT]
     if len(inside) < 2:
         return []
-    groups = {call.thread_name: call.group for call in case.ledger.open_calls(view.rank) if call.thread_name}
-    default = {group.name for group, _, _ in case.ledger.outstanding(view.rank)}
-    names = [groups.get(thread.thread, next(iter(default)) if len(default) == 1 else "") for thread in inside]
+    names = [_group_of(case, view, thread, inside) for thread in inside]
     shared = Counter(name for name in names if name)
     name, times = shared.most_common(1)[0] if shared else ("", 0)
     return [thread for thread, group in zip(inside, names, strict=True) if group == name] if times > 1 else []
+
+
+def _group_of(case: Case, view: RankView, thread: Activity, inside: list[Activity]) -> str:
+    """The group of the call in which a thread stands, "" if not known. A crash trace has no names of threads."""
+    groups = {call.thread_name: call.group for call in case.ledger.open_calls(view.rank) if call.thread_name}
+    name = thread.thread or (MAIN if thread.main else "")
+    if name in groups:
+        return groups[name]
+    seen = {MAIN, *(each.thread for each in inside)}
+    others = {group for caller, group in groups.items() if caller not in seen} if not name else set()
+    found = others or {group.name for group, _, _ in case.ledger.outstanding(view.rank)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def mispaired_with_the_main_thread(case: Case) -> Finding | None:

@@ -10,7 +10,7 @@ from hangwatch.facts.batches import has_left_loop
 from hangwatch.facts.case import Case
 from hangwatch.judge import diagnose
 from hangwatch.model import Frame, Status
-from tests.unit.job import IN_BARRIER, SCRIPT, rank, snapshot
+from tests.unit.job import IN_BACKWARD, IN_BARRIER, SCRIPT, rank, snapshot
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, epoch
 from tests.unit.simulator import TRAINER, Leave, Stall, World, blamed_ranks
 
@@ -49,6 +49,12 @@ def test_loaders_resumed_at_different_batches_are_named() -> None:
     assert "their loaders began that epoch at different batches: rank 0 at batch 0 and rank 1 at batch 4" in (
         verdict.evidence
     )
+
+
+def test_a_rank_in_its_backward_is_in_a_step() -> None:
+    """GIVEN ranks without a loader in their backward, of which no board has a record THEN none has left its loop."""
+    case = Case(snapshot(*(rank(each, IN_BACKWARD, issued=3 - each, completed=2 - each) for each in range(2))))
+    assert not has_left_loop(case, case.ranks[1])
 
 
 def test_a_call_from_the_line_that_runs_the_steps_is_not_behind_their_loop() -> None:

@@ -76,6 +76,16 @@ def test_a_rank_that_was_aborted_in_two_threads_of_one_group() -> None:
     assert "thread 'MainThread' in" in judgement.verdict.summary
 
 
+def test_threads_of_a_crash_trace_that_had_groups_of_their_own_are_not_in_one() -> None:
+    """The same, but the recorded call of the background is one of another group."""
+    own = Collective("saves", 2, "all_reduce", thread_name="ckpt", frames=USER)
+    entry = gone(0, -6, Phase.BACKWARD, issued=9, completed=8)
+    collectives = replace(entry.collectives, open_calls=(own,))
+    entry = replace(entry, stacks=stacks_of_trace(TWO_THREADS), collectives=collectives)
+    judgement = judge(entry, gone(1, -15, Phase.FINALIZING, issued=8, completed=8))
+    assert judgement.verdict.cause != "concurrent-collectives", judgement.verdict.summary
+
+
 def test_two_threads_in_one_group_are_named() -> None:
     snapshot = world(STEP * 3, STEP * 4)
 
