@@ -27,6 +27,13 @@ def test_a_rank_that_stands_where_others_wait_for_their_device_is_not_at_fault_b
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("user-code-blocked", [1])
 
 
+def test_ranks_that_all_stand_where_others_wait_for_their_device_are_stuck_in_no_code_of_their_own() -> None:
+    item = (Frame(SCRIPT, 16, "main"),)
+    ranks = (_nccl(number, issued, item) for number, issued in ((0, 5), (1, 4), (2, 4)))
+    verdict = diagnose(job(*ranks)).verdict
+    assert verdict.cause != "user-code-blocked", verdict.summary
+
+
 def _nccl(number: int, issued: int, python: tuple[Frame, ...]) -> RankEvidence:
     """Of three ranks, with four calls completed."""
     head = GroupHead("0", (0, 1, 2), backend="nccl", issued=issued, completed=4)

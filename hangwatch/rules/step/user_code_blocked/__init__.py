@@ -31,7 +31,9 @@ def user_code_blocked(case: Case) -> Finding | None:
         return None
     if all(_is_ahead(case, view) for view in stuck):
         return None
-    stuck = [view for view in stuck if not stands_where_others_wait(case, view)] or stuck
+    stuck = [view for view in stuck if not stands_where_others_wait(case, view)]
+    if not stuck:
+        return None
     culprits = [view.rank for view in stuck]
     victims = case.victims(culprits)
     first = stuck[0]
