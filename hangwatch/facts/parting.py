@@ -170,15 +170,19 @@ def two_sides(case: Case, divergence: Divergence) -> tuple[tuple[int, ...], tupl
     Ranks that are in that step still are one side, however far each has come in it, where all of them have issued more
     than those that are through with it.
     """
-    counts = divergence.counts
+    counts, inside = divergence.counts, _still_in(case, divergence)
     levels = sorted(set(counts.values()))
-    inside = {view.rank for view in case.views(counts) if view.step.step == divergence.step}
     through = {count for rank, count in counts.items() if rank not in inside}
     more = {count for rank, count in counts.items() if rank in inside}
     if len(levels) != 2 and not (len(through) == 1 and more and min(more) > max(through)):
         return None
     few = tuple(sorted(rank for rank, count in counts.items() if count == levels[0]))
     return few, tuple(sorted(counts.keys() - set(few)))
+
+
+def _still_in(case: Case, divergence: Divergence) -> set[int]:
+    """The ranks that are in that step now: they may yet make the calls that they lack there."""
+    return {view.rank for view in case.views(divergence.counts) if view.step.step == divergence.step}
 
 
 def _judged(case: Case, divergence: Divergence) -> Parting:
@@ -227,7 +231,8 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
         return found
     doubt = _apart_before(case, found.divergence)
     if balance > 0:
-        return replace(found, how=Left.SKIPPED, who=few, witnesses=found.witnesses + doubt)
+        through = tuple(rank for rank in few if rank not in _still_in(case, found.divergence))
+        return replace(found, how=Left.SKIPPED, who=through or few, witnesses=found.witnesses + doubt)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in found.witnesses)
     return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)
 

@@ -11,7 +11,7 @@ from hangwatch.facts.parting import Left, parting
 from hangwatch.judge import Case, diagnose
 from hangwatch.model import Bypass, CallSite, Divergence, Frame, Progress, RankEvidence, Snapshot, StepEntry
 from tests.unit.job import IN_BARRIER, rank, snapshot
-from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, World
+from tests.unit.simulator import SCRIPT, Action, Call, Draw, LoopEnd, Stall, World
 
 GRADIENTS = Call(via="gradients", line=12)
 
@@ -44,6 +44,16 @@ def test_the_rank_that_skipped_is_told_by_its_habit() -> None:
     found = parting(Case(without_frames(snapshot)))
     assert found is not None
     assert (found.how, found.who, found.divergence.step) == (Left.SKIPPED, (1,), 6)
+
+
+def test_a_rank_that_is_in_that_step_still_has_left_nothing_out() -> None:
+    # GIVEN a rank that skipped the call of batch 6, and one that has not come to it
+    programs = [training(9) for _ in range(6)]
+    programs[1], programs[3] = training(9, skip=6), [*training(6)[:-1], Draw(0, 6), Stall()]
+    found = parting(Case(without_frames(World(programs).run().snapshot(still_s=20.0))))
+    # THEN the one that is past the step is named
+    assert found is not None
+    assert (found.how, found.who) == (Left.SKIPPED, (1,))
 
 
 def test_two_steps_are_too_few_for_a_habit_without_the_first_ones() -> None:
