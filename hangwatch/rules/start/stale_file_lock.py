@@ -27,7 +27,7 @@ def stale_file_lock(case: Case) -> Finding | None:
     owners = {found.owner_pid for _, found in waiting if found.owner_pid}
     return Finding(
         "stale-file-lock",
-        Certainty.PROVEN if settled and not shared else Certainty.LIKELY,
+        Certainty.PROVEN if settled and not shared and not owners else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for the lock file {lock.path},"
         f" which belongs to {owner}{words.at(view.where)}.",
         fix=f"rm {lock.path}" + (", once no process on another machine holds it" if shared else ""),
@@ -46,6 +46,8 @@ def stale_file_lock(case: Case) -> Finding | None:
 
 
 def _stale(view: RankView) -> LockFile | None:
-    if view.dead or view.main.doing is not Doing.FILE_LOCK:
+    """A lock file of the program's own has no frame that tells of it: there its text names the dead process."""
+    if view.dead or view.now.in_collective:
         return None
-    return next((lock for lock in view.evidence.lock_files if not lock.owner_alive), None)
+    known = view.main.doing is Doing.FILE_LOCK
+    return next((lock for lock in view.evidence.lock_files if not lock.owner_alive and (known or lock.owner_pid)), None)
