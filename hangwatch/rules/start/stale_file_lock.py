@@ -20,14 +20,15 @@ def stale_file_lock(case: Case) -> Finding | None:
         return None
     view, lock = waiting[0]
     ranks = [each.rank for each, _ in waiting]
-    settled = all(each.steady and found.age_s > FRESH_S for each, found in waiting)
+    # A pid in a text may be one of another container or machine, whose process lives: then patience decides.
+    settled = all(each.steady and found.age_s > FRESH_S and not found.owner_pid for each, found in waiting)
     shared = on_network(lock)
     here = " of this machine" if shared else ""
     owner = f"pid {lock.owner_pid}, which is dead" if lock.owner_pid else "no living process"
     owners = {found.owner_pid for _, found in waiting if found.owner_pid}
     return Finding(
         "stale-file-lock",
-        Certainty.PROVEN if settled and not shared and not owners else Certainty.LIKELY,
+        Certainty.PROVEN if settled and not shared else Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for the lock file {lock.path},"
         f" which belongs to {owner}{words.at(view.where)}.",
         fix=f"rm {lock.path}" + (", once no process on another machine holds it" if shared else ""),

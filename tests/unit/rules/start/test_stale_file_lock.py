@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangwatch.model import Frame, LockFile, RankEvidence
+from hangwatch.model import Frame, Judgement, LockFile, RankEvidence
 from tests.unit.job import IN_BARRIER, IN_BATON, SCRIPT, blamed, judge, rank, told
 
 IN_NAP = (Frame(SCRIPT, 20, "__enter__"),)
@@ -36,11 +36,15 @@ def test_a_lock_whose_owner_is_dead() -> None:
 
 def test_a_lock_file_of_the_programs_own_that_a_dead_process_has_made() -> None:
     """GIVEN a rank that sleeps between its tries to make a file, whose text is the pid of a dead process
-    THEN the file is told; a pid in a text may be one of another machine, so that is likely and not proven."""
+    THEN the file is told; a pid in a text may be one of another machine, so that is likely, and patience decides."""
     lock = LockFile("/cache/tokens.lock", 77, False, 60.0)
-    asleep = rank(1, IN_NAP, evidence={"lock_files": (lock,)}, issued=3, completed=3, still_s=200.0)
-    judgement = judge(BARRED, asleep)
+
+    def waiting(still_s: float) -> Judgement:
+        return judge(BARRED, rank(1, IN_NAP, evidence={"lock_files": (lock,)}, issued=3, completed=3, still_s=still_s))
+
+    judgement = waiting(200.0)
     assert told(judgement) == ("stale-file-lock", "likely", "hung")
+    assert told(waiting(2.0)) == ("stale-file-lock", "likely", "waiting")
     assert "/cache/tokens.lock, which belongs to pid 77, which is dead" in judgement.verdict.summary
     assert judgement.verdict.fix == "rm /cache/tokens.lock"
 
