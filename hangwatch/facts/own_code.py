@@ -107,6 +107,8 @@ def how_stuck(view: RankView) -> str:
         return kind or "it sleeps"
     if view.sleeps_privately:
         return "it waits for a lock of its own process"
+    if view.starved and view.cpu is not None:
+        return "it is ready to run and gets little processor time"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
 
 
