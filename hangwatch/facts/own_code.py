@@ -69,7 +69,7 @@ def stuck_children(view: RankView) -> list[tuple[ProcessEvidence, Activity]]:
     for child in view.evidence.children:
         stack = main_stack(child.stacks)
         now = activity(stack) if stack is not None else None
-        if now is not None and now.where is not None:
+        if now is not None and (now.where is not None or now.doing is Doing.QUEUE_FEEDER):
             found.append((child, now))
     return found
 
@@ -107,6 +107,8 @@ def how_stuck(view: RankView) -> str:
         return kind or "it sleeps"
     if view.sleeps_privately:
         return "it waits for a lock of its own process"
+    if view.starved and view.cpu is not None:
+        return "it is ready to run and gets little processor time"
     return "it waits and uses no processor time" if view.idle else "it does not come back"
 
 
@@ -138,6 +140,7 @@ def _children_words(children: list[tuple[ProcessEvidence, Activity]]) -> str:
         Doing.SLEEP: "sleep{s}",
         Doing.FILE_LOCK: "wait{s} for a file lock",
         Doing.PIPE: "wait{s} on a pipe",
+        Doing.QUEUE_FEEDER: "wait{s} at the exit until its queue is read",
     }.get(now.doing, "stand{s}")
     where = f" in {now.where.function}{words.at(now.where)}" if now.where is not None else ""
     named = "child process" if one else f"{len(children)} child processes"

@@ -37,6 +37,7 @@ class LeftHabit:
     number: int  # of the round
     step: StepName | None = None  # where rounds are steps
     early: bool = False  # it went on to another send or receive in the middle of them, and waits there
+    repeated: bool = False  # the line of `call` made some of them: a loop around it may have made fewer turns
 
     @property
     def too_many(self) -> bool:
@@ -55,6 +56,10 @@ class _Round:
     def last(self, op: str, peer: int, call: Collective) -> Collective:
         """The last of them."""
         return self._serving(op, peer, call)[-1]
+
+    def came_to(self, usual: Collective) -> bool:
+        """It holds a call to the same peer by the line of `usual`."""
+        return any((each.op, each.peer) == (usual.op, usual.peer) and site(each) == site(usual) for each in self.calls)
 
     def _serving(self, op: str, peer: int, call: Collective) -> list[Collective]:
         return [each for each in self.calls if is_point_to_point(each) and serves(each, op, peer, call)]
@@ -165,10 +170,11 @@ def _in_round(
         return None  # where neither made them, as at the end of an epoch, none is missing
     lasts = {n: theirs[n].last(other, entry.rank, call) for n in before}
     last = lasts[before[-1]]
+    fewer = LeftHabit(peer, entry.rank, served[now], count, len(before), last, now, repeated=theirs[now].came_to(last))
     if now < max(theirs) or theirs[now].has_passed(last, theirs[before[-1]]):
-        return LeftHabit(peer, entry.rank, served[now], count, len(before), last, now)
+        return fewer
     if served[now] and all(theirs[now].has_overtaken(usual, theirs[n]) for n, usual in lasts.items()):
-        return LeftHabit(peer, entry.rank, served[now], count, len(before), last, now, early=True)
+        return replace(fewer, early=True)
     return None
 
 

@@ -95,7 +95,7 @@ class LockFile:
     """A lock file that a process waits for, and the process that holds it (None: no living one that can be seen)."""
 
     path: str
-    owner_pid: int | None
+    owner_pid: int | None  # of a dead process: the one that the text of the file names as its maker
     owner_alive: bool  # true as well where the kernel shows that the lock is held, and not by which process
     age_s: float
     inferred: bool = False  # the rank sleeps with it open while another has locked it, as databases try again and again

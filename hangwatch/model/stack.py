@@ -45,7 +45,9 @@ class ThreadStack:
     active: bool | None = None
     main: bool = False
     source: str = "py-spy"
-    block: str = ""  # "except" or "finally": the block around the user's innermost line, where its source could be read
+    block: str = (
+        ""  # "except", "finally" or "with": the block around the user's innermost line, where its source could be read
+    )
     handler: str = ""  # function of a frame that the source registers as a signal handler
     in_loop: bool | None = None  # whether one of the user's lines stands in a loop, where the source could be read
     loop: LoopFacts | None = None  # the innermost of these loops

@@ -336,7 +336,7 @@ class RankView:
         """Shows any sign of work: a counter moved, the processor is used, bytes flow, a child computes."""
         if self.dead or self.stopped:
             return False
-        return self.busy or self._starved or self.works_besides
+        return self.busy or self.starved or self.works_besides
 
     @property
     def works_besides(self) -> bool:
@@ -348,7 +348,7 @@ class RankView:
         return any(computes(child.facts) for child in self.evidence.children)
 
     @property
-    def _starved(self) -> bool:
+    def starved(self) -> bool:
         """Ready to run, on a machine whose processors are taken."""
         return self._runs and self.cpu != 0.0 and not self._waits_for_its_device
 

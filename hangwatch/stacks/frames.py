@@ -58,7 +58,7 @@ def user_frame(frames: tuple[Frame, ...]) -> Frame | None:
     for frame in frames:
         if frame.native:
             continue
-        if frame.file.endswith(_FORKS):
+        if name_of(frame.function) == "_launch" and frame.file.endswith(_FORKS):
             break
         kind = origin(frame.file)
         if kind == "user":

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.gallery
 START_AFTER = {"HANGWATCH_START_AFTER": "10"}
 MOVABLE = [case for case in cases_of(Stage.START) if case.culprit is not None]
 EVIDENCE = {
-    "rank-not-started": "WORLD_SIZE is 2, and there are processes for 1 rank",
+    "rank-not-started": "the world size is 2, and there are processes for 1 rank",
     "spawn-count": "mp.spawn(..., nprocs=3)",
     "master-port-differs": "and is not connected to it",
     "master-unknown": "node-0.invalid",

@@ -269,7 +269,7 @@ class Peers:
             return Opinion(judgement if doubted.verdict.cause == judgement.verdict.cause else doubted, noted)
         proof = doubted.verdict if doubted.verdict.hang is Certainty.PROVEN else judgement.verdict
         verdict = judgement.verdict
-        doubt = f"Nothing is known of {who}, on other nodes, so no rank is blamed."
+        doubt = f"Nothing is known of {who}, which may be on other nodes, so no rank is blamed."
         verdict = replace(
             verdict,
             certainty=certainty.least(verdict.certainty, Certainty.LIKELY) or Certainty.UNDETERMINED,

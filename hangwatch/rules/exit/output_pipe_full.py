@@ -9,6 +9,7 @@ from hangwatch.facts.arrivals import main_stack
 from hangwatch.facts.case import Case
 from hangwatch.facts.child import awaits_child
 from hangwatch.facts.launchers import place_of
+from hangwatch.facts.pipes import readers_of
 from hangwatch.model import Certainty, Culprit, Frame, OpenFile, ProcessEvidence, ProcessFacts, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
@@ -41,9 +42,7 @@ def _of_ranks(case: Case) -> Finding | None:
         return None
     first = writers[0]
     ranks = sorted({writer.view.rank for writer in writers})
-    pids = next(
-        (pipe.readers for node in case.snapshot.nodes for pipe in node.pipes if pipe.path == first.file.path), ()
-    )
+    pids = readers_of(case, first.file.path)
     reader = next((each for each in (*case.snapshot.launchers, *case.snapshot.others) if each.facts.pid in pids), None)
     waits = reader is not None and len(pids) == 1 and _waits_for(case, reader, ranks)
     reading = _reader_now(reader, pids)

@@ -36,18 +36,26 @@ def rank_died_before_init(case: Case) -> Finding | None:
         "rank-died-before-init",
         Certainty.PROVEN,
         f"{summary}{tail}.",
-        fix=f"mend the error that ended it: {first.why}" if first.error else "",
+        fix=_fix(first),
         culprits=tuple(each.culprit for each in own),
         victims=tuple(waiting),
         evidence=tuple(sentence for each in own[: words.SHOWN] for sentence in each.evidence),
-        status=_end_of_the_start(case, first, alive=bool(alive)),
+        status=_end_of_the_start(case, own, alive=bool(alive)),
         dead=f"{case.name(culprits)} ended before registering, and the launcher starts no other in its place",
         held=tuple(waiting),
     )
 
 
-def _end_of_the_start(case: Case, first: _Ended, *, alive: bool) -> Status:
-    if not alive or ends_the_others(case):
+def _fix(first: _Ended) -> str:
+    if first.error:
+        return f"mend the error that ended it: {first.why}"
+    return "let every rank that is started call init_process_group before it may end" if first.code == 0 else ""
+
+
+def _end_of_the_start(case: Case, own: list[_Ended], *, alive: bool) -> Status:
+    """A launcher that ends the ranks after a failure takes exit code 0 for success, and leaves them waiting."""
+    first, failed = own[0], any(each.code != 0 for each in own)
+    if not alive or (failed and ends_the_others(case)):
         return Status.FAILED
     fresh = case.snapshot.taken_at - first.at < LAST_WORDS_S
     return Status.WAITING if fresh and not first.error else Status.HUNG

@@ -58,7 +58,7 @@ def _make_equal(case: Case, came: int) -> str:
 
 def _missing_evidence(case: Case, arrivals: Arrivals, longest: float) -> Iterable[str]:
     here = ", ".join(f"rank {view.rank} is pid {view.pid}" for view in list(case)[: words.SHOWN])
-    yield f"WORLD_SIZE is {case.size}, and there are processes for {len(case.ranks)} ranks: {here}"
+    yield f"the world size is {case.size}, and there are processes for {len(case.ranks)} ranks: {here}"
     sizes = {view.reading.identity.world_size for view in case if view.reading is not None}
     if len(sizes - {None}) > 1:
         yield f"the ranks do not agree about WORLD_SIZE: {words.listed(str(size) for size in sorted(sizes - {None}))}"  # type: ignore[type-var]

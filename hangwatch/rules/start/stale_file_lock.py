@@ -20,7 +20,8 @@ def stale_file_lock(case: Case) -> Finding | None:
         return None
     view, lock = waiting[0]
     ranks = [each.rank for each, _ in waiting]
-    settled = all(each.steady and found.age_s > FRESH_S for each, found in waiting)
+    # A pid in a text may be one of another container or machine, whose process lives: then patience decides.
+    settled = all(each.steady and found.age_s > FRESH_S and not found.owner_pid for each, found in waiting)
     shared = on_network(lock)
     here = " of this machine" if shared else ""
     owner = f"pid {lock.owner_pid}, which is dead" if lock.owner_pid else "no living process"
@@ -46,6 +47,8 @@ def stale_file_lock(case: Case) -> Finding | None:
 
 
 def _stale(view: RankView) -> LockFile | None:
-    if view.dead or view.main.doing is not Doing.FILE_LOCK:
+    """A lock file of the program's own has no frame that tells of it: there its text names the dead process."""
+    if view.dead or view.now.in_collective:
         return None
-    return next((lock for lock in view.evidence.lock_files if not lock.owner_alive), None)
+    known = view.main.doing is Doing.FILE_LOCK
+    return next((lock for lock in view.evidence.lock_files if not lock.owner_alive and (known or lock.owner_pid)), None)

@@ -21,6 +21,7 @@ from hangwatch.stacks.activity import Within
 from hangwatch.stacks.frames import user_frame
 
 GRADIENTS = " their gradients"
+TURNS = 3  # of a rhythm that a rank has taken up, for it to be one
 
 
 def gradient_sync_mismatch(case: Case) -> Finding | None:
@@ -34,16 +35,22 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
     if len({cadence(case, rank, first.group, least) for rank in some}) < 2:
         return None
     members = [rank for rank in first.members if rank in case.ranks]
-    found = {rank: cadence(case, rank, first.group, least) for rank in members}
-    cadences = {rank: every for rank, every in found.items() if every is not None}
+    kept = {rank: every for rank in members if (every := cadence(case, rank, first.group, least)) is not None}
+    changed = {
+        rank: every
+        for rank in members
+        if rank not in kept and (every := cadence(case, rank, first.group, least, since=first.step)) is not None
+    }
+    cadences = {**kept, **changed}
     if len(set(cadences.values())) < 2 or len(cadences) < len(first.members):
         return None
-    counts = Counter(cadences.values())
-    usual, times = counts.most_common(1)[0]
+    went_on = len(set(kept.values())) == 1 and bool(changed)
+    usual, times = Counter((kept if went_on else cadences).values()).most_common(1)[0]
     majority = 2 * times > len(cadences)
-    odd = [rank for rank, found in cadences.items() if found != usual] if majority else []  # of two halves neither
+    # Of two halves neither is odd, unless one of them went on as before.
+    odd = [rank for rank, found in cadences.items() if found != usual] if majority or went_on else []
     by_cadence = {found: sorted(ranks) for found, ranks in sorted(by_value(cadences).items())}
-    witnesses = [Witness(Kind.HABIT, "each rank has kept its rhythm in all steps that are recorded")]
+    witnesses = [Witness(Kind.HABIT, _habit(case, list(kept), list(changed), first.step))]
     if majority:
         witnesses.append(Witness(Kind.MAJORITY, f"most ranks keep one rhythm: {case.name(by_cadence[usual])}"))
     sides = [f"{case.name(ranks)} every {words.plural(found, 'batch')}" for found, ranks in by_cadence.items()]
@@ -58,13 +65,26 @@ def gradient_sync_mismatch(case: Case) -> Finding | None:
         victims=tuple(rank for rank in case.blocked if rank not in odd),
         step=first.name,
         evidence=tuple(
-            f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step of the last"
-            f" {len(case.ledger.steps(ranks[0]))}"
+            f"{case.name(ranks)} issued collectives in every {found}{_th(found)} step"
+            f" {f'since step {first.step}' if changed.keys() & {*ranks} else _of_the_last(case, ranks[0])}"
             for found, ranks in by_cadence.items()
         ),
         witnesses=tuple(witnesses),
         awaited=tuple(case.ranks),
     )
+
+
+def _habit(case: Case, kept: list[int], changed: list[int], step: int | None) -> str:
+    if not changed:
+        return "each rank has kept its rhythm in all steps that are recorded"
+    before = (
+        f"{case.name(kept)} {words.verb(len(kept), 'has', 'have')} kept one rhythm in all steps, and " if kept else ""
+    )
+    return f"{before}{case.name(changed)} another one since step {step}"
+
+
+def _of_the_last(case: Case, rank: int) -> str:
+    return f"of the last {len(case.ledger.steps(rank))}"
 
 
 def _what(case: Case, rank: int, group: str) -> str:
@@ -256,15 +276,16 @@ def _least(case: Case, divergence: Divergence) -> int:
     return min((step.counts.get(divergence.group, 0) for step in steps), default=0)
 
 
-def cadence(case: Case, rank: int, group: str, least: int | None = None) -> int | None:
+def cadence(case: Case, rank: int, group: str, least: int | None = None, *, since: int | None = None) -> int | None:
     """Every how many steps `rank` synchronises its gradients in a group; None where there is no such rule.
 
-    Where calls are recorded, those of backward count; else the steps with more collectives than `least`.
+    Where calls are recorded, those of backward count; else the steps with more collectives than `least`. A rank may
+    have taken up another rhythm in the step `since`: then it must have kept that for some turns.
     """
-    steps = _complete(case, rank)
+    steps = [step for step in _complete(case, rank) if since is None or step.step >= since]
     at = sorted(_synchronised(case, rank, group)) if least is None else _busy_steps(steps, group, least)
-    gaps = Counter(after - before for before, after in pairwise(at))
-    if not gaps:
+    gaps = Counter(after - before for before, after in pairwise(step for step in at if step >= (since or 0)))
+    if not gaps or (since is not None and gaps.total() < TURNS):
         return None
     gap, times = gaps.most_common(1)[0]
     if gaps.total() == 1:  # the first turn of the rhythm began with the training; loaders may be one batch ahead

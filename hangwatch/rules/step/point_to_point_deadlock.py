@@ -134,7 +134,7 @@ def _sends(case: Case, rank: int, group: str) -> str:
 
 def _of_habit(case: Case, found: LeftHabit) -> Finding:
     """One rank made more or fewer sends or receives than in every round before; its peer kept to their number."""
-    ways = () if found.too_many else _ways_past(case, found.call)
+    ways = () if found.too_many or found.repeated else _ways_past(case, found.call)
     witnesses = (Witness(Kind.HABIT, _habit(found)),)
     where = the_only(ways) or user_frame(found.call.frames)
     return Finding(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hangwatch import words
 from hangwatch.facts.case import Case
 from hangwatch.facts.own_code import awaited_views, status_of
-from hangwatch.model import Certainty, Status
+from hangwatch.facts.pipes import readers_of
+from hangwatch.model import Certainty, OpenFile, Status
 from hangwatch.ranks.view import RankView
 from hangwatch.rules.finding import Finding
 from hangwatch.stacks.activity import Doing, Within
@@ -23,7 +24,7 @@ def slow_checkpoint(case: Case) -> Finding | None:
     victims = case.victims(culprits)
     view = savers[0]
     file = view.evidence.process.blocked_on if view.evidence.process is not None else None
-    path = f" {file.path}" + (f" ({file.filesystem})" if file.filesystem else "") if file is not None else ""
+    readers = [pid for pid in readers_of(case, file.path) if pid != view.pid] if file is not None else []
     bytes_moved = sum(
         other.evidence.process.io_delta_bytes or 0 for other in savers if other.evidence.process is not None
     )
@@ -35,14 +36,27 @@ def slow_checkpoint(case: Case) -> Finding | None:
         "slow-checkpoint",
         Certainty.LIKELY,
         f"{case.name(culprits, capital=True)} {words.verb(len(culprits), 'is', 'are')} reading or writing a checkpoint"
-        f"{path}{words.at(view.where)}, {state}; {case.wait_words(victims)}.",
-        fix="" if moving else "look at the file system that the checkpoint is on",
+        f"{_target(file, readers)}{words.at(view.where)}, {state}; {case.wait_words(victims)}.",
+        fix="" if moving else f"look at {_cause(readers)}",
         culprits=tuple(other.culprit() for other in savers),
         victims=victims,
         step=view.step,
         evidence=(f"rank {view.rank} is in {words.place(view.now.frame)}, {state}",),
         status=_saving(case, savers),
     )
+
+
+def _target(file: OpenFile | None, readers: list[int]) -> str:
+    """The file, or the process at the other end of the pipe that takes the checkpoint."""
+    if file is None:
+        return ""
+    if readers:
+        return f" through a pipe that {words.listed(f'pid {pid}' for pid in readers[: words.SHOWN])} should read"
+    return f" {file.path}" + (f" ({file.filesystem})" if file.filesystem else "")
+
+
+def _cause(readers: list[int]) -> str:
+    return f"what pid {readers[0]} waits for" if readers else "the file system that the checkpoint is on"
 
 
 def _saving(case: Case, savers: list[RankView]) -> Status:

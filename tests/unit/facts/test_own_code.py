@@ -18,6 +18,12 @@ def test_a_process_that_waits_for_a_processor_is_not_idle() -> None:
     assert diagnose(snapshot).status is Status.WAITING
 
 
+def test_a_rank_that_gets_little_processor_time_on_a_busy_machine_is_said_to_be_ready_to_run() -> None:
+    snapshot = stuck("code", state="R", cpu_delta_s=0.01)
+    view = RankView(1, snapshot.ranks[1], sampled_twice=True)
+    assert how_stuck(view) == "it is ready to run and gets little processor time"
+
+
 def test_a_rank_that_stands_where_others_wait_for_their_device_is_not_at_fault_beside_one_that_does_not() -> None:
     """GIVEN a rank that waits on its device for a message, which no counter knows WHEN one sleeps THEN that one."""
     item = (Frame(SCRIPT, 16, "main"),)

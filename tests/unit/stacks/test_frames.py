@@ -43,6 +43,17 @@ def test_a_forked_child_is_not_where_its_parent_made_it() -> None:
     assert user_frame((USER, *made, *by_fork)) == USER
 
 
+def test_the_parent_that_joins_a_forked_child_is_where_it_calls_join() -> None:
+    """GIVEN a rank that waits for the end of a child, in the file in which that child was forked
+    THEN it stands in the user's code that called join."""
+    join = (
+        Frame(f"{LIB}/multiprocessing/popen_fork.py", 27, "Popen.poll"),
+        Frame(f"{LIB}/multiprocessing/popen_fork.py", 43, "Popen.wait"),
+        Frame(f"{LIB}/multiprocessing/process.py", 149, "BaseProcess.join"),
+    )
+    assert user_frame((*join, USER)) == USER
+
+
 def test_the_users_frame_may_live_in_a_package_when_there_is_no_other() -> None:
     package = Frame(f"{SITE}/mytrainer/loop.py", 5, "step")
     assert user_frame((Frame(f"{TORCH}/_tensor.py", 1, "backward"), package)) == package

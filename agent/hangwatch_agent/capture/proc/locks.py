@@ -5,16 +5,20 @@ child inherits a flock with its descriptors, and holds it after its parent has c
 that. Locks that are polled (torch's file baton, the filelock package): the path stands in a local variable of torch's
 or filelock's own frame, and the owner is the process that has the file open. Those two variables are all that is kept
 of what py-spy gives (`stacks.KEPT_LOCALS`). Locks that anything else polls (a database): the process naps with a file
-open that another one has locked for writing.
+open that another one has locked for writing; or with FileExistsError as its last error (a lock file of the program's
+own), where the text of that file is the pid of the process that made it. One that lives may have let go of it in
+another way, and its pid may be that of a later process: only a dead one is told.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from hangwatch.model import LockFile, ProcessFacts, ThreadStack
+from hangwatch.model import ExceptionFacts, LockFile, ProcessFacts, ThreadStack
 from hangwatch_agent.capture.proc.descriptors import filesystem_of
 from hangwatch_agent.capture.proc.lock_table import (
     held_locks,
@@ -37,6 +41,8 @@ _POLLERS = (
 )
 _KERNEL_CALLS = ("flock", "fcntl")
 _NAP_S = 2.0  # a process that polls sleeps no longer between two tries: SQLite 0.1 s
+_IN_THE_WAY = re.compile(r"File exists: '(?P<path>/[^']+)'")
+_PID = re.compile(r"\s*(\d{1,10})\s*")
 
 
 def polls_a_lock(stacks: Sequence[ThreadStack]) -> bool:
@@ -71,6 +77,24 @@ def lock_files(
     if not named and 0 < (facts.sleeps_s or 0.0) <= _NAP_S:
         return tuple(_locked_by_others(facts.pid, proc, clock))
     return tuple(named)
+
+
+def left_behind(
+    facts: ProcessFacts, error: ExceptionFacts | None, *, proc: Path = PROC, clock: Callable[[], float] = time.time
+) -> tuple[LockFile, ...]:
+    """The lock file that a process fails to make again and again, and that a dead process has made. Never raises."""
+    told = _IN_THE_WAY.search(error.message) if error is not None and error.type == "FileExistsError" else None
+    if told is None or not 0 < (facts.sleeps_s or 0.0) <= _NAP_S:
+        return ()
+    path = told["path"]
+    try:
+        with (proc / str(facts.pid) / "root" / path.lstrip("/")).open(encoding="ascii") as file:
+            maker = _PID.fullmatch(file.read(64))
+    except (OSError, UnicodeDecodeError):
+        return ()
+    found = _lock_file(path, facts.pid, blocked=False, proc=proc, clock=clock)
+    gone = maker is not None and not found.owner_alive and living([int(maker[1])], 0, proc) is None
+    return (replace(found, owner_pid=int(maker[1])),) if maker is not None and gone else ()
 
 
 def _waited_in_kernel(facts: ProcessFacts) -> Iterator[str]:

@@ -20,6 +20,7 @@ from hangwatch.rules.finding import Finding
 from hangwatch.stacks.frames import user_frame
 
 _FIX = "mend the error; let all ranks vote whether to skip a step before one of them does"
+_LEFT = {"with": "left its `with` block and came to", "finally": "left its `try` block and came to"}
 
 
 def caught_where_it_parted(case: Case) -> Finding | None:
@@ -72,15 +73,16 @@ def caught_without_backward(case: Case) -> Finding | None:
     left_out = "the rest of" if in_pipeline else backward
     others = case.name(rest)
     op = case.blocked[first.rank].op if waits_for_a_peer(case, first) else ""
+    left = "" if first.now.in_loop else _LEFT.get(first.now.block, "")  # the error ended the loop, and goes on
     call = first.now.call or op or (first.where.function if first.where is not None else "")
     now = f"{call}{words.at(first.where)}" if first.where is not None else "later code"
     return Finding(
         "exception-on-one-rank",
         Certainty.LIKELY,
         f"{case.name(ranks, capital=True)} raised {words.error(error)}{words.at(user_frame(error.frames))} in"
-        f" {words.step(first.step)}, caught it and went on to {now} without {left_out} that step, in which"
+        f" {words.step(first.step)}, {left or 'caught it and went on to'} {now} without {left_out} that step, in which"
         f" {others} {'ended' if case.any_rank_failed else words.verb(len(rest), 'waits', 'wait')}.",
-        fix=_FIX,
+        fix="" if left else _FIX,
         culprits=tuple(case.ranks[rank].culprit(user_frame(each.frames)) for rank, each in sorted(found.items())),
         step=first.step,
         evidence=(f"rank {first.rank} recorded that error in {words.step(first.step)}, and {others} none",),

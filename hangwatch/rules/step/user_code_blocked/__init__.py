@@ -46,6 +46,7 @@ def user_code_blocked(case: Case) -> Finding | None:
         f"{case.name(culprits, capital=True)} {words.verb(len(stuck), 'is', 'are')} {_adverb(case, stuck)} in"
         f" {_what(first)}{words.at(first.where)}: {_how_all(stuck)};"
         f" {waiting}{words.at(case.usual_place(victims))}.",
+        fix=_fix(first),
         culprits=tuple(view.culprit() for view in stuck),
         victims=victims,
         step=first.step,
@@ -60,6 +61,12 @@ def user_code_blocked(case: Case) -> Finding | None:
 
 def _in_its_own_code(case: Case, view: RankView) -> bool:
     return view.now.doing in IN_CODE or case.waits.runs_backward(view)
+
+
+def _fix(view: RankView) -> str:
+    """A process that has put data into a queue ends only when the data has been read; "" for the usual words."""
+    held = any(now.doing is Doing.QUEUE_FEEDER for _, now in stuck_children(view))
+    return "read all that a process puts into a queue before joining the process" if held else ""
 
 
 def _what(view: RankView) -> str:
@@ -127,9 +134,8 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         found.append("two samples of its stack agree")
     for child, now in stuck_children(view)[: words.SHOWN]:
         line = case.text_of(now.where)
-        found.append(
-            f"its child process {child.facts.pid} stands at {words.place(now.where)}{f' (`{line}`)' if line else ''}"
-        )
+        here = words.place(now.where or now.frame)
+        found.append(f"its child process {child.facts.pid} stands at {here}{f' (`{line}`)' if line else ''}")
     found += [sentence for sentence, failed in ended if not failed]
     found += _own_threads(view)
     if view.in_kernel is not None and view.in_kernel.system_call:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +14,9 @@ from typing import TypeVar
 
 import pytest
 
-from hangwatch.model import LockFile
+from hangwatch.model import ExceptionFacts, LockFile
 from hangwatch_agent.capture.proc.lock_owners import Owners
-from hangwatch_agent.capture.proc.locks import lock_files, polls_a_lock
+from hangwatch_agent.capture.proc.locks import left_behind, lock_files, polls_a_lock
 from hangwatch_agent.capture.proc.process import process_facts
 from hangwatch_agent.capture.proc.tree import Member
 from hangwatch_agent.capture.stacks.py_spy import dump
@@ -114,6 +115,34 @@ def test_a_lock_is_held_by_the_child_that_inherited_it(script: Script, tmp_path:
         assert (lock.owner_pid, lock.owner_alive) == (child, True)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+OWN = """
+    import os, sys, time
+    print("ready", flush=True)
+    while True:
+        try:
+            os.close(os.open(sys.argv[1], os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            time.sleep(1.5)
+    """
+
+
+@pytest.mark.parametrize("text", ["{dead}\n", "{alive}", "host-7", ""])
+def test_a_lock_file_of_the_programs_own_whose_maker_is_dead(script: Script, tmp_path: Path, text: str) -> None:
+    """GIVEN a process that naps between its tries to make a file
+    THEN the file is a lock left behind, if its text is the pid of a dead process; of a living one nothing is known."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    path = tmp_path / "tokens.lock"
+    path.write_text(text.format(dead=dead.pid, alive=os.getpid()))
+    waits = script(OWN, str(path))
+    error = ExceptionFacts("FileExistsError", f"[Errno 17] File exists: '{path}'", ())
+    assert eventually(lambda: process_facts(waits.pid).sleeps_s)
+    found = left_behind(process_facts(waits.pid), error)
+    expected = [(str(path), dead.pid, False)] if "dead" in text else []
+    assert [(lock.path, lock.owner_pid, lock.owner_alive) for lock in found] == expected
+    assert left_behind(process_facts(waits.pid), None) == ()
 
 
 def test_a_process_that_has_closed_the_locked_file_holds_nothing(script: Script, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_no_node_answers(pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatc
     verdict = opinion.judgement.verdict
     assert (opinion.judgement.status, verdict.cause, verdict.certainty) == ("hung", "uneven-steps", "likely")
     assert verdict.culprits == ()
-    assert verdict.details[0] == "Nothing is known of ranks 0-1, on other nodes, so no rank is blamed."
+    assert verdict.details[0] == "Nothing is known of ranks 0-1, which may be on other nodes, so no rank is blamed."
     assert opinion.snapshot.notes[-1].detail.startswith("nothing of ranks 0-1 came to ")
     assert not opinion.snapshot.notes[-1].ok
 

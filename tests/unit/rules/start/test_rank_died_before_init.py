@@ -27,6 +27,14 @@ def test_a_rank_that_left_with_code_0_is_missed_too() -> None:
     assert told(judge(starting(0), dead_before(1, 0))) == ("rank-died-before-init", "proven", "hung")
 
 
+def test_no_launcher_ends_the_others_after_exit_code_0() -> None:
+    """GIVEN a rank that ended without an error before it registered, below torchrun, which takes that for success
+    THEN the others wait for ever, and no error is there to be mended."""
+    judgement = judge(starting(0, launcher="torchrun"), dead_before(1, 0, launcher="torchrun"))
+    assert told(judgement) == ("rank-died-before-init", "proven", "hung")
+    assert "error" not in judgement.verdict.fix
+
+
 def test_its_last_words_in_a_log() -> None:
     log = "loading\nValueError: lr must be positive\n"
     judgement = judge(starting(0), dead_before(1, evidence={"last_output": log}))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hangwatch.model import LockFile, RankEvidence
-from tests.unit.job import IN_BARRIER, IN_BATON, blamed, judge, rank, told
+from hangwatch.model import Frame, Judgement, LockFile, RankEvidence
+from tests.unit.job import IN_BARRIER, IN_BATON, SCRIPT, blamed, judge, rank, told
+
+IN_NAP = (Frame(SCRIPT, 20, "__enter__"),)
 
 
 def polling(lock: LockFile, **parts: object) -> RankEvidence:
@@ -30,6 +32,21 @@ def test_a_lock_on_a_file_system_that_other_machines_share() -> None:
 def test_a_lock_whose_owner_is_dead() -> None:
     judgement = judge(BARRED, polling(LockFile("/data/lock", 77, False, 60.0)))
     assert blamed(judgement) == [(None, 77, "other")]
+
+
+def test_a_lock_file_of_the_programs_own_that_a_dead_process_has_made() -> None:
+    """GIVEN a rank that sleeps between its tries to make a file, whose text is the pid of a dead process
+    THEN the file is told; a pid in a text may be one of another machine, so that is likely, and patience decides."""
+    lock = LockFile("/cache/tokens.lock", 77, False, 60.0)
+
+    def waiting(still_s: float) -> Judgement:
+        return judge(BARRED, rank(1, IN_NAP, evidence={"lock_files": (lock,)}, issued=3, completed=3, still_s=still_s))
+
+    judgement = waiting(200.0)
+    assert told(judgement) == ("stale-file-lock", "likely", "hung")
+    assert told(waiting(2.0)) == ("stale-file-lock", "likely", "waiting")
+    assert "/cache/tokens.lock, which belongs to pid 77, which is dead" in judgement.verdict.summary
+    assert judgement.verdict.fix == "rm /cache/tokens.lock"
 
 
 def test_a_lock_that_a_process_holds() -> None:

@@ -104,6 +104,29 @@ def test_an_error_in_the_step_in_whose_backward_the_others_wait() -> None:
     assert diagnose(elsewhere).verdict.cause != "exception-on-one-rank"
 
 
+@pytest.mark.parametrize(
+    ("block", "in_loop", "said"),
+    [
+        ("with", False, "left its `with` block and came to barrier"),
+        ("finally", False, "left its `try` block and came to barrier"),
+        ("with", True, "caught it and went on to barrier"),
+        ("", False, "caught it and went on to barrier"),
+    ],
+)
+def test_an_error_that_runs_the_end_of_a_block_is_not_said_to_be_caught(block: str, in_loop: bool, said: str) -> None:
+    """GIVEN a rank whose error in this step ended its loop, and that now waits at the end of a `with` or `try` block
+    THEN that error goes on; it is only caught where the loop goes on, or no such block is left."""
+    snapshot = World([[*STEP * 6], [*STEP * 6], [*STEP * 5, Draw(), Call("barrier", line=60)]]).run().snapshot()
+
+    def at_the_end(entry: RankEvidence) -> RankEvidence:
+        stacks = tuple(replace(stack, block=block, in_loop=in_loop) for stack in entry.stacks)
+        return with_caught(replace(entry, stacks=stacks), error(5))
+
+    verdict = diagnose(changed(snapshot, 2, at_the_end)).verdict
+    assert said in verdict.summary
+    assert ("vote" in verdict.fix) is ("caught" in said)
+
+
 def test_an_error_in_the_step_of_a_pipeline_in_which_the_others_wait() -> None:
     """GIVEN a pipeline, WHEN its last stage catches an error before it has sent its gradients, THEN it is the cause;
     one of a kind that the stage handles now and then is not known to be."""

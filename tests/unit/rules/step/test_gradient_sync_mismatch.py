@@ -13,7 +13,7 @@ from hangwatch.model import Collectives, Frame, Phase, ProcessFacts, RankEvidenc
 from hangwatch.rules.step.gradient_sync_mismatch import cadence, gradient_sync_mismatch, synchronised_out_of_turn
 from tests.unit.rules.step.loops import END, GRADIENTS, Program, judged
 from tests.unit.rules.step.worlds import with_ring
-from tests.unit.simulator import TORCH, Call, Draw, LoopEnd, World, blamed_ranks
+from tests.unit.simulator import TORCH, Action, Call, Draw, LoopEnd, World, blamed_ranks
 
 
 def accumulating(every: int) -> Program:
@@ -33,6 +33,29 @@ def test_of_two_ranks_that_accumulate_differently_neither_is_blamed() -> None:
     assert judgement.verdict.cause == "gradient-sync-mismatch"
     assert blamed_ranks(judgement) == []
     assert "rank 1 every 2 batches and rank 0 every 4 batches" in judgement.verdict.summary
+
+
+def by_tokens(*long: int) -> Program:
+    """Gradients are synchronised every 4 batches, and since the batches of `long` every 2: their texts are longer."""
+    found, seen = list[Action](), 0
+    for batch in range(64):
+        seen += 2 if batch in long else 1
+        found += [Draw(0, batch), *(GRADIENTS if seen >= 4 else ())]
+        seen %= 4
+    return [*found, LoopEnd(), *END]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_that_took_up_another_rhythm_is_named_and_not_the_one_that_kept_its_own(ranks: int) -> None:
+    judgement = judged(by_tokens(), by_tokens(*range(24, 64)), ranks, 1)
+    assert judgement.verdict.cause == "gradient-sync-mismatch"
+    assert judgement.verdict.certainty == ("likely" if ranks == 2 else "proven"), "most ranks say so, too"
+    assert blamed_ranks(judgement) == [1]
+    assert "rank 1 every 2 batches" in judgement.verdict.summary
+    assert any("and rank 1 another one since step 2" in sentence for sentence in judgement.verdict.evidence)
+    assert any(
+        "rank 1 issued collectives in every 2nd step since step 2" in each for each in judgement.verdict.evidence
+    )
 
 
 def epochs(batches: int) -> Program:

@@ -200,6 +200,20 @@ def test_a_stage_that_goes_on_with_a_part_of_its_microbatches_is_the_culprit(mad
     assert f"went on after {made} of the 4 sends to rank 1 (train.py:30)" in verdict.summary
 
 
+def test_a_condition_that_leads_past_one_of_many_sends_of_a_line_is_not_the_only_way() -> None:
+    """GIVEN a stage that made 2 of 4 sends by one line, below a condition that the source shows
+    THEN the loop around that line may have made fewer turns: that condition is not told as what led past it."""
+    send, back = Peer("send", 1, line=30), Peer("recv", 1, line=35)
+    first: Program = [Draw(), *[send] * 4, *[back] * 4]
+    last: Program = [Draw(), *[Peer("recv", 0, line=40)] * 4, *[Peer("send", 0, line=40)] * 4]
+    way = Bypass(Frame(SCRIPT, 29, "main"), "if not self.last", inner=True)
+    found = world([*first * 4, Draw(), *[send] * 2, *[back] * 4], last * 5)
+    verdict = diagnose(replace(found, call_sites=(CallSite((Frame(SCRIPT, 30, "main"),), (way,)),))).verdict
+    assert "went on after 2 of the 4 sends to rank 1 (train.py:30)" in verdict.summary
+    assert "if not self.last" not in verdict.summary
+    assert not any("no other way" in sentence for sentence in verdict.evidence)
+
+
 IN_RECV = (Frame(C10D, 2799, "recv"), Frame(SCRIPT, 11, "serve"))
 
 

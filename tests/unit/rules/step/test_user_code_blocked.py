@@ -19,7 +19,7 @@ from hangwatch.model import (
     Status,
     ThreadStack,
 )
-from tests.unit.job import IN_BACKWARD, IN_CODE, LIB, blamed, frames, judge, rank, told
+from tests.unit.job import IN_BACKWARD, IN_CODE, IN_FEEDER_JOIN, LIB, blamed, frames, judge, rank, told
 from tests.unit.rules.step.loops import END, epoch, everywhere
 from tests.unit.rules.step.worlds import changed, retrying, stuck
 from tests.unit.simulator import SCRIPT, Stall, World, blamed_ranks
@@ -122,6 +122,23 @@ def test_a_rank_that_waits_for_its_children_is_told_with_the_line_where_they_sta
     assert "it waits for its 2 child processes" in verdict.summary
     assert "encode (train.py:77)" in verdict.summary
     assert "its child process 91 stands at train.py:77 (`return torch.mm(a, b)`)" in verdict.evidence
+
+
+def test_a_child_that_ends_only_when_its_queue_is_read_is_told_of_the_rank_that_joins_it() -> None:
+    """GIVEN a rank in process.join, whose forked child waits at its exit for a reader of the queue that it filled
+    THEN both are told, with the line of the join, and the fix is to read before the join."""
+    made = (Frame(f"{LIB}/multiprocessing/popen_fork.py", 71, "_launch"), *IN_CODE)
+    stack = ThreadStack(9, "MainThread", (*IN_FEEDER_JOIN, *made), main=True)
+    child = ProcessEvidence("child", ProcessFacts(91, "S", cpu_delta_s=0.0), (stack,), (stack,))
+    joins = ThreadStack(1, "MainThread", frames((f"{LIB}/multiprocessing/popen_fork.py", 27, "poll")), main=True)
+    snapshot = changed(
+        stuck("lock"), 1, lambda e: replace(e, children=(child,), stacks=(joins,), earlier_stacks=(joins,))
+    )
+    verdict = diagnose(snapshot).verdict
+    assert verdict.cause == "user-code-blocked"
+    assert "it waits for its child process, which waits at the exit until its queue is read" in verdict.summary
+    assert verdict.culprits[0].where == IN_CODE[0]
+    assert "before joining" in verdict.fix
 
 
 def test_an_error_that_is_tried_again_is_no_cause_and_the_lock_is_named_with_its_holder() -> None:
