@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from hangwatch.gallery import HERE
 from hangwatch.model import Certainty, Status
 from hangwatch.report import files
 from tests.integration.playing import Played, assert_not_hung, blamed, play_command
+from tests.ports import free_port
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -39,14 +39,12 @@ def torchrun(ranks: int, *arguments: str) -> list[str]:
 
 
 def spawn(ranks: int, *arguments: str) -> list[str]:
-    return [sys.executable, TRAIN, f"--spawn={ranks}", *arguments]
+    return [sys.executable, TRAIN, f"--spawn={ranks}", f"--port={free_port()}", *arguments]
 
 
 def plain(ranks: int, *arguments: str) -> list[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return [sys.executable, str(HERE / "launch_plain.py"), f"--ranks={ranks}", f"--port={port}", TRAIN, *arguments]
+    launch = [sys.executable, str(HERE / "launch_plain.py"), f"--ranks={ranks}", f"--port={free_port()}"]
+    return [*launch, TRAIN, *arguments]
 
 
 LAUNCHERS = {"torchrun": torchrun, "spawn": spawn, "plain": plain}
@@ -97,13 +95,11 @@ def test_the_thread_does_what_the_process_does(tmp_path: Path) -> None:
 
 def test_a_healthy_job_feels_nothing(tmp_path: Path) -> None:
     """No line of ours, no file of ours, no process of ours, and the end is not delayed."""
-    plain_words = torchrun(2, "--workers=2")
-    without = subprocess.run(plain_words, cwd=tmp_path, capture_output=True, text=True, timeout=250)
-    run = [sys.executable, "-m", "hangwatch", "run", "--", *plain_words]
-    within = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
-    assert within.returncode == without.returncode == 0, within.stderr
-    assert within.stdout.count("rank done") == without.stdout.count("rank done") == 2
-    assert [line for line in within.stderr.splitlines() if "hangwatch" in line] == []
+    run = [sys.executable, "-m", "hangwatch", "run", "--", *torchrun(2, "--workers=2")]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("rank done") == 2
+    assert [line for line in done.stderr.splitlines() if "hangwatch" in line] == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,6 +125,7 @@ def test_a_rank_that_is_slow_for_a_while_is_not_hung(tmp_path: Path) -> None:
     assert "hangwatch" not in played.output
 
 
+@pytest.mark.gallery  # what it shows, a launcher that would restart shows as well
 def test_abort_ends_the_job_with_75(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "hangwatch", "run", "--on-hang", "abort", "--", *torchrun(2, "--short=1")]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=250)
