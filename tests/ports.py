@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import socket
+from hangwatch.ports import free_port
 
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+__all__ = ["free_port"]

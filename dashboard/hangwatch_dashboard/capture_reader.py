@@ -63,19 +63,21 @@ class CaptureReader:
         """Ends the process, and waits until it is gone."""
         if self._end is not None:
             self._end.cancel()
-        if self._pool is not None:
-            await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
-            self._pool = None
+        pool, self._pool = self._pool, None  # what comes meanwhile is read here
+        if pool is not None:
+            await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
     async def read(self, raw: Raw) -> Envelope:
         """What the body says of itself, once all of it is known to be a capture. Raises BodyError."""
-        if self._pool is None:
+        pool = self._pool
+        if pool is None:
             return read(raw)
         try:
-            found = await asyncio.wrap_future(self._pool.submit(_outcome, raw))
+            found = await asyncio.wrap_future(pool.submit(_outcome, raw))
         except BrokenProcessPool:
             log.warning("the process that reads captures was killed; they are read in this one")
-            self._pool = None
+            if self._pool is pool:  # another capture may have started a new one by now
+                self._pool = None
             return read(raw)
         if isinstance(found, Envelope):
             return found

@@ -155,7 +155,7 @@ class Captures:
     async def _judge(self, job: LiveJob, capture: LiveCapture) -> judge.Judged:
         parts = await self._store.ask(self._store.parts_of, capture.row.id)
         answered = {part.node for part in parts}
-        rest = await run_in_threadpool(_rest, job, answered, self._clock(), frozenset(capture.told))
+        rest = await run_in_threadpool(_rest, job.as_now(), answered, self._clock(), frozenset(capture.told))
         case = judge.Case(new_id(), self._clock(), tuple(parts), rest)
         started = time.monotonic()
         if self._diagnose is None and case.size > judge.LARGE_BYTES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +31,10 @@ class Moment:
 
 
 class History:
-    """Keeps a moment a second for five minutes."""
+    """Keeps a moment a second for five minutes. One thread notes, any thread may read."""
 
     def __init__(self) -> None:
-        self._moments: deque[Moment] = deque()
+        self._moments: tuple[Moment, ...] = ()  # replaced and never changed
         self._ranks: tuple[int, ...] = ()
 
     def note(self, at: float, beats: Sequence[RankBeat]) -> None:
@@ -43,9 +42,8 @@ class History:
         pause = 1.9 if len(beats) > MANY_RANKS else 0.9
         if self._moments and at - self._moments[-1].at < pause:
             return
-        self._moments.append(self._moment(at, beats))
-        while self._moments[0].at < at - SPAN_S:
-            self._moments.popleft()
+        kept = (moment for moment in self._moments if moment.at >= at - SPAN_S)
+        self._moments = (*kept, self._moment(at, beats))
 
     def _moment(self, at: float, beats: Sequence[RankBeat]) -> Moment:
         # Each beat is looked at once: 10,000 of them fit in no cache.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from hangwatch_dashboard.unhurried import unhurried
 
 LOST_AFTER_S = 30.0
 RATE_WINDOW_S = 10.0
+MOST_STEPS = 64  # moments of which the slowest rank's step is kept
 LEAVING = (Phase.DESTROYED, Phase.MAIN_DONE, Phase.ATEXIT, Phase.FINALIZING)
 
 
@@ -82,7 +82,7 @@ class LiveJob:
     _runs: tuple[int, list[tuple[str, int, int]]] | None = None  # of that layout: where each rank is, in order
     _layout: int = 0  # which nodes there are, and which ranks each has
     _lock: threading.Lock = field(default_factory=threading.Lock)  # of the nodes and their layout
-    _steps: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
+    _steps: tuple[tuple[float, int], ...] = ()  # replaced and never changed: any thread may read what it took
 
     def __post_init__(self) -> None:
         self.last_seen_at = self.last_seen_at or self.started_at
@@ -117,9 +117,16 @@ class LiveJob:
             self.unstored -= 1
             self.stored += 1
 
+    def as_now(self) -> LiveJob:
+        """The job as it is at this moment, for a thread that looks at it: batches and judgements come meanwhile.
+
+        Its history and its pace are the job's own, which any thread may read.
+        """
+        return replace(self, nodes=self.nodes.copy())
+
     @property
     def all_nodes(self) -> list[LiveNode]:
-        """The nodes as they are now: a list of its own, for threads that look while batches come."""
+        """The nodes as they are now: a list of its own, for the thread that notes while batches come."""
         return list(self.nodes.values())
 
     @property
@@ -138,10 +145,11 @@ class LiveJob:
         with self._lock:
             nodes, layout = self.nodes.copy(), self._layout
         # Where each rank is remains the same from second to second: 10,000 need not be sorted every time.
-        if self._runs is not None and self._runs[0] == layout:
+        known = self._runs  # which another thread may replace at any moment
+        if known is not None and known[0] == layout:
             return [
                 (node, beat)
-                for name, first, end in unhurried(self._runs[1])
+                for name, first, end in unhurried(known[1])
                 for node in (nodes[name],)
                 for beat in node.batch.ranks[first:end]
             ]
@@ -219,24 +227,29 @@ class LiveJob:
         """Whether the job is over, and a node left with an exit code other than 0."""
         return self.over and any(node.batch.exit_code for node in self.all_nodes)
 
-    def note(self, now: float) -> None:
-        """Adds this moment to the history."""
+    def note(self, now: float) -> bool:
+        """Adds this moment to the history. Returns whether it shows something new: a matter of `facts_revision`.
+
+        Not counted here: the event loop counts, too, and of two threads at once one would be lost.
+        """
         if self.over:
-            return
+            return False
         ranked = self.ranked()
         self.history.note(now, [beat for _, beat in ranked])
-        self.facts_revision += self.health.note(max((node.taken_at for node in self.all_nodes), default=now), ranked)
+        news = self.health.note(max((node.taken_at for node in self.all_nodes), default=now), ranked)
         slowest = min((beat.progress.step for _, beat in unhurried(ranked)), default=-1)
         at = next((node.taken_at for node, beat in ranked if beat.progress.step == slowest), now)
         if not self._steps or at > self._steps[-1][0]:
-            self._steps.append((at, slowest))
+            self._steps = (*self._steps, (at, slowest))[-MOST_STEPS:]
+        return news
 
     def steps_per_s(self, now: float) -> float:
         """Over ten seconds of the nodes' own time: batches out of a spool come faster than they were made."""
-        if self.over or now - self.last_seen_at > RATE_WINDOW_S or not self._steps:
+        steps = self._steps
+        if self.over or now - self.last_seen_at > RATE_WINDOW_S or not steps:
             return 0.0
-        last_at, last = self._steps[-1]
-        first_at, first = next(entry for entry in self._steps if last_at - entry[0] <= RATE_WINDOW_S)
+        last_at, last = steps[-1]
+        first_at, first = next(entry for entry in steps if last_at - entry[0] <= RATE_WINDOW_S)
         return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else 0.0
 
     def _lost(self, now: float) -> bool:

@@ -75,7 +75,8 @@ class Watch:
     async def look(self, job: LiveJob) -> None:
         """One look at one job."""
         now = self._clock()
-        await _aside(job, job.note, now)
+        if await _aside(job, job.note, now):
+            job.facts_revision += 1
         if (not job.over or job.judgement is not None) and await self._is_judge(job, now):
             await (self._incidents.end(job, now) if job.over else self._judge(job, now))
         await self._show(job, now)
@@ -93,14 +94,14 @@ class Watch:
         await self._captures.tick(job, now)
         await self._incidents.close_if_moving(job, now)
         if job.on_one_node:
-            if job.judgement is not None and not job.incident and not await _aside(job, reasons, job, now):
+            if job.judgement is not None and not job.incident and not await _aside(job, reasons, job.as_now(), now):
                 await self._incidents.clear(job)
             return  # its watchdog sees all of it, and judges by itself
         if not any(node.can_answer(now) for node in job.all_nodes):
             return  # no node is left to be asked
         # A dashboard that was stopped, or too busy to read, must not call nodes silent.
         rested = time.monotonic() - self._stalled_at > RESTED_S
-        found = await _aside(job, reasons, job, now)
+        found = await _aside(job, reasons, job.as_now(), now)
         found = [reason for reason in found if rested or reason.kind != "silent"]
         schedule = self._schedules.setdefault(job.key, Schedule())
         if job.capture is None and not job.settled and (due := schedule.due(found, now)) is not None:
@@ -126,7 +127,7 @@ class Watch:
             self._shown[job.key] = (job.revision, job.facts_revision, look)
             self._ranks_at[job.key] = now
             if self._hub.readers:
-                events = await _aside(job, self._events, job, now, changed)
+                events = await _aside(job, self._events, job.as_now(), now, changed)
                 for event, text, only in events:
                     self._hub.publish_text(event, text, only)
 
@@ -152,7 +153,8 @@ class Watch:
         if state == stored_state and (quiet or now - stored_at < SUMMARY_S):
             return
         self._stored[job.key] = (now, state)
-        summary = await _aside(job, lambda: pack(views.job_summary(job, now)))
+        seen = job.as_now()
+        summary = await _aside(job, lambda: pack(views.job_summary(seen, now)))
         self._store.put_run(
             job.key,
             state=state,
@@ -163,5 +165,8 @@ class Watch:
 
 
 async def _aside(job: LiveJob, work: Callable[..., T], *arguments: Any) -> T:
-    """Does pure work here for small jobs, and in a thread for large ones, so that batches need not wait for it."""
+    """Does pure work here for small jobs, and in a thread for large ones, so that batches need not wait for it.
+
+    The work looks at the job `as_now`: the job itself changes while it is looked at.
+    """
     return work(*arguments) if job.beats < MANY_RANKS else await asyncio.to_thread(work, *arguments)

@@ -9,7 +9,6 @@ import http.client
 import importlib.util
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from typing import IO
 from hangwatch.commands.trial import Trial
 from hangwatch.errors import HangwatchError
 from hangwatch.gallery import CASES, HERE, Case, cases, command
+from hangwatch.ports import free_port
 
 HELP = "run a training job that hangs, and see what hangwatch says of it"
 PATIENCE = 4.0  # --stall-after, so that causes without proof are told soon as well
@@ -136,7 +136,7 @@ def _dashboard(*, wanted: bool) -> Iterator[str]:
             print("hangwatch demo: no dashboard, for FastAPI is not installed (pip install 'hangwatch[dashboard]')")
         yield ""
         return
-    port = _free_port()
+    port = free_port()
     words = [sys.executable, "-m", "hangwatch", "dashboard", "--port", str(port)]
     with (
         tempfile.TemporaryDirectory(prefix="hangwatch-demo-") as folder,  # a user's own dashboard is not for demos
@@ -163,10 +163,3 @@ def _answers(service: subprocess.Popen[bytes], port: int, log: IO[bytes], second
     why = said[-1] if said else "it said nothing"
     print(f"hangwatch demo: the dashboard did not start; going on without it ({why})")
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

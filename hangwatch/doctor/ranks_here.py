@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+
+from hangwatch.ports import free_port
 
 PASSED_ON = ("PYTHONPATH", "HANGWATCH_", "NCCL_", "GLOO_", "TORCH_", "CUDA_", "UCX_", "FI_", "OMP_", "LD_LIBRARY_PATH")
 OF_A_RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -26,7 +27,7 @@ def main(plan: str) -> int:
             (at * known["nproc"] + local, local) for at in range(len(hosts)) for local in range(known["nproc"])
         )
     ]
-    port = str(_free_port())
+    port = str(free_port())  # where it is taken on the first of other hosts, the probe says so
     processes = [_start({**each, "MASTER_PORT": port}, known["shell"]) for each in environments]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return next((code for code in [process.wait() for process in processes] if code), 0)
@@ -52,14 +53,6 @@ def _start(rank: Mapping[str, str], shell: Sequence[str]) -> subprocess.Popen[by
     assignments = [f"{name}={value}" for name, value in passed.items()]
     remote = shlex.join(["env", *assignments, sys.executable, *PROBE])
     return subprocess.Popen([*shell, host, remote], stdin=subprocess.DEVNULL)
-
-
-def _free_port() -> int:
-    """Free here at this moment; on another host it is a guess, and the probe says where it is taken."""
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

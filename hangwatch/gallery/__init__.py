@@ -5,9 +5,10 @@ The scripts know nothing of hangwatch. Each has a look-alike (`--healthy`) that 
 
 from __future__ import annotations
 
-import socket
 import sys
 from pathlib import Path
+
+from hangwatch.ports import free_port
 
 from .cases import CASES, Case
 
@@ -56,8 +57,8 @@ def command(
     words = {
         "ranks": ranks,
         "other": ranks - 2 if culprit == ranks - 1 else ranks - 1,
-        "port": port or _free_port(),
-        "other_port": _free_port(),
+        "port": port or free_port(),
+        "other_port": free_port(),
         "culprit": 0 if culprit is None else culprit,
     }
     script = [str(HERE / case.script), *(case.healthy_args if healthy else case.args)]
@@ -78,10 +79,3 @@ def _launcher(case: Case, words: dict[str, int], healthy: bool) -> list[str]:
     if case.launcher == "plain":
         return [str(HERE / "launch_plain.py"), f"--ranks={words['ranks']}", f"--port={words['port']}", *extra]
     return []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -54,8 +54,12 @@ def test_jobs_that_ended_long_ago_are_in_the_history(page: Page, served: Served,
     # GIVEN a dashboard that knows jobs, none of which is in memory
     service = served.service
     until(lambda: service.store.lists.runs(Wanted(state="finished"), 10, 0).total == 3)
-    for key in list(service.registry.jobs):
-        service.registry.forget(key)
+
+    def forget() -> None:
+        for key in list(service.registry.jobs):
+            service.registry.forget(key)
+
+    served.do(forget)
     # THEN the first page says where they are, and not how to connect the first one
     page.goto(served.url)
     expect(page.locator("main")).to_contain_text("No job is running. The history has 3 jobs")
@@ -129,7 +133,7 @@ def test_eight_tabs_are_live_over_one_stream(browser: Browser, served: Served, f
         # WHEN all but one are closed THEN the stream tells of what is left
         for tab in tabs[1:]:
             tab.close()
-        until(lambda: [reader.jobs for reader in served.service.hub.readers] == [frozenset({keys[0]})])
+        until(lambda: [reader.jobs for reader in list(served.service.hub.readers)] == [frozenset({keys[0]})])
         expect(tabs[0].locator(".line")).to_contain_text("live")
     finally:
         other.stop()

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 HERE = Path(__file__).parent
 RANK, LAUNCH = HERE / "rank.py", HERE / "launch.py"
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
@@ -84,12 +86,14 @@ def launched(launcher: str, program: str, folder: Path) -> list[str]:
 def surroundings(manner: str, folder: Path) -> dict[str, str]:
     """The environment of a run. hangwatch's folder is its own, so that nothing else on the machine is touched."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HANGWATCH_", "COVERAGE"))}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     ours = {"HANGWATCH_RUN_DIR": str(folder / "run"), "HANGWATCH_REPORT_DIR": str(folder / "hangwatch-reports")}
     attach = {"HARMLESS_ATTACH": "1"} if "attach" in manner else {}
-    rendezvous = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    rendezvous = {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": "1",
+    }
     return kept | ours | rendezvous | attach
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import Case, command, environment
 from hangwatch.model import Certainty, Incident, Status
+from hangwatch.report import words
 
 STALL_AFTER = 4.0  # seconds: patience where nothing can be proven
 PATIENT = 60.0  # the same for jobs that do not hang: half of a user's default, for a busy machine stalls them too
@@ -45,13 +46,13 @@ def play(
     stall_after: float = STALL_AFTER,
 ) -> Played:
     """Run a case until its first incident, its end, or for `seconds`; then end it."""
-    words = command(case, ranks=ranks, culprit=culprit, healthy=healthy)
+    given = command(case, ranks=ranks, culprit=culprit, healthy=healthy)
     settings = environment(case, folder / "boards")
-    return play_command(words, folder, seconds=seconds, options=options, stall_after=stall_after, environment=settings)
+    return play_command(given, folder, seconds=seconds, options=options, stall_after=stall_after, environment=settings)
 
 
 def play_command(
-    words: list[str],
+    command_line: list[str],
     folder: Path,
     *,
     seconds: float = 240.0,
@@ -66,20 +67,22 @@ def play_command(
     given = ("--stall-after", str(stall_after), *options)
     with log.open("wb") as output:
         passed = {**os.environ, **settings, **(environment or {})}
-        with Trial(words, reports, given, output.fileno(), passed, watched=not attaches) as trial:
+        with Trial(command_line, reports, given, output.fileno(), passed, watched=not attaches) as trial:
             incident = trial.incident(seconds)
             if incident is not None and attaches:
-                _until_told(log)
+                _until_told(log, incident)
                 incident = _second_look(trial, incident)
+                _until_told(log, incident)
             exit_code = trial.exit_code
     pids = {rank.rank: rank.pid for rank in incident.ranks if rank.pid} if incident else {}
     return Played(incident, exit_code, log.read_text(errors="replace"), pids)
 
 
-def _until_told(log: Path, seconds: float = 20.0) -> None:
+def _until_told(log: Path, incident: Incident, seconds: float = 20.0) -> None:
     """A verdict is told after its report is written: a watchdog that is a thread of the job would be ended with it."""
+    told = re.compile(rf"^hangwatch: [A-Z]{{4}}.*; {words.cause(incident.verdict)}", re.MULTILINE)
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not re.search(r"^hangwatch: [A-Z]{4}", log.read_text(errors="replace"), re.M):
+    while time.monotonic() < deadline and not told.search(log.read_text(errors="replace")):
         time.sleep(0.1)
 
 
@@ -90,8 +93,6 @@ def _second_look(trial: Trial, first: Incident, seconds: float = 8.0) -> Inciden
     while incident.verdict.certainty is Certainty.LIKELY and time.monotonic() < deadline:
         time.sleep(0.2)
         incident = trial.incident(seconds) or incident
-    if incident is not first:
-        time.sleep(1.0)  # it is told after it is written
     return incident
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from hangwatch import recorder
 from hangwatch.commands import evidence_files, main
+from tests.ports import free_port
 
 JOB = """
 import json, os, sys, threading, time
@@ -55,10 +55,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("dumps")
     (folder / "job.py").write_text(JOB)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
         subprocess.Popen(
             [sys.executable, str(folder / "job.py"), str(folder)], env={**os.environ, **shared, "RANK": str(rank)}

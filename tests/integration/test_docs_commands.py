@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 from hangwatch.commands.trial import Trial
 from hangwatch.gallery import HERE
 from tests import dumps, needs
+from tests.ports import free_port
 from tests.shell_examples import ROOT, examples
 
 RUN = "hangwatch run -- torchrun --nproc-per-node 8 train.py"
@@ -126,7 +126,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", *words[1:]]
     with Trial(torchrun, folder / "hangwatch-reports", environment=environment(folder)) as trial:
         assert trial.incident(200.0) is not None
-        time.sleep(1.0)  # the HTML comes after the JSON
+        deadline = time.monotonic() + 60
+        while not list(trial.report_dir.glob("incident-*.html")) and time.monotonic() < deadline:
+            time.sleep(0.1)  # it comes after the JSON
     return folder
 
 
@@ -163,9 +165,7 @@ def test_it_works_in_a_checkout(line: str, said: str, tmp_path: Path) -> None:
 
 def test_the_dashboard_starts_is_ready_and_is_backed_up(tmp_path: Path) -> None:
     needs.program("curl")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     words = [sys.executable, "-m", *DASHBOARD.split(), "--port", port, "--database", "dashboard.db"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as service:
         try:

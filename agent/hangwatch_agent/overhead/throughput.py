@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from hangwatch.ports import free_port
 
 RANKS = 2
 STEP_S = 0.005
@@ -34,9 +35,7 @@ class Times(NamedTuple):
 
 def measure() -> dict[str, float]:
     """The ratio, and the step's milliseconds."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
     ranks = [context.Process(target=_rank, args=(rank, port, answers)) for rank in range(RANKS)]

@@ -79,7 +79,7 @@ async def health(service: TheService, found: TheJob) -> dict[str, Any]:
     now = service.clock()
     if found.beats < MANY_RANKS:
         return views.job_health(found, now)
-    return await asyncio.to_thread(views.job_health, found, now)
+    return await asyncio.to_thread(views.job_health, found.as_now(), now)
 
 
 @router.get("/{job}/history", responses=answers(History))

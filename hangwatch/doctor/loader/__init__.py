@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hangwatch.doctor.launch import agent_folder
 from hangwatch.doctor.loader.checks import all_checks
 from hangwatch.doctor.loader.model import Epoch, LoaderReport, Walk
+from hangwatch.ports import free_port
 from hangwatch.wire import codec
 
 __all__ = ["Epoch", "LoaderReport", "Walk", "run"]
@@ -100,9 +100,7 @@ class _Plan:
     def walk(self, asked: Sequence[Mapping[str, object]], share: float) -> list[Walk]:
         """Walk at once, in `share` of the time."""
         seconds = self._seconds * share
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = str(free_port())
         walkers = [_Walker({**self._asked, **each, "seconds": seconds}, self._environment, port) for each in asked]
         deadline = time.monotonic() + seconds + SPARE_S
         return [each.result(deadline) for each in walkers]

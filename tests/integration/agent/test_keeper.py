@@ -19,6 +19,7 @@ from hangwatch_agent.board import directory
 from hangwatch_agent.board.layout import board_name
 from hangwatch_agent.watchdog import start
 from hangwatch_agent.watchdog.keeper import EVERY_S, MOST_STARTS, Keeper
+from tests.ports import free_port
 
 RANK = """
 import hangwatch, sys, time
@@ -67,7 +68,7 @@ def rank(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         "RANK": "0",
         "WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29411",
+        "MASTER_PORT": str(free_port()),
         "HANGWATCH_START_AFTER": "500",
     }
     pipe = subprocess.PIPE

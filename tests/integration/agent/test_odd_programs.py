@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
 TRAINING = """
 import os, signal, sys, threading, time
@@ -135,8 +137,8 @@ def play(folder: Path, odd: Odd, *before: str) -> tuple[int, str, list[str]]:
     folder.mkdir()
     (folder / "program.py").write_text(TRAINING + odd.code)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("HANGWATCH_", "PYTHON", "COV"))}
-    clean |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"}
-    clean |= {"HANGWATCH_RUN_DIR": str(folder / "run"), "OMP_NUM_THREADS": "1"}
+    clean |= {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
+    clean |= {"MASTER_PORT": str(free_port()), "HANGWATCH_RUN_DIR": str(folder / "run"), "OMP_NUM_THREADS": "1"}
     name, _, value = odd.environment.partition("=")
     clean |= {name: value} if name else {}
     command = [*before, sys.executable, *odd.options, "program.py"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,11 +63,10 @@ def judge() -> Judge:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The address of a PostgreSQL server for this test session."""
     needs.program("initdb")
-    session = tmp_path_factory.getbasetemp()  # pytest-0, or popen-gw1 in pytest-0 where sessions share the work
-    folder = Path("/tmp") / f"hangwatch-postgres-{session.parent.name}-{session.name}"  # a user's own may be closed
+    folder = Path(tempfile.mkdtemp(prefix="hangwatch-postgres-", dir="/tmp"))  # the path of a user's own may be closed
     started = subprocess.run([SCRIPT, "start", folder], capture_output=True, text=True, check=False)
     assert started.returncode == 0, started.stderr
     yield started.stdout.strip()

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hangwatch.model import Job
 from hangwatch.settings import Settings
@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[3]
 
 
 class Process:
-    """A dashboard on a port of loopback."""
+    """A dashboard on a port of loopback. What it says goes to `log` if there is one, else where ours goes."""
 
-    def __init__(self, database: str, port: int | None = None, **environment: str) -> None:
+    def __init__(self, database: str, port: int | None = None, log: IO[str] | None = None, **environment: str) -> None:
         self.port = port or free_port()
         self._told = False
         self.address = f"http://127.0.0.1:{self.port}"
@@ -33,6 +33,7 @@ class Process:
             [sys.executable, "-m", "hangwatch", "dashboard", "--port", str(self.port), "--database", database],
             env=os.environ | {"PYTHONPATH": paths} | environment,
             stdout=subprocess.PIPE,
+            stderr=log,
             text=True,
         )
         assert self._popen.stdout is not None

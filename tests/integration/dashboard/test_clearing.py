@@ -54,7 +54,8 @@ def test_a_job_on_one_node_that_moves_waits_for_nothing(dashboard: Dashboard, ju
     if still_s:
         dashboard.until(lambda: dashboard.job["state"] == "waiting")
         assert metric(dashboard, "hangwatch_job_waiting") == [1.0]
-    dashboard.until(lambda: judge.seen)
+    # Not before: of a judgement that is on its way, nothing could be seen yet.
+    dashboard.until(lambda: (dashboard.job["capture"] or {}).get("state") == "done")
     node.step, node.still_s, node.blocked = 11, 0.0, False
     dashboard.send(node)
     dashboard.until(lambda: is_quiet(dashboard))

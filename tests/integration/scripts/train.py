@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 import time
 
@@ -44,20 +43,23 @@ def train(options: argparse.Namespace) -> None:
 
 
 def init_process_group() -> None:
-    """A restarted job takes a store of its own: torchrun's keeps the addresses that gloo had before the restart."""
+    """A restarted job takes a store of its own: torchrun's keeps the addresses that gloo had before the restart.
+
+    Its port lies below those that the kernel gives to connections.
+    """
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     if not restarts:
         dist.init_process_group("gloo")
         return
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
-    store = f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + restarts}"
+    store = f"tcp://127.0.0.1:{10_000 + (int(os.environ['MASTER_PORT']) + restarts) % 20_000}"
     rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world_size)
 
 
-def spawned(rank: int, options: argparse.Namespace, port: int) -> None:
+def spawned(rank: int, options: argparse.Namespace) -> None:
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(options.spawn), "MASTER_ADDR": "127.0.0.1"}
-    os.environ["MASTER_PORT"] = str(port)
+    os.environ["MASTER_PORT"] = str(options.port)
     train(options)
 
 
@@ -66,6 +68,7 @@ def main() -> None:
     parser.add_argument("--attach", action="store_true")
     parser.add_argument("--short", type=int, default=-1)
     parser.add_argument("--spawn", type=int, default=0)
+    parser.add_argument("--port", type=int, default=0, help="of the spawned ranks")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--once", action="store_true", help="be short in the first generation only")
@@ -74,10 +77,7 @@ def main() -> None:
     if not options.spawn:
         train(options)
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    spawn(spawned, args=(options, port), nprocs=options.spawn)
+    spawn(spawned, args=(options,), nprocs=options.spawn)
 
 
 if __name__ == "__main__":

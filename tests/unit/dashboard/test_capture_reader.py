@@ -74,6 +74,35 @@ def test_a_process_that_is_killed_costs_no_capture() -> None:
     asyncio.run(with_reader(MANY_NODES, ask))
 
 
+def test_what_comes_while_it_stops_is_read_too() -> None:
+    async def ask(reader: CaptureReader) -> None:
+        stopping = asyncio.create_task(reader.stop())
+        await asyncio.sleep(0)
+        assert (await reader.read(raw(body()))).node == "node-a"
+        await stopping
+
+    asyncio.run(with_reader(MANY_NODES, ask))
+
+
+def test_the_end_of_a_process_is_not_taken_for_that_of_the_next() -> None:
+    """GIVEN a capture whose process dies late WHEN another one has begun THEN its process is still used."""
+
+    async def ask(reader: CaptureReader) -> None:
+        assert reader._pool is not None
+        pid = await asyncio.wrap_future(reader._pool.submit(os.getpid))
+        os.kill(pid, signal.SIGSTOP)
+        reading = asyncio.create_task(reader.read(raw(body())))
+        await asyncio.sleep(0)
+        reader._rest()
+        reader.expect(MANY_NODES)
+        another = reader._pool
+        os.kill(pid, signal.SIGKILL)
+        assert (await reading).node == "node-a"
+        assert reader._pool is another
+
+    asyncio.run(with_reader(MANY_NODES, ask))
+
+
 def test_the_process_ends_some_time_after_the_last_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture_reader, "KEPT_S", 0.1)
 

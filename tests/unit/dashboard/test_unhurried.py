@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 
+from hangwatch_dashboard import unhurried as looks
 from hangwatch_dashboard.unhurried import PAUSE_S, SLICE, unhurried
 
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
-    monkeypatch.setattr(time, "sleep", found.append)
+    # Not the whole process's `time.sleep`: threads of other tests may still be there.
+    monkeypatch.setattr(looks, "time", SimpleNamespace(sleep=found.append))
     return found
 
 

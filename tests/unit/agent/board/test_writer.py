@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -525,17 +526,23 @@ def test_two_threads_that_write_one_blob_do_not_spoil_it(writer: BoardWriter, pa
         assert all(isinstance(line, str) and line.startswith("thread ") for line in opened._lines)
 
 
-def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
+def open_in(folder: Path) -> list[str]:
+    """The files of a folder that this process has open; threads of other tests may open and close their own."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return [name for name in found if name.startswith(f"{folder}/")]
 
 
 def test_a_board_holds_no_descriptor(path: Path) -> None:
     """A program may close those that it does not know, and open files of its own with the same numbers."""
-    before = descriptors()
+    with path.with_name("seen").open("w"):
+        assert open_in(path.parent) == [str(path.with_name("seen"))]
     writer = BoardWriter.create(path, IDENTITY)
-    assert descriptors() == before
+    assert open_in(path.parent) == []
     writer.forget()
-    assert descriptors() == before
+    assert open_in(path.parent) == []
 
 
 def test_the_memory_of_a_board_is_given_back_when_no_hook_uses_it_any_more(path: Path) -> None:

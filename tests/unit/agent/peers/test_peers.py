@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -293,12 +294,14 @@ def test_a_file_system_that_hangs_does_not_hold_up_the_watch(
     pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peers, "FOLDER_S", 0.05)
-    monkeypatch.setattr(SharedFolder, "look", lambda self: time.sleep(1.0))
+    answers = threading.Event()
+    monkeypatch.setattr(SharedFolder, "look", lambda self: answers.wait(60))
     _, second = pair
     assert opinion_of(second.asks()).question == 0
     assert "does not answer" in second.said[0]
     monkeypatch.setattr(SharedFolder, "look", lambda self: pytest.fail("it is left alone from then on"))
     assert second.heeds() is None
+    answers.set()
 
 
 def test_a_job_that_moves_leaves_no_trace(tmp_path: Path) -> None:
