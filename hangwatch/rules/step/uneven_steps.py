@@ -14,10 +14,9 @@ from hangwatch.facts.batches import (
     runs_below_a_package,
 )
 from hangwatch.facts.case import Case
-from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.joined import joined_too_early
-from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
+from hangwatch.facts.other_loaders import uneven_elsewhere, uneven_still
 from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
 from hangwatch.facts.runs import name_apart, numbers_apart, place_apart
@@ -191,17 +190,8 @@ def outside_of_join(case: Case) -> Finding | None:
 
 def uneven_validation(case: Case) -> Finding | None:
     """Ranks ran out of another loader than the training one, in whose loop all the others still are."""
-    for index in sorted({loader.index for view in case for loader in other_loaders(view)}):
-        loaders = {view.rank: each for view in case for each in other_loaders(view) if each.index == index}
-        epoch = max((loader.epoch for loader in loaders.values()), default=-1)
-        drawn = {rank: counts for rank, each in loaders.items() if (counts := _drawn_in(each, case.ranks[rank], epoch))}
-        short = tuple(sorted(rank for rank, entry in drawn.items() if entry.exhausted))
-        longer = [entry for entry in drawn.values() if not entry.ended]
-        if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
-            uneven = Uneven(epoch, drawn, short)
-            if uneven.fewest < min(entry.count for entry in longer) and case.in_trouble:
-                return _of_validation(case, uneven, loaders[short[0]])
-    return None
+    found = uneven_still(case)
+    return _of_validation(case, *found) if found is not None and case.in_trouble else None
 
 
 def uneven_other_loader(case: Case) -> Finding | None:
@@ -209,19 +199,12 @@ def uneven_other_loader(case: Case) -> Finding | None:
     found, apart = uneven_elsewhere(case), parting(case)
     if found is None or apart is None or not case.in_trouble:
         return None
-    uneven, loader = found
-    finding = _of_validation(case, uneven, loader)
     return replace(
-        finding,
-        culprits=case.culprits(uneven.short, loader.where),
+        _of_validation(case, *found),
         step=apart.step,
         evidence=(counted(case, apart),),
         status=case.failed,
     )
-
-
-def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
-    return drawn_by_epoch(loader, failed=view.failed).get(epoch)
 
 
 def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
@@ -232,7 +215,7 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {_as_many(uneven)} {'batch' if uneven.fewest == 1 else 'batches'} there,"
         f" and the others {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
-        culprits=case.culprits(uneven.short),
+        culprits=case.culprits(uneven.short, loader.where),
         step=last,
         witnesses=witnesses,
         awaited=uneven.short,

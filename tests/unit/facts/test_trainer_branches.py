@@ -75,6 +75,16 @@ def test_of_two_ranks_neither_took_the_other_way() -> None:
     assert "another way" not in diagnose(_job(1, 2)).verdict.summary
 
 
+def test_of_two_ranks_the_one_whose_step_is_unlike_its_earlier_ones_took_the_other_way() -> None:
+    """GIVEN a rank that a trainer leads to validate within its step, as it never did WHEN the other one trains on."""
+    usual: Program = [Draw(), Call("broadcast", line=12)]
+    snapshot = world([*usual * 7], [*usual * 5, Call("barrier", line=12), *usual])
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(_below, snapshot.ranks)))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-local-decision", [1])
+    assert verdict.summary.startswith("Rank 1 took another way than rank 0 in Loop.epoch (strategy.py:154)")
+    assert any(said.startswith("rank 1 issued 1 in every earlier step that is recorded") for said in verdict.evidence)
+
+
 def test_a_call_of_the_users_own_hook_is_no_decision_of_the_trainer() -> None:
     assert "another way" not in diagnose(_job(1, 3, HOOK)).verdict.summary
 
