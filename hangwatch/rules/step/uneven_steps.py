@@ -35,6 +35,11 @@ _FIX_IN_JOIN = (
     " number of batches: DistributedSampler(..., drop_last=True)"
 )
 
+# Where DDP makes none of the calls: Join stands in for nothing there.
+_FIX_IN_LOOP = (
+    "give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops"
+)
+
 _FIX_SIZES = (
     "use one batch size on every rank, or give each rank a share of the samples that fits its own, and as many batches"
     " for each optimizer step"
@@ -63,7 +68,7 @@ def uneven_steps(case: Case) -> Finding | None:
         case.weigh(witnesses := _as_facts(case, uneven)),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
         f" {total} in epoch {uneven.epoch}{tail}.",
-        fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else sizes and _FIX_SIZES,
+        fix=_fix(case, culprits, sizes),
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=(sizes,) if sizes else (),
@@ -115,6 +120,13 @@ def _batch_sizes(case: Case, uneven: Uneven) -> str:
         return ""
     told = (f"{size} on {case.name(ranks)}" for size, ranks in by_value(sizes).items())
     return f"the batch sizes of the loaders differ: {words.listed(told)}"
+
+
+def _fix(case: Case, culprits: tuple[int, ...], sizes: str) -> str:
+    if any(_in_join(case.ranks[rank]) for rank in culprits):
+        return _FIX_IN_JOIN
+    wrapped = any(map(_forwards, case))
+    return _FIX_SIZES if sizes else "" if wrapped else _FIX_IN_LOOP
 
 
 def _in_join(view: RankView) -> bool:
@@ -215,6 +227,7 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {_as_many(uneven)} {'batch' if uneven.fewest == 1 else 'batches'} there,"
         f" and the others {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
+        fix=_FIX_IN_LOOP,
         culprits=case.culprits(uneven.short, loader.where),
         step=last,
         witnesses=witnesses,
@@ -239,7 +252,7 @@ def ended_another_loop(case: Case) -> Finding | None:
         f" {words.plural(mine.drawn, 'batch')}, and went on to {name_apart(run.reached, run.repeated)};"
         f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)}"
         " again.",
-        fix="give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops",
+        fix=_FIX_IN_LOOP,
         culprits=tuple(case.ranks[rank].culprit(place_apart(run.reached, run.repeated)) for rank in run.ranks),
         step=case.furthest_step(run.ranks),
         evidence=(numbers_apart(case, run),),
