@@ -17,6 +17,7 @@ from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Frame
 from hangwatch.stacks.frames import origin
 
+MODULE = "torch/nn/modules/module.py"
 ALIKE_BEFORE = 2  # calls before the pair that must be the same on all ranks
 
 
@@ -74,6 +75,8 @@ def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Fra
     if depth is None:
         return None
     left, right = mine[depth], theirs[depth]
+    if any(frame.file.endswith(MODULE) for frame in mine[:depth]):
+        return None  # a part of the model decides there by its data, and no trainer
     same = (left.file, left.function) == (right.file, right.function) and origin(left.file) == "package"
     further = [[origin(frame.file) for frame in path[depth + 1 :]] for path in (mine, theirs)]
     inside = all("package" in each and "user" not in each for each in further)

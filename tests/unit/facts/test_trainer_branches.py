@@ -40,6 +40,14 @@ def test_ways_that_do_not_part_in_a_package(other: tuple[Frame, ...]) -> None:
     assert parted(ADVANCE, other) is None
 
 
+def test_a_packages_model_that_decides_by_its_data_is_no_trainer() -> None:
+    """GIVEN a layer that leaves out an expert without tokens WHEN it runs in the forward of a module."""
+    module, comm = Frame(f"{TORCH}/nn/modules/module.py", 1884, "_call_impl"), Frame(TRAINER, 600, "all_to_all")
+    expert, router = ((C10D, comm, Frame(TRAINER, line, "Experts.forward"), module, *FIT) for line in (406, 410))
+    assert parted(expert, router) is None
+    assert parted(*((*path[:3], *path[4:]) for path in (expert, router))) == (expert[2], router[2])
+
+
 def _below(entry: RankEvidence, *further: Frame) -> RankEvidence:
     """The trainer makes all calls: barriers come from its validation, by way of `further`."""
 
