@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hangwatch import words
 from hangwatch.facts.call_site import Site, in_backward, site
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case, once
 from hangwatch.facts.last_calls import last_call
 from hangwatch.facts.places_in_step import HABITUAL_STEPS
 from hangwatch.facts.uncounted import failed_uncounted
-from hangwatch.model import StepName
+from hangwatch.model import LoopFacts, StepName
 from hangwatch.ranks.ledger import Step
 from hangwatch.ranks.view import RankView
 from hangwatch.stacks.activity import Within
+from hangwatch.stacks.frames import name_of
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,20 @@ class Again:
     times: int
     usual: int
     steps: int  # earlier ones, with `usual` of these calls in each
+
+    @property
+    def call(self) -> str:
+        if self.place is None:
+            return "the collectives of DDP"
+        return self.place.kind or "a collective"
+
+    @property
+    def counted(self) -> str:
+        made, usual = (words.plural(times, "time") for times in (self.times, self.usual))
+        return (
+            f"in {words.step(self.step)}, rank {self.rank} made {self.call} {made}, and {usual} in each of"
+            f" {words.plural(self.steps, 'step')} before"
+        )
 
 
 @once
@@ -78,6 +94,22 @@ def _place(case: Case, view: RankView) -> Site | None:
         place = last.site if last is not None else None
     listed = any(place in made for made in sites_of(case).by_step(view.rank).values())
     return place if listed or not _is_ddps_own(view) else None
+
+
+def loop_in_its_step(view: RankView) -> LoopFacts | None:
+    """The loop around its call, if it lies within a step: in another loop, or below the line that draws the batches.
+
+    That line is a trainer's call, where the loop over the batches is in a package.
+    """
+    loop = view.now.loop
+    if loop is None or loop.outer:
+        return loop
+    if view.loader is None or view.loader.where is None:
+        return None
+    own, drawn = (loop.where.file, name_of(loop.where.function)), view.loader.where
+    stack = view.evidence.main_stack
+    depth = next((n for n, each in enumerate(stack) if (each.file, name_of(each.function)) == own), len(stack))
+    return loop if any((each.file, each.line) == (drawn.file, drawn.line) for each in stack[depth + 1 :]) else None
 
 
 def _from(case: Case, view: RankView, place: Site, steps: Sequence[Step]) -> list[int]:

@@ -17,6 +17,7 @@ from hangwatch.facts.uncounted import failed_uncounted
 from hangwatch.model import Frame, GroupHead, LoaderFacts, Phase, RankEvidence, Reading, ThreadStack
 from hangwatch.ranks.last_words import Kind
 from hangwatch.ranks.view import OVER, RankView
+from hangwatch.stacks.activity import Doing
 
 _TIMEOUTS = frozenset({Kind.TIMEOUT, Kind.WATCHDOG})
 _ON_THE_WAY_OUT = OVER | {Phase.FAILED, Phase.BETWEEN, Phase.DESTROYING}  # where the error took it
@@ -102,12 +103,16 @@ def _counted(case: Case, view: RankView) -> RankEvidence:
 def _completed(case: Case, view: RankView, head: GroupHead, issued: int) -> int:
     """All before its last call was complete, and that too if it stood elsewhere; its backend may have told it earlier.
 
-    Calls of a device, and gradients, run behind the host: of these only the backend knows.
+    Of several calls at once, those before the one for which it waited. Calls of a device, and gradients, run behind the
+    host: of these only the backend knows.
     """
     frames, _, _ = frames_at_end(view)
     behind = "nccl" in head.backend or in_the_engine(frames) or not frames
     if head.completed >= 0 and behind:
         return head.completed
+    waited = [call for call in case.ledger.open_calls(view.rank) if call.group == head.name]
+    if waited and view.now.doing is Doing.WORK_WAIT:
+        return max(head.completed, min(call.seq for call in waited) - 1, 0)
     last = case.ledger.call(view.rank, head.name, issued)
     elsewhere = bool(frames) and last is not None and bool(last.frames) and path(last.frames) != path(frames)
     return max(head.completed, issued if elsewhere else issued - 1, 0)

@@ -1,12 +1,13 @@
 """Loaders besides the training one (validation, test) from which ranks drew different numbers of batches.
 
-Each of them was exhausted on every rank, so that nothing shows it any more but the counts. Where the ranks that drew
-more batches also issued more collectives, in the first step that differs, the one explains the other.
+Ranks may be in the loop over such a loader still. If it was exhausted on every rank, nothing shows it any more but the
+counts: where the ranks that drew more batches also issued more collectives, in the first step that differs, the one
+explains the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from hangwatch.facts.batches import Uneven
 from hangwatch.facts.case import Case, once
@@ -31,6 +32,27 @@ def uneven_elsewhere(case: Case) -> tuple[Uneven, LoaderFacts] | None:
     return None
 
 
+@once
+def uneven_still(case: Case) -> tuple[Uneven, LoaderFacts] | None:
+    """Ranks exhausted another loader, with that of the first of them, in whose loop all the others still are."""
+    for index in _indices(case):
+        loaders = {view.rank: each for view in case for each in other_loaders(view) if each.index == index}
+        epoch = max((loader.epoch for loader in loaders.values()), default=-1)
+        tables = {rank: drawn_by_epoch(each, failed=case.ranks[rank].failed) for rank, each in loaders.items()}
+        drawn = {rank: table[epoch] for rank, table in tables.items() if epoch in table}
+        short = tuple(sorted(rank for rank, entry in drawn.items() if entry.exhausted))
+        longer = [entry for entry in drawn.values() if not entry.ended]
+        if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
+            uneven = Uneven(epoch, drawn, short)
+            if uneven.fewest < min(entry.count for entry in longer):
+                return uneven, loaders[short[0]]
+    return None
+
+
+def _indices(views: Iterable[RankView]) -> list[int]:
+    return sorted({loader.index for view in views for loader in other_loaders(view)})
+
+
 def other_loaders(view: RankView) -> tuple[LoaderFacts, ...]:
     """The loaders of a rank besides the one that it trains on."""
     return tuple(each for each in (view.reading.loaders if view.reading is not None else ()) if not each.training)
@@ -39,7 +61,7 @@ def other_loaders(view: RankView) -> tuple[LoaderFacts, ...]:
 def _shared(case: Case, divergence: Divergence) -> Iterator[dict[int, LoaderFacts]]:
     """The other loaders that all ranks in question have, one after another."""
     views = case.views(divergence.counts)
-    for index in sorted({each.index for view in views for each in other_loaders(view)}):
+    for index in _indices(views):
         found = {view.rank: each for view in views for each in other_loaders(view) if each.index == index}
         if found.keys() == divergence.counts.keys():
             yield found

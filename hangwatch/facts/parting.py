@@ -311,7 +311,8 @@ def _by_sites(case: Case, divergence: Divergence, short: int, long: int) -> tupl
     surplus = theirs[0] - (mine[0] if mine is not None else Counter())
     known = theirs[1] | (mine[1] if mine is not None else set())
     call, ways = "", tuple[Bypass, ...]()
-    if mine is not None and (mine[0] or not divergence.counts[short]):
+    more = divergence.counts[long] - divergence.counts[short]  # DDP's own calls may not be on record, on both alike
+    if mine is not None and (mine[0] or not divergence.counts[short] or surplus.total() == more):
         # Where calls of the forward are missing, so are those that only follow from them, in backward.
         own = Counter({place: n for place, n in surplus.items() if not sites.in_backward(long, place)}) or surplus
         ways = _common_ways(case, long, own)

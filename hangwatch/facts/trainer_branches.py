@@ -11,22 +11,26 @@ from dataclasses import dataclass
 
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.case import Case, once
-from hangwatch.facts.mismatches import Mismatch, common_call, differing, mispaired
+from hangwatch.facts.mismatches import Mismatch, Ranks, common_call, differing, mispaired
+from hangwatch.facts.parting import parting
+from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Frame
 from hangwatch.stacks.frames import origin
 
+MODULE = "torch/nn/modules/module.py"
 ALIKE_BEFORE = 2  # calls before the pair that must be the same on all ranks
 
 
 @dataclass(frozen=True)
 class Branch:
-    """In one function of a package the fewer ranks `odd` went on at `there`, and the `others` at `here`."""
+    """In one function of a package the ranks `odd` went on at `there`, the `others` at `here`; `why` tells which."""
 
     odd: tuple[int, ...]
     others: tuple[int, ...]
     there: Frame
     here: Frame
     found: Mismatch
+    why: tuple[Witness, ...]
 
 
 @once
@@ -35,12 +39,27 @@ def trainer_branch(case: Case) -> Branch | None:
     found = mispaired(case)
     if found is None or first_uneven(case) is not None:
         return None
-    sides = sorted(differing(found.calls).values(), key=len)
-    if len(sides) != 2 or len(sides[0]) == len(sides[1]) or not _came_the_same_way(case, found):
+    sides = _sides(case, found)
+    if sides is None or not _came_the_same_way(case, found):
         return None
-    pairs = {parted(found.calls[one].frames, found.calls[other].frames) for one in sides[0] for other in sides[1]}
+    odd, others, why = sides
+    pairs = {parted(found.calls[one].frames, found.calls[other].frames) for one in odd for other in others}
     pair = pairs.pop() if len(pairs) == 1 else None
-    return Branch(tuple(sides[0]), tuple(sides[1]), *pair, found) if pair is not None else None
+    return Branch(odd, others, *pair, found, why) if pair is not None else None
+
+
+def _sides(case: Case, found: Mismatch) -> tuple[Ranks, Ranks, tuple[Witness, ...]] | None:
+    """The fewer ranks, and the others; of two equal sides the one whose step differs from all of its earlier ones."""
+    sides = sorted((tuple(ranks) for ranks in differing(found.calls).values()), key=len)
+    if len(sides) != 2:
+        return None
+    odd, others = sides
+    if len(odd) < len(others):
+        return odd, others, (Witness(Kind.MAJORITY, f"most ranks went the same way: {case.name(others)}"),)
+    left = parting(case)
+    if left is None or left.who not in sides:
+        return None
+    return left.who, odd if left.who == others else others, left.witnesses
 
 
 def _came_the_same_way(case: Case, found: Mismatch) -> bool:
@@ -56,6 +75,8 @@ def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Fra
     if depth is None:
         return None
     left, right = mine[depth], theirs[depth]
+    if any(frame.file.endswith(MODULE) for frame in mine[:depth]):
+        return None  # a part of the model decides there by its data, and no trainer
     same = (left.file, left.function) == (right.file, right.function) and origin(left.file) == "package"
     further = [[origin(frame.file) for frame in path[depth + 1 :]] for path in (mine, theirs)]
     inside = all("package" in each and "user" not in each for each in further)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hangwatch import words
+from hangwatch.facts.again import loop_in_its_step, made_again
 from hangwatch.facts.batches import first_uneven
 from hangwatch.facts.call_site import same
 from hangwatch.facts.call_sites import sites_of
 from hangwatch.facts.case import Case
 from hangwatch.facts.decisions import Disagreement, disagreement, of_every_step
+from hangwatch.facts.other_loaders import uneven_still
 from hangwatch.facts.parted import ended_by_itself, parted
 from hangwatch.facts.parting import Left, counted
 from hangwatch.facts.trainer_branches import Branch, trainer_branch
@@ -128,7 +130,7 @@ def decided_by_a_trainer(case: Case) -> Finding | None:
         victims=case.victims(branch.odd),
         step=case.step_of(branch.odd),
         evidence=(f"{ways}, as number {branch.found.seq} of group {branch.found.group.name}",),
-        witnesses=(Witness(Kind.MAJORITY, f"most ranks went the same way: {others}"),),
+        witnesses=branch.why,
         status=case.failed,
         awaited=branch.odd,
     )
@@ -151,8 +153,10 @@ def left_an_inner_loop(case: Case) -> Finding | None:
     if found is None or loop is None or not case.in_trouble or not (loop.leaves or ended_by_itself(case, found)):
         return None
     turns = fewer_turns(case)
-    if not loop.outer or (turns is not None and turns.begun) or first_uneven(case) is not None:
+    if not loop.outer or (turns is not None and turns.begun):
         return None  # the loop over the steps: a rank that left it has left the training
+    if first_uneven(case) is not None or uneven_still(case) is not None:
+        return None  # their loaders say how many turns each of them makes
     inside, outside = case.name(found.made), case.name(found.without)
     odd = odd_of(found.made, found.without)
     at = words.place(loop.where)
@@ -173,8 +177,33 @@ def left_an_inner_loop(case: Case) -> Finding | None:
     )
 
 
+def made_more_turns(case: Case) -> Finding | None:
+    """Few ranks made more turns than ever in a loop within their step, which ends at a condition and at no error."""
+    found = made_again(case) if case.in_trouble else ()
+    loop = loop_in_its_step(case.ranks[found[0].rank]) if found else None
+    if loop is None or not loop.leaves or loop.swallows is not None:
+        return None
+    ranks, first = tuple(each.rank for each in found), found[0]
+    others = tuple(rank for rank in case.ranks if rank not in ranks)
+    call = f"{first.call}{words.at(case.ranks[first.rank].where)}"
+    return Finding(
+        "rank-local-decision",
+        Certainty.LIKELY,
+        f"{case.name(ranks, capital=True)} made more turns than ever in the loop at {words.place(loop.where)},"
+        f" {_which_ends(loop)}: in {words.step(first.step)} {words.verb(len(ranks), 'it', 'they')} called {call} once"
+        f" more, and {case.name(others)} went on.",
+        fix=_FIX_OF_WAYS,
+        culprits=case.culprits(ranks, loop.leaves[0] if len(loop.leaves) == 1 else loop.where),
+        victims=case.victims(ranks),
+        step=first.step,
+        witnesses=tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN]),
+        status=case.failed,
+        awaited=ranks,
+    )
+
+
 def _which_ends(loop: LoopFacts) -> str:
     """What ended the loop, by its source: there may be several ways out, or none but its end."""
     if not loop.leaves:
         return "which ends with what it goes through, a number or items of each rank's own"
-    return f"which ends at {words.either(words.place(way) for way in loop.leaves[: words.SHOWN])}"
+    return f"which can be left at {words.either(words.place(way) for way in loop.leaves[: words.SHOWN])}"

@@ -14,10 +14,9 @@ from hangwatch.facts.batches import (
     runs_below_a_package,
 )
 from hangwatch.facts.case import Case
-from hangwatch.facts.drawn import Drawn, drawn_by_epoch
 from hangwatch.facts.epochs import ended_epochs
 from hangwatch.facts.joined import joined_too_early
-from hangwatch.facts.other_loaders import other_loaders, uneven_elsewhere
+from hangwatch.facts.other_loaders import uneven_elsewhere, uneven_still
 from hangwatch.facts.other_loops import other_loop_ended
 from hangwatch.facts.parting import counted, parting
 from hangwatch.facts.runs import name_apart, numbers_apart, place_apart
@@ -34,6 +33,11 @@ from hangwatch.stacks.frames import user_frame
 _FIX_IN_JOIN = (
     "Join stands in for DDP's own collectives alone: take the loop's other ones out of it, or give every rank the same"
     " number of batches: DistributedSampler(..., drop_last=True)"
+)
+
+# Where DDP makes none of the calls: Join stands in for nothing there.
+_FIX_IN_LOOP = (
+    "give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops"
 )
 
 _FIX_SIZES = (
@@ -64,7 +68,7 @@ def uneven_steps(case: Case) -> Finding | None:
         case.weigh(witnesses := _as_facts(case, uneven)),
         f"{case.name(culprits, capital=True)} ran out of data: {'it' if one else 'they'} drew {_as_many(uneven)} of"
         f" {total} in epoch {uneven.epoch}{tail}.",
-        fix=_FIX_IN_JOIN if any(_in_join(case.ranks[rank]) for rank in culprits) else sizes and _FIX_SIZES,
+        fix=_fix(case, culprits, sizes),
         culprits=tuple(view.culprit(at_its_loader(view)) for view in case.views(culprits)),
         step=StepName(uneven.epoch, uneven.fewest, _step_of(first, uneven)),
         evidence=(sizes,) if sizes else (),
@@ -116,6 +120,13 @@ def _batch_sizes(case: Case, uneven: Uneven) -> str:
         return ""
     told = (f"{size} on {case.name(ranks)}" for size, ranks in by_value(sizes).items())
     return f"the batch sizes of the loaders differ: {words.listed(told)}"
+
+
+def _fix(case: Case, culprits: tuple[int, ...], sizes: str) -> str:
+    if any(_in_join(case.ranks[rank]) for rank in culprits):
+        return _FIX_IN_JOIN
+    wrapped = any(map(_forwards, case))
+    return _FIX_SIZES if sizes else "" if wrapped else _FIX_IN_LOOP
 
 
 def _in_join(view: RankView) -> bool:
@@ -192,17 +203,8 @@ def outside_of_join(case: Case) -> Finding | None:
 
 def uneven_validation(case: Case) -> Finding | None:
     """Ranks ran out of another loader than the training one, in whose loop all the others still are."""
-    for index in sorted({loader.index for view in case for loader in other_loaders(view)}):
-        loaders = {view.rank: each for view in case for each in other_loaders(view) if each.index == index}
-        epoch = max((loader.epoch for loader in loaders.values()), default=-1)
-        drawn = {rank: counts for rank, each in loaders.items() if (counts := _drawn_in(each, case.ranks[rank], epoch))}
-        short = tuple(sorted(rank for rank, entry in drawn.items() if entry.exhausted))
-        longer = [entry for entry in drawn.values() if not entry.ended]
-        if short and longer and len(short) + len(longer) == len(drawn) == len(case.ranks):
-            uneven = Uneven(epoch, drawn, short)
-            if uneven.fewest < min(entry.count for entry in longer) and case.in_trouble:
-                return _of_validation(case, uneven, loaders[short[0]])
-    return None
+    found = uneven_still(case)
+    return _of_validation(case, *found) if found is not None and case.in_trouble else None
 
 
 def uneven_other_loader(case: Case) -> Finding | None:
@@ -210,19 +212,12 @@ def uneven_other_loader(case: Case) -> Finding | None:
     found, apart = uneven_elsewhere(case), parting(case)
     if found is None or apart is None or not case.in_trouble:
         return None
-    uneven, loader = found
-    finding = _of_validation(case, uneven, loader)
     return replace(
-        finding,
-        culprits=case.culprits(uneven.short, loader.where),
+        _of_validation(case, *found),
         step=apart.step,
         evidence=(counted(case, apart),),
         status=case.failed,
     )
-
-
-def _drawn_in(loader: LoaderFacts, view: RankView, epoch: int) -> Drawn | None:
-    return drawn_by_epoch(loader, failed=view.failed).get(epoch)
 
 
 def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
@@ -233,7 +228,8 @@ def _of_validation(case: Case, uneven: Uneven, loader: LoaderFacts) -> Finding:
         f"{case.name(uneven.short, capital=True)} ran out of data in the loop at {words.place(loader.where)}:"
         f" {'it' if one else 'they'} drew {_as_many(uneven)} {'batch' if uneven.fewest == 1 else 'batches'} there,"
         f" and the others {uneven.most}{'' if all(each.ended for each in uneven.drawn.values()) else ' so far'}.",
-        culprits=case.culprits(uneven.short),
+        fix=_FIX_IN_LOOP,
+        culprits=case.culprits(uneven.short, loader.where),
         step=last,
         witnesses=witnesses,
         awaited=uneven.short,
@@ -257,7 +253,7 @@ def ended_another_loop(case: Case) -> Finding | None:
         f" {words.plural(mine.drawn, 'batch')}, and went on to {name_apart(run.reached, run.repeated)};"
         f" {case.name(run.others)} drew {theirs.drawn} so far, and called {name_apart(run.repeated, run.reached)}"
         " again.",
-        fix="give every rank the same number of batches in that loop: the same limit, and a sampler that pads or drops",
+        fix=_FIX_IN_LOOP,
         culprits=tuple(case.ranks[rank].culprit(place_apart(run.reached, run.repeated)) for rank in run.ranks),
         step=case.furthest_step(run.ranks),
         evidence=(numbers_apart(case, run),),

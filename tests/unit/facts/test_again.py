@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from hangwatch.judge import diagnose
+from hangwatch.model import Frame, LoopFacts, RankEvidence
 from tests.unit.rules.step.loops import Program, judged
-from tests.unit.simulator import Call, Draw, LoopEnd, blamed_ranks
+from tests.unit.simulator import SCRIPT, Call, Draw, LoopEnd, World, blamed_ranks
 
 GRADIENTS = (Call(via="gradients", line=12), Call(via="gradients", line=12))
 
@@ -22,6 +26,39 @@ def test_a_backward_that_one_rank_runs_twice_in_a_step(ranks: int, culprit: int)
     assert (judgement.verdict.cause, blamed_ranks(judgement)) == ("rank-zero-only-collective", [culprit])
     assert f"Rank {culprit} repeated what all call" in judgement.verdict.summary
     assert "vote on a retry" in judgement.verdict.fix
+
+
+FIT, HOOK = Frame(SCRIPT, 90, "main"), Frame(SCRIPT, 20, "Gan.training_step")
+BREAK, CAUGHT = Frame(SCRIPT, 30, "Gan.training_step"), Frame(SCRIPT, 32, "Gan.training_step")
+
+
+@pytest.mark.parametrize(
+    ("loop", "cause"),
+    [
+        (LoopFacts(HOOK, leaves=(BREAK,)), "rank-local-decision"),
+        (LoopFacts(HOOK, leaves=(BREAK,), swallows=CAUGHT), "rank-zero-only-collective"),
+        (LoopFacts(HOOK), "rank-zero-only-collective"),
+    ],
+    ids=["until a value", "a retry", "a fixed number"],
+)
+def test_a_loop_of_a_step_that_a_condition_ends(loop: LoopFacts, cause: str) -> None:
+    """GIVEN a trainer's hook that trains until the loss is low WHEN one rank makes more turns than ever."""
+    update = Call(line=26)
+    steps: Program = [action for batch in range(5) for action in (Draw(0, batch), update, Call(line=40, size=3))]
+    usual, odd = [*steps, Draw(0, 5), update], [*steps, Draw(0, 5), update, update]
+    snapshot = World([[*each, Call(line=40, size=3)] for each in (usual, odd, usual)]).run().snapshot()
+
+    def in_the_hook(entry: RankEvidence) -> RankEvidence:
+        frames = (*entry.main_stack, HOOK, FIT)
+        stacks = tuple(replace(each, frames=frames, loop=loop, in_loop=True) for each in entry.stacks)
+        assert entry.reading is not None
+        loaders = tuple(replace(each, where=FIT) for each in entry.reading.loaders)
+        return replace(entry, stacks=stacks, earlier_stacks=stacks, reading=replace(entry.reading, loaders=loaders))
+
+    judgement = diagnose(replace(snapshot, ranks=tuple(map(in_the_hook, snapshot.ranks))))
+    assert (judgement.verdict.cause, blamed_ranks(judgement)) == (cause, [1])
+    assert "rank 1 made all_reduce 2 times, and 1 time in each of" in " ".join(judgement.verdict.evidence)
+    assert f"in the loop at train.py:{HOOK.line}" in f"{judgement.verdict.summary} {judgement.verdict.fix}"
 
 
 def test_a_call_of_the_step_that_is_made_for_the_second_time_crosses_no_order_of_groups() -> None:

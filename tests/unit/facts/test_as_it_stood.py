@@ -8,8 +8,18 @@ import pytest
 
 from hangwatch.facts.as_it_stood import as_it_stood, by_a_timeout
 from hangwatch.facts.case import Case
-from hangwatch.model import Collective, Collectives, ExceptionFacts, Frame, GroupHead, LoaderFacts, Phase, RankEvidence
-from tests.unit.job import C10D, IN_CODE, NOW, SCRIPT, blamed, frames, gone, judge, process, rank, snapshot, told
+from hangwatch.model import (
+    Collective,
+    Collectives,
+    ExceptionFacts,
+    Frame,
+    GroupHead,
+    LoaderFacts,
+    Phase,
+    RankEvidence,
+    ThreadStack,
+)
+from tests.unit.job import C10D, IN_CODE, NOW, SCRIPT, TORCH, blamed, frames, gone, judge, process, rank, snapshot, told
 from tests.unit.rules.step.aborts import WATCHDOG
 
 REDUCE = frames((C10D, 3252, "all_reduce"))
@@ -179,3 +189,16 @@ def test_all_before_its_last_call_was_complete_and_that_too_of_a_rank_that_stood
     case = as_it_stood(Case(snapshot(lost, _ended(1, -15, 7, "gloo"))))
     assert case is not None
     assert [head.completed for head in case.ranks[0].evidence.collectives.heads] == [completed]
+
+
+def test_of_calls_made_at_once_those_before_the_awaited_one_were_complete() -> None:
+    """GIVEN a rank that gathers weights by three calls at once, and waits for the first of them."""
+    lost = _counted(_gave_up(0), 9, -1, "gloo")
+    assert lost.reading is not None
+    waits = (Frame(f"{TORCH}/distributed/_functional_collectives.py", 140, "wait_tensor"), *GATHER[1:])
+    stack = ThreadStack(lost.pid or 0, "MainThread", waits, main=True)
+    waited = Collective("0", 7, "all_gather", frames=GATHER)
+    lost = replace(lost, stacks=(stack,), reading=replace(lost.reading, open_calls=(waited,)))
+    case = as_it_stood(Case(snapshot(lost, _ended(1, -15, 7, "gloo"))))
+    assert case is not None
+    assert [head.completed for head in case.ranks[0].evidence.collectives.heads] == [6]

@@ -9,7 +9,7 @@ import pytest
 from hangwatch.facts.case import Case
 from hangwatch.facts.parted import ended_by_itself, parted, ways_by
 from hangwatch.judge import diagnose
-from hangwatch.model import Bypass, CallSite, Frame, LoopFacts, RankEvidence, Snapshot
+from hangwatch.model import Bypass, CallSite, Frame, LoaderFacts, LoopFacts, RankEvidence, Snapshot
 from tests.unit.rules.step.decisions import blamed, changed, way
 from tests.unit.simulator import SCRIPT, Action, Call, World
 
@@ -84,7 +84,7 @@ def test_a_rank_in_another_turn_of_an_inner_loop_is_told_with_what_ends_it() -> 
     judgement = diagnose(snapshot)
     assert (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 35)])
     assert judgement.verdict.summary == (
-        "The ranks made different numbers of turns in the loop at train.py:35, which ends at train.py:35:"
+        "The ranks made different numbers of turns in the loop at train.py:35, which can be left at train.py:35:"
         " ranks 0 and 2 have left it, rank 1 went on to all_gather (train.py:36)."
     )
 
@@ -113,6 +113,21 @@ def test_a_loop_without_a_way_out_ends_with_what_it_goes_through(
     said = "in the loop at train.py:35, which ends with what it goes through" in judgement.verdict.summary
     assert said is told
     assert not told or (judgement.verdict.cause, blamed(judgement)) == ("rank-local-decision", [(1, 35)])
+
+
+def test_a_loop_over_a_loader_ends_with_its_data() -> None:
+    """GIVEN a metric that is reduced for each batch of the validation WHEN one rank has a batch more."""
+    snapshot = job([LAST], [RETURNS], [LAST], loop=solving(leaves=()), ways=())
+
+    def validates(entry: RankEvidence) -> RankEvidence:
+        drawn, where = (5, False) if entry.rank == 1 else (4, True), Frame(SCRIPT, 35, "main")
+        held = LoaderFacts(1, 9, 0, drawn[0], exhausted=drawn[1], training=False, where=where)
+        assert entry.reading is not None
+        return replace(entry, reading=replace(entry.reading, loaders=(*entry.reading.loaders, held)))
+
+    judgement = diagnose(changed(snapshot, validates))
+    assert (judgement.verdict.cause, blamed(judgement)) == ("uneven-steps", [(0, 35), (2, 35)])
+    assert "drew 4 batches there, and the others 5 so far" in judgement.verdict.summary
 
 
 def test_a_loop_over_the_steps_is_no_loop_within_one() -> None:

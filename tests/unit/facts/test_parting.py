@@ -155,6 +155,19 @@ def test_the_way_past_a_call_is_known_though_no_earlier_call_is_on_record() -> N
     assert [way.text for way in found.ways] == ["except FileNotFoundError"]
 
 
+@pytest.mark.parametrize(("more", "named"), [(0, True), (1, False)])
+def test_a_call_is_left_out_where_all_others_of_that_step_are_on_no_record(more: int, *, named: bool) -> None:
+    """GIVEN gradients without records, as many on each rank; not where one of them is missing as well."""
+    rest: list[Action] = [*[GRADIENTS] * more, Call(line=33, size=4)]
+    steps: list[Action] = [action for _ in range(5) for action in (Draw(), GRADIENTS, *rest)]
+    programs = [[*steps, Draw(), GRADIENTS, *([] if rank == 1 else rest)] for rank in range(3)]
+    snapshot = World([[*program, Draw(), GRADIENTS] for program in programs]).run().snapshot()
+    found = parting(Case(replace(snapshot, ranks=tuple(map(_only_own, snapshot.ranks)))))
+    assert found is not None
+    assert (found.how, found.who) == (Left.SKIPPED, (1,))
+    assert found.call == ("all_reduce (train.py:33)" if named else "")
+
+
 def _only_own(entry: RankEvidence) -> RankEvidence:
     """Gloo's flight recorder has no entry of what DDP's reducer issued."""
     own = tuple(call for call in entry.collectives.recent if not any(frame.line == 12 for frame in call.frames))

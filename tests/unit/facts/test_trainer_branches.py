@@ -40,6 +40,14 @@ def test_ways_that_do_not_part_in_a_package(other: tuple[Frame, ...]) -> None:
     assert parted(ADVANCE, other) is None
 
 
+def test_a_packages_model_that_decides_by_its_data_is_no_trainer() -> None:
+    """GIVEN a layer that leaves out an expert without tokens WHEN it runs in the forward of a module."""
+    module, comm = Frame(f"{TORCH}/nn/modules/module.py", 1884, "_call_impl"), Frame(TRAINER, 600, "all_to_all")
+    expert, router = ((C10D, comm, Frame(TRAINER, line, "Experts.forward"), module, *FIT) for line in (406, 410))
+    assert parted(expert, router) is None
+    assert parted(*((*path[:3], *path[4:]) for path in (expert, router))) == (expert[2], router[2])
+
+
 def _below(entry: RankEvidence, *further: Frame) -> RankEvidence:
     """The trainer makes all calls: barriers come from its validation, by way of `further`."""
 
@@ -73,6 +81,16 @@ def test_what_a_trainer_decides_by_differs_by_rank(odd: int) -> None:
 
 def test_of_two_ranks_neither_took_the_other_way() -> None:
     assert "another way" not in diagnose(_job(1, 2)).verdict.summary
+
+
+def test_of_two_ranks_the_one_whose_step_is_unlike_its_earlier_ones_took_the_other_way() -> None:
+    """GIVEN a rank that a trainer leads to validate within its step, as it never did WHEN the other one trains on."""
+    usual: Program = [Draw(), Call("broadcast", line=12)]
+    snapshot = world([*usual * 7], [*usual * 5, Call("barrier", line=12), *usual])
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(_below, snapshot.ranks)))).verdict
+    assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("rank-local-decision", [1])
+    assert verdict.summary.startswith("Rank 1 took another way than rank 0 in Loop.epoch (strategy.py:154)")
+    assert any(said.startswith("rank 1 issued 1 in every earlier step that is recorded") for said in verdict.evidence)
 
 
 def test_a_call_of_the_users_own_hook_is_no_decision_of_the_trainer() -> None:

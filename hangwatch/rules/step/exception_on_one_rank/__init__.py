@@ -29,11 +29,12 @@ def exception_on_one_rank(case: Case) -> Finding | None:
     if not any(error.fatal for _, error in raised) and 2 * len(raised) > len(case.ranks):
         raised = []  # what most ranks handle at the same time is how the program works, e.g. main() below an except
     if raised and (case.blocked or any(error.fatal for _, error in raised)):
-        view, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
+        _, error = min(raised, key=lambda pair: (pair[1].at or float("inf"), pair[0].rank))
         alike = [other.rank for other, each in raised if _is_alike(each, error)]
         if len(alike) == len(case.ranks) > 1:
             return _of_all(case, alike, error)
-        return _recorded(case, view, error, [other.rank for other, _ in raised if other is not view])
+        same = [other for other, each in raised if _is_alike(each, error) and each.message == error.message]
+        return _recorded(case, same, error, [other.rank for other, _ in raised if other not in same])
     return _hidden(case)
 
 
@@ -177,7 +178,7 @@ def left_with_a_loader_error(case: Case) -> Finding | None:
     if case.any_rank_failed and not brought_down(case):
         return None  # a rank ended by an error of its own
     view, error = found[0]
-    told = _recorded(case, view, error, [])
+    told = _recorded(case, [view], error, [])
     what = f"rank {view.rank} has drawn no batch since{_of_batches(view)}"
     return replace(
         told,
@@ -194,25 +195,27 @@ def _of_batches(view: RankView) -> str:
     return f": it had drawn {loader.drawn} of {words.plural(loader.length, 'batch')}"
 
 
-def _recorded(case: Case, view: RankView, error: ExceptionFacts, later: list[int]) -> Finding:
-    where = user_frame(error.frames)
-    text = words.error(error)
-    waiting = [rank for rank in case.blocked if rank != view.rank]
-    living = [other for other in case if not other.dead and other is not view]
-    now = "" if view.dead or view.where is None else f" and is now at {words.place(view.where)}"
-    tail = f"; {case.wait_words(waiting)} for it" if waiting else ""
+def _recorded(case: Case, views: list[RankView], error: ExceptionFacts, later: list[int]) -> Finding:
+    """The ranks of `views` raised that same error, each by itself; `later` raised others after them."""
+    ranks, where, text = tuple(view.rank for view in views), user_frame(error.frames), words.error(error)
+    first, it = views[0], words.verb(len(views), "it", "them")
+    waiting = case.victims(ranks)
+    living = [other for other in case if not other.dead and other.rank not in ranks]
+    alone = first if len(views) == 1 and not first.dead else None
+    now = f" and is now at {words.place(alone.where)}" if alone is not None and alone.where is not None else ""
+    tail = f"; {case.wait_words(waiting)} for {it}" if waiting else ""
     thread = "" if error.thread in ("", "MainThread") else f" in thread {error.thread!r}"
     return Finding(
         "exception-on-one-rank",
         Certainty.PROVEN if error.fatal else Certainty.LIKELY,
-        f"{words.ranks([view.rank], capital=True)} raised {text}{words.at(where)}{thread}{now}{tail}.",
-        culprits=(view.culprit(where),),
-        victims=tuple(waiting),
-        step=view.step,
-        evidence=(f"rank {view.rank} recorded {text}{words.at(where)}",),
-        details=(f"{case.name(later, capital=True)} raised errors after it.",) if later else (),
-        status=Status.FAILED if view.dead and len(waiting) < len(living) else None,
-        awaited=(view.rank,),
+        f"{case.name(ranks, capital=True)} raised {text}{words.at(where)}{thread}{now}{tail}.",
+        culprits=case.culprits(ranks, where),
+        victims=waiting,
+        step=first.step,
+        evidence=tuple(f"rank {rank} recorded {text}{words.at(where)}" for rank in ranks[: words.SHOWN]),
+        details=(f"{case.name(later, capital=True)} raised errors after {it}.",) if later else (),
+        status=Status.FAILED if first.dead and len(waiting) < len(living) else None,
+        awaited=ranks,
     )
 
 

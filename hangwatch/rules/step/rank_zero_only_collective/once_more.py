@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangwatch import words
-from hangwatch.facts.again import Again, made_again
+from hangwatch.facts.again import loop_in_its_step, made_again
 from hangwatch.facts.case import Case
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.ranks.view import RankView
@@ -14,8 +14,8 @@ _NO_RETRY = "never repeat a step on one rank alone once it has communicated: let
 
 def equal_turns(view: RankView) -> str:
     """The fix for the loop that makes the call of `view` again: it may go through items of that rank's own."""
-    loop = view.now.loop
-    if loop is None or not loop.outer:
+    loop = loop_in_its_step(view)
+    if loop is None:
         return _NO_RETRY
     return (
         f"let all ranks make the same number of turns in the loop at {words.place(loop.where)}: they must agree on what"
@@ -29,12 +29,12 @@ def repeats_its_step(case: Case) -> Finding | None:
     if not found:
         return None
     ranks, first = tuple(each.rank for each in found), found[0]
-    call, view = _call(case, first), case.ranks[first.rank]
-    habits = tuple(Witness(Kind.HABIT, _counted(each, call)) for each in found[: words.SHOWN])
+    view = case.ranks[first.rank]
+    habits = tuple(Witness(Kind.HABIT, each.counted) for each in found[: words.SHOWN])
     return Finding(
         "rank-zero-only-collective",
         case.weigh(habits),
-        f"{case.name(ranks, capital=True)} repeated what all call, {call}{words.at(view.where)}, in"
+        f"{case.name(ranks, capital=True)} repeated what all call, {first.call}{words.at(view.where)}, in"
         f" {words.step(first.step)}; since then {'its' if len(ranks) == 1 else 'their'} calls are mispaired.",
         fix=equal_turns(view),
         culprits=case.culprits(ranks),
@@ -43,17 +43,4 @@ def repeats_its_step(case: Case) -> Finding | None:
         witnesses=habits,
         status=case.failed,
         awaited=ranks,
-    )
-
-
-def _call(case: Case, again: Again) -> str:
-    if again.place is None:
-        return "the collectives of DDP"
-    return again.place.kind or "a collective"
-
-
-def _counted(again: Again, call: str) -> str:
-    return (
-        f"in {words.step(again.step)}, rank {again.rank} made {call} {words.plural(again.times, 'time')}, and"
-        f" {words.plural(again.usual, 'time')} in each of {words.plural(again.steps, 'step')} before"
     )

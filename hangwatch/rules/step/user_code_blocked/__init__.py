@@ -121,7 +121,9 @@ def _how_all(stuck: list[RankView]) -> str:
     how = how_stuck(stuck[0])
     alike = all(how_stuck(view) == how for view in stuck)
     who = "it" if len(stuck) == 1 else "each" if alike else f"rank {stuck[0].rank}"
-    return f"{who} {how.removeprefix('it ')}"
+    threads = _own_threads(stuck[0]) if len(stuck) == 1 else []
+    beside = f", while {threads[0]}" if len(threads) == 1 else ""  # it waits for that one, most likely
+    return f"{who} {how.removeprefix('it ')}{beside}"
 
 
 def _evidence(case: Case, view: RankView) -> list[str]:
@@ -137,7 +139,8 @@ def _evidence(case: Case, view: RankView) -> list[str]:
         here = words.place(now.where or now.frame)
         found.append(f"its child process {child.facts.pid} stands at {here}{f' (`{line}`)' if line else ''}")
     found += [sentence for sentence, failed in ended if not failed]
-    found += _own_threads(view)
+    threads = _own_threads(view)
+    found += threads if len(threads) > 1 else []  # a single one is told at once
     if view.in_kernel is not None and view.in_kernel.system_call:
         found.append(f"its main thread is in the system call {view.in_kernel.system_call}")
     error = view.exception

@@ -97,18 +97,22 @@ def test_a_rank_that_leaves_a_plain_loop_early_is_found_without_a_loader(ranks: 
         assert judgement.verdict.cause == "uneven-steps"
 
 
-@pytest.mark.parametrize("joins", [False, True])
-def test_join_is_not_recommended_where_it_is_used(joins: bool) -> None:
+@pytest.mark.parametrize(("joins", "forwards"), [(False, 9), (True, 9), (False, 0)])
+def test_join_is_recommended_for_the_loop_of_a_wrapped_model_that_does_not_use_it(joins: bool, forwards: int) -> None:
+    """GIVEN a job that DDP counts no forwards of, such as a pipeline THEN Join could stand in for none of its calls."""
     programs = [[*epoch(0, 8 if rank == 1 else 9), *END] for rank in range(3)]
     snapshot = World(programs).run().snapshot()
     join = Frame(f"{TORCH}/distributed/algorithms/join.py", 283, "__exit__")
-    stacks = {
-        e.rank: tuple(replace(s, frames=(*s.frames[:-1], join, s.frames[-1])) for s in e.stacks) for e in snapshot.ranks
-    }
-    ranks = tuple(replace(e, stacks=stacks[1]) if joins and e.rank == 1 else e for e in snapshot.ranks)
-    verdict = diagnose(replace(snapshot, ranks=ranks)).verdict
+
+    def changed(entry: RankEvidence) -> RankEvidence:
+        assert entry.reading is not None
+        counted = replace(entry.reading, progress=replace(entry.reading.progress, forwards=forwards))
+        stacks = tuple(replace(s, frames=(*s.frames[:-1], join, s.frames[-1])) for s in entry.stacks)
+        return replace(entry, reading=counted, stacks=stacks if joins and entry.rank == 1 else entry.stacks)
+
+    verdict = diagnose(replace(snapshot, ranks=tuple(map(changed, snapshot.ranks)))).verdict
     assert (verdict.cause, [who.rank for who in verdict.culprits]) == ("uneven-steps", [1])
-    assert ("with Join([model])" in verdict.fix) != joins
+    assert ("with Join([model])" in verdict.fix) == (not joins and forwards > 0)
     assert ("Join stands in for" in verdict.fix) == joins
 
 
