@@ -18,11 +18,12 @@ from .all_groups import AllGroups
 from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest, sooner_than_ever
+from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
 from .told import told_by_all
+from .turns import sooner_than_ever
 
 
 class Histories:
@@ -47,6 +48,10 @@ class Histories:
             return what
         path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
         return what, path or call.frames
+
+    def call_of(self, token: int) -> Call:
+        """One of the calls that have that number."""
+        return self.queues.calls[self._token.index(token)]
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""

@@ -14,6 +14,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
 
+from .turns import sooner_than_ever
+
 Token = TypeVar("Token", bound=Hashable)
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
@@ -91,8 +93,15 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
 
 
 def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
-    """The calls of a round, and little behind them: they may as well be the next rounds as added ones."""
-    return extra.count > extra.agreeing and set(mine[: extra.count]) <= set(before)
+    """The calls of a round, and little behind them: they may as well be the next rounds as added ones.
+
+    Not where the others' call comes behind fewer of them than between any two of such calls before.
+    """
+    added = mine[: extra.count]
+    if extra.count <= extra.agreeing or not set(added) <= set(before):
+        return False
+    wanted = mine[extra.count]
+    return not sooner_than_ever([*before, wanted, *added], wanted, added[0])
 
 
 def _tells_little(skipped: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:

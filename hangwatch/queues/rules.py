@@ -23,6 +23,7 @@ from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, open_s
 from .names import at, named, ranks
+from .overrun import overrun
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
@@ -71,6 +72,8 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return before
     if made_again(root, root.waiting, histories):
         return once_more(root, root.waiting, root.awaited)
+    if (more := overrun(root, histories)) is not None:
+        return more
     new = new_call(root, histories)
     if new and few_make_it(root, histories):
         return alone(root)

@@ -29,6 +29,13 @@ ROUND: list[Step] = [HEAD, FIRST, SECOND, THIRD, METRIC, LOSS, Sync()]
         pytest.param("abcd abcd axbcd", "abcd abcd abcd", Kind.EXTRA, 1, id="added"),
         pytest.param("abcd abcd axyb", "abcd abcd ab", Kind.EXTRA, 2, id="added-and-the-others-stand"),
         pytest.param("abcd abcd acbd", "abcd abcd abcd", Kind.MOVED, 2, id="moved"),
+        pytest.param(
+            f"{3 * (4 * 'abcdefghi' + 'm')}{4 * 'abcdefghi'}abcdefghim",
+            f"{3 * (4 * 'abcdefghi' + 'm')}{4 * 'abcdefghi'}m",
+            Kind.EXTRA,
+            9,
+            id="a-turn-more-before-the-metric",
+        ),
         pytest.param("abcd abcd axcd", "abcd abcd abcd", Kind.OTHER, 1, id="another"),
         pytest.param("abcc abcc abccc", "abcc abcc abcc a", Kind.OTHER, 1, id="a-longer-run-or-a-round-left-out"),
         pytest.param("abcc abcc abcc cca", "abcc abcc abcc a", Kind.SKIPPED, 2, id="left-out-and-its-round-goes-on"),
