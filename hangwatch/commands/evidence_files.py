@@ -274,7 +274,7 @@ def _silences(readings: Iterable[Reading], ended: float) -> Iterable[CaptureNote
 
 def _of_dumps(pile: Pile) -> Snapshot:
     found = snapshot(pile.queues, "flight-recorder dumps" if pile.dumps else "logs")
-    missing = pile.queues.missing()
+    missing = pile.queues.untold()
     if missing and pile.dumps:
         pile.problems.append(not_told(missing, pile.queues.record))
     return found

@@ -154,6 +154,10 @@ class Queues:
         """Ranks that left no record."""
         return tuple(rank for rank in every_rank(self.world_size) if rank not in self.ranks)
 
+    def untold(self) -> tuple[int, ...]:
+        """Ranks that left no record of any run."""
+        return tuple(rank for rank in self.missing() if rank not in self.earlier)
+
     def lanes(self) -> Iterator[tuple[Communicator, Lane]]:
         for communicator in self.communicators:
             for lane in (*communicator.lanes.values(), *communicator.peers.values()):
