@@ -33,6 +33,7 @@ class Call:
     frames: tuple[Frame, ...] = ()
     source: int | None = None  # rank within the group (point-to-point)
     target: int | None = None
+    traced: bool = False  # the record tells the frames: where there are none, a thread of torch's own made the call
 
     @property
     def where(self) -> Frame | None:
