@@ -21,6 +21,7 @@ from .departure import Departure
 from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
+from .names import path_of
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
 from .told import told_by_all
 from .turns import sooner_than_ever
@@ -292,8 +293,23 @@ class Histories:
             again=is_turn(reading, row, place, lane.numbers[at : at + reading.count]),
             early=not place and lane.lost and theirs.lost,
             went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],
+            scattered=reading.scattered,
+            instead=self._instead(reading, row, usual, place),
             bundled=is_bundled(reading, lane, at, theirs, there),
         )
+
+    def _instead(self, reading: Reading, row: array[int], usual: array[int], place: int) -> int:
+        """The calls of the other reading that explains all; of a turn of a loop, where one may come before the call."""
+        turn = row[place : place + reading.instead] if reading.kind is Kind.SKIPPED else row[:0]
+        return reading.instead if all(self._comes_before(token, usual[place]) for token in turn) else 0
+
+    def _comes_before(self, token: int, last: int) -> bool:
+        """Whether a call may be of a loop behind which `last` comes: no line is known that says otherwise."""
+        mine, theirs = (path_of(self.call_of(each)) for each in (token, last))
+        if not (self.sited and mine):
+            return True
+        parts = next(((one, other) for one, other in zip(mine, theirs, strict=False) if one != other), None)
+        return parts is not None and parts[0].file == parts[1].file and parts[0].line < parts[1].line
 
     def _may_end(self, own: int) -> bool:
         """Whether that call may come behind a loop: what no line of the user's makes is of a step, as in backward."""

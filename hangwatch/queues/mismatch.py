@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from hangwatch import words
-from hangwatch.model import Alternative, Certainty, Frame
-from hangwatch.stacks.frames import origin, user_frame
+from hangwatch.model import Alternative, Certainty
+from hangwatch.stacks.frames import user_frame
 
 from .departures import departed_in
 from .finding import Finding, collective, wait_edges
@@ -16,7 +16,7 @@ from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .matching import elements, kind_of, odd_ones, shape
 from .model import Call
-from .names import apart, at, ranks
+from .names import apart, at, path_of, ranks
 from .readings import out_of_order
 from .stuck import Stuck
 
@@ -226,15 +226,10 @@ def _alike(own: Call, other: Call) -> bool:
 
 def _by_one_line(own: Call, other: Call) -> bool:
     """Whether the paths part behind one line of the program, which called another function on each side."""
-    for mine, theirs in zip_longest(_path(own), _path(other)):
+    for mine, theirs in zip_longest(path_of(own), path_of(other)):
         if mine != theirs:
             return bool(mine and theirs) and mine.function != theirs.function and mine.file == theirs.file
     return False
-
-
-def _path(call: Call) -> list[Frame]:
-    """The lines of the program that led to a call, the outermost first."""
-    return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
 
 
 # ------------------------------------------------------------------------------------------ words
