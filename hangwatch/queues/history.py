@@ -306,7 +306,7 @@ class Histories:
     def _comes_before(self, token: int, last: int) -> bool:
         """Whether a call may be of a loop behind which `last` comes: no line is known that says otherwise."""
         mine, theirs = (path_of(self.call_of(each)) for each in (token, last))
-        if not (self.sited and mine):
+        if not (self.sited and mine and theirs):
             return True
         parts = next(((one, other) for one, other in zip(mine, theirs, strict=False) if one != other), None)
         return parts is not None and parts[0].file == parts[1].file and parts[0].line < parts[1].line

@@ -85,8 +85,9 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     """
     again = before[-extra.count :] == mine[: extra.count]
     to_the_end = [_to_the_end(each, mine) for each in (skipped, extra)]
-    if again and all(to_the_end):
-        skipped, extra = replace(skipped, instead=extra.count), replace(extra, instead=skipped.count)
+    left_out = skipped.count * to_the_end[0]
+    if again and to_the_end[1]:
+        skipped, extra = replace(skipped, instead=extra.count), replace(extra, instead=left_out)
     to_the_end[1] &= not _may_be_next_rounds(extra, mine, before)
     if to_the_end.count(True) == 1:
         return skipped if to_the_end[0] else extra

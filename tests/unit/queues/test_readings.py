@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hangwatch.model import Certainty
 from hangwatch.queues.readings import Kind, read
 from tests.dump_programs import BARRIER
-from tests.dump_verdicts import verdict
+from tests.dump_verdicts import verdict, verdict_on
 from tests.dump_world import WORLD, Call, JobDumps, Step, Sync, every
 
 HEAD = Call("broadcast", 20, 64)
@@ -130,6 +131,27 @@ def test_what_comes_between_two_turns_left_out_is_not_proven_where_a_turn_more_e
     found = verdict(job, tmp_path)
     assert (found.certainty, [each.rank for each in found.culprits]) == (Certainty.LIKELY, [3])
     assert {found.cause, *(each.cause for each in found.alternatives)} == {"skipped-collective", "uneven-steps"}
+
+
+def _gathered(batches: int) -> list[Step]:
+    calls: list[Step] = [Call("_all_gather_base", 40, size, out=4 * size) for size in (64, 32, 16)]
+    return calls * batches
+
+
+def test_nor_where_no_line_is_known_of_what_would_have_been_left_out(tmp_path: Path) -> None:
+    """A forward pass more, or the calls of a backward pass and the norm left out; what comes seldom may come late."""
+    rest: list[Step] = [Call("all_reduce", 30, 128), Call("all_reduce", 50, 1), Sync()]
+    turn: list[Step] = [*_gathered(1), *rest]
+    job = JobDumps(every(4, turn * 12, {1: [*turn * 7, *_gathered(2), *rest, *turn * 4]}), timed=False)
+    job.write(tmp_path)
+    for path in tmp_path.iterdir():
+        document = pickle.loads(path.read_bytes())  # noqa: S301 - written above
+        for entry in document["entries"]:
+            entry["frames"] = [] if entry["input_sizes"] == [[128]] else entry["frames"]
+        path.write_bytes(pickle.dumps(document, protocol=2))
+    found = verdict_on(tmp_path)
+    assert (found.certainty, [each.rank for each in found.culprits]) == (Certainty.LIKELY, [1])
+    assert {found.cause, *(each.cause for each in found.alternatives)} >= {"skipped-collective", "uneven-steps"}
 
 
 def _sharded(turns: int, more: int = -1, fewer: int = -1) -> list[Step]:
