@@ -143,6 +143,8 @@ def _put(pile: Pile, path: Path) -> None:
     if path.stat().st_size > LARGEST:
         raise _UnknownError(f"larger than {LARGEST >> 20} MiB")
     content = path.read_bytes()
+    if not content and not path.suffix and recorder.rank_of(path) is not None:
+        raise files.ReportError("it is empty")
     if content.startswith(BOARD_MAGIC):
         pile.boards.append((path, _board(path)))
     elif content.startswith(b"<"):
@@ -274,7 +276,7 @@ def _silences(readings: Iterable[Reading], ended: float) -> Iterable[CaptureNote
 
 def _of_dumps(pile: Pile) -> Snapshot:
     found = snapshot(pile.queues, "flight-recorder dumps" if pile.dumps else "logs")
-    missing = pile.queues.missing()
+    missing = pile.queues.untold()
     if missing and pile.dumps:
         pile.problems.append(not_told(missing, pile.queues.record))
     return found

@@ -37,10 +37,14 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Uneven:
-    """An exchange in which a call is lacking; `odd` is the rank of the two whose count is like none of the others'."""
+    """An exchange in which a call is lacking; `odd` is the rank of the two whose count is like none of the others'.
+
+    `circle`: the ranks that each lack such a call of the next one, all around, beginning with one of the two.
+    """
 
     exchange: Exchange
     odd: int | None = None
+    circle: tuple[int, ...] = ()
 
 
 def uneven(case: Case) -> Uneven | None:
@@ -56,8 +60,17 @@ def uneven(case: Case) -> Uneven | None:
         first = [each for each in lacking if each.sender not in waiting] or lacking
         if found := first or [each for each in exchanges if not each.even]:
             odd = {_odd(each, exchanges) for each in found}
-            return Uneven(found[0], odd.pop() if len(odd) == 1 else None)
+            return Uneven(found[0], odd.pop() if len(odd) == 1 else None, _around(found))
     return None
+
+
+def _around(found: list[Exchange]) -> tuple[int, ...]:
+    """The ranks of a circle in which each waits for a call of the next one; none where the first rank is in none."""
+    awaits = dict((each.receiver, each.sender) if each.lacks_a_send else (each.sender, each.receiver) for each in found)
+    path = [next(iter(awaits))]
+    while (following := awaits.get(path[-1])) is not None and following not in path:
+        path.append(following)
+    return tuple(path) if following == path[0] else ()
 
 
 def exchanged(case: Case, call: Collective, rank: int) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 from hangwatch.model import Frame
+from hangwatch.stacks.frames import origin
 
 from .model import Failure, Logs, Reaped
 
@@ -47,7 +48,8 @@ class Table:
             return True
         if self._rank is not None and (place := _PLACE.search(line)):
             known = logs.failures[self._rank]
-            logs.failures[self._rank] = replace(known, where=Frame(place[1], int(place[2]), place[3]))
+            own = Frame(place[1], int(place[2]), place[3])
+            logs.failures[self._rank] = replace(known, where=_further_in(known.where, own))
             return True
         found = _FIELD.match(line)
         if found is None:
@@ -91,6 +93,11 @@ class Table:
             self._root = False
 
 
+def _further_in(known: Frame | None, place: Frame) -> Frame:
+    """The innermost line of the user's of two that come one after another in a traceback; else the last one."""
+    return known if known is not None and origin(known.file) == "user" != origin(place.file) else place
+
+
 def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
     """Keep what an error file says; its rank stands in the path. False where it is none."""
     try:
@@ -103,7 +110,9 @@ def error_file(content: bytes, rank: int | None, logs: Logs) -> bool:
         return False
     extra = message.get("extraInfo")
     places = _PLACE.findall(str(extra.get("py_callstack", "")) if isinstance(extra, dict) else "")
-    where = Frame(places[-1][0], int(places[-1][1]), places[-1][2]) if places else None
+    where = None
+    for file, line, function in places:
+        where = _further_in(where, Frame(file, int(line), function))
     known = logs.failures.get(rank, Failure(rank, exit_code=1))
     logs.failures[rank] = replace(known, text=str(message.get("message", "")), where=where)
     logs.ranks.add(rank)

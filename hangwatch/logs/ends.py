@@ -120,7 +120,7 @@ def _said(ends: list[Failure]) -> Iterable[str]:
     for each in ends:
         alike.setdefault(_how(each), []).append(each.rank)
     for how, ranks in list(alike.items())[:3]:
-        yield f"{words.ranks(ranks, capital=True)} {how}."
+        yield f"{words.ranks(ranks, capital=True)} {how.rstrip('.')}."
 
 
 def _how(end: Failure) -> str:
@@ -135,8 +135,9 @@ def _how(end: Failure) -> str:
 def _order(ends: list[Failure], logs: Logs) -> str:
     if len(ends) > 1:
         return "nothing tells which of them failed first"
-    if any(said.text == ends[0].text for said in logs.kernel.values()):
-        return f"the kernel log says so of its process {ends[0].pid}"
+    if said := next((said for said in logs.kernel.values() if said.text == ends[0].text), None):
+        whose = f"its process {said.pid}" if said.pid is not None else f"its GPU ({said.gpu})"
+        return f"the kernel log says so of {whose}"
     return "torchrun saw it fail first" if ends[0].first else "it alone failed by itself"
 
 
@@ -162,7 +163,7 @@ def local_end(end: Reaped, logs: Logs) -> Judgement:
         Verdict(
             cause=name,
             certainty=Certainty.LIKELY,
-            summary=f"{who}{pid} {_how(as_rank)}.",
+            summary=f"{who}{pid} {_how(as_rank).rstrip('.')}.",
             fix=cause(name).fix,
             culprits=(Culprit(rank, end.pid, where=end.where),),
             victims=tuple(sorted({each.rank for each in logs.timeouts} - {rank})),

@@ -21,6 +21,7 @@ _BETWEEN_PEERS = (
     "sends, receives or batches of calls that torch's watchdog gave up; its lines do not name their peers",
     "give the flight recorder's dumps too: they name the peer of each send and receive",
 )
+_IN_A_COLLECTIVE = "Got completion"  # with an error: data is sent for none that the rank has not enqueued
 _OF_NO_GROUP = (
     "collectives of several groups that torch's watchdog gave up; lines of torch before 2.3 do not name the groups",
     "give the flight recorder's dumps too, or run with a newer torch: both name the group of each call",
@@ -49,7 +50,7 @@ def _assessed(queues: Queues, logs: Logs) -> model.Assessment:
         return model.Assessment(communicators.warned(*warning, logs))
     stands = model.assess(queues)
     if stands.judgement is not None:
-        return model.Assessment(_with_logs(stands.judgement, logs))
+        return model.Assessment(_with_logs(_alive(stands.judgement, queues, logs), logs))
     judged = _of_logs(logs)
     if judged is not None:
         return model.Assessment(judged)
@@ -168,16 +169,33 @@ def _or_the_lock(logs: Logs) -> tuple[Alternative, ...]:
 
 def _with_logs(judged: Judgement, logs: Logs) -> Judgement:
     """The queues' judgement with what the logs say besides."""
-    verdict = _with_warnings(judged.verdict, logs)
+    told = (*judged.verdict.evidence, *ends.outside(logs))
+    verdict = _with_warnings(replace(judged.verdict, evidence=told), logs)
     said = _gave_up(logs)
     verdict = replace(
         verdict,
-        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *ends.outside(logs), *said),
+        evidence=(*verdict.evidence, *_stalls(logs), *desync.evidence(logs), *said),
         alternatives=(*verdict.alternatives, *_or_the_lock(logs)),
     )
     if said and judged.status is Status.WAITING:
         verdict = replace(verdict, hang=Certainty.LIKELY, argument=said)
         return replace(judged, status=Status.HUNG, verdict=verdict)
+    return replace(judged, verdict=verdict)
+
+
+def _alive(judged: Judgement, queues: Queues, logs: Logs) -> Judgement:
+    """Of ranks that left no record, those whose NCCL failed to move data were in a collective: they are victims."""
+    failed = {text: known for text, known in logs.warnings.items() if _IN_A_COLLECTIVE in text}
+    seen = {rank: text for text, known in failed.items() for rank in communicators.by(known, logs)}
+    alive = {each.rank for each in judged.verdict.culprits if each.rank is not None}.intersection(seen) - queues.ranks
+    if not alive:
+        return judged
+    left = tuple(each for each in judged.verdict.culprits if each.rank not in alive)
+    verdict = replace(judged.verdict, culprits=left, victims=tuple(sorted({*judged.verdict.victims, *alive})))
+    if not left:
+        text = seen[min(alive)]
+        said = communicators.warned(text, failed[text], logs).verdict.summary
+        verdict = replace(verdict, summary=said, evidence=(), alternatives=())
     return replace(judged, verdict=verdict)
 
 

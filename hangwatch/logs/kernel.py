@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from hangwatch.rules.device.gpu_fault import NO_FAULT, XIDS
+from hangwatch import words
+from hangwatch.rules.device.gpu_fault import GONE, NO_FAULT, XIDS
 
 from .model import Failure, KernelSaid, Logs
 
 MARKS = ("NVRM: Xid", "Killed process ")
-_XID = re.compile(r"NVRM: Xid \([^)]*\): (\d+)(?:, pid='?(\d+)'?)?")
+_XID = re.compile(
+    r"(?:(?P<host>[\w.-]+) kernel: .*?)?NVRM: Xid \((?:PCI:)?(?P<bus>[^)]*)\): (?P<number>\d+)"
+    r"(?:, pid='?(?P<pid>\d+)'?)?"
+)
 _KILLED = re.compile(r"ut of memory: Killed process (\d+) ")
 _KILL = -9
 
@@ -19,27 +23,48 @@ def take(line: str, logs: Logs) -> bool:
     """Keep what a line says. False for a line of no use."""
     if "Killed process" in line and (killed := _KILLED.search(line)):
         said = KernelSaid(int(killed[1]), _KILL, "the kernel killed it for lack of memory")
-    elif "NVRM: Xid" in line and (xid := _XID.search(line)) and not NO_FAULT.match(f"Xid {xid[1]}"):
-        meaning = XIDS.get(int(xid[1]))
-        pid = int(xid[2]) if xid[2] else None
-        said = KernelSaid(pid, None, f"Xid {xid[1]}{f' ({meaning})' if meaning else ''}")
+    elif "NVRM: Xid" in line and (xid := _XID.search(line)) and not NO_FAULT.match(f"Xid {xid['number']}"):
+        said = _of_gpu(xid)
     else:
         return False
-    logs.kernel.setdefault((said.pid, said.text), said)
+    logs.kernel.setdefault((said.pid, said.gpu, said.text), said)
     return True
 
 
+def _of_gpu(xid: re.Match[str]) -> KernelSaid:
+    meaning = XIDS.get(int(xid["number"]))
+    text = f"Xid {xid['number']}{f' ({meaning})' if meaning else ''}"
+    return KernelSaid(int(xid["pid"]) if xid["pid"] else None, None, text, pci_address(xid["bus"]), xid["host"] or "")
+
+
+def pci_address(said: str) -> str:
+    """0000:4f:00 of `0000:4f:00`, `0000:4f:00.0` and of NCCL's busId, `4f000`."""
+    if ":" in said:
+        return said.split(".")[0].lower()
+    number = int(said, 16)
+    return f"{number >> 20:04x}:{number >> 12 & 0xFF:02x}:{number >> 4 & 0xFF:02x}"
+
+
 def failures(logs: Logs) -> Iterator[Failure]:
-    """The ranks whose processes it names."""
+    """The ranks whose processes it names, and those whose GPU has gone: that of an earlier job has left no log."""
     for said in logs.kernel.values():
-        if said.pid is not None and (rank := logs.rank_of_pid(said.pid)) is not None:
+        rank = logs.rank_of_pid(said.pid) if said.pid is not None else None
+        if rank is None and GONE.match(said.text):
+            rank = logs.rank_at(said.gpu, said.host)
+        if rank is not None:
             yield Failure(rank, pid=said.pid, exit_code=said.exit_code, text=said.text)
 
 
 def unplaced(logs: Logs) -> Iterator[str]:
     """What it says of processes whose rank is not known."""
     for said in logs.kernel.values():
-        if said.pid is None:
-            yield f"the kernel log tells of {said.text}, and not of which process"
+        rank = logs.rank_at(said.gpu, said.host)
+        if rank is not None and not GONE.match(said.text):
+            yield f"the kernel log tells of {said.text}, at some time, of the GPU of {words.ranks([rank])} ({said.gpu})"
+        elif rank is not None:
+            continue
+        elif said.pid is None:
+            whose = f" of the GPU at {said.gpu}" if said.gpu else ""
+            yield f"the kernel log tells of {said.text}{whose}, and not of which process"
         elif logs.rank_of_pid(said.pid) is None:
             yield f"the kernel log says of process {said.pid}: {said.text}; its rank is not known"

@@ -114,11 +114,13 @@ class Reaped:
 
 @dataclass(frozen=True)
 class KernelSaid:
-    """A sentence of a host's kernel log on a process (None where it does not say which)."""
+    """A sentence of a host's kernel log on a process (None where it does not say which), or on a GPU by its address."""
 
     pid: int | None
     exit_code: int | None
     text: str
+    gpu: str = ""
+    host: str = ""
 
 
 @dataclass
@@ -144,7 +146,8 @@ class Logs:
     tasks: dict[int, str] = field(default_factory=dict)  # tasks of Slurm, and how each ended
     labels: set[tuple[int, int]] = field(default_factory=set)  # task of Slurm and torch's own rank in one line
     late: LateAtBarrier | None = None  # the first one that is told of
-    kernel: dict[tuple[int | None, str], KernelSaid] = field(default_factory=dict)
+    kernel: dict[tuple[int | None, str, str], KernelSaid] = field(default_factory=dict)
+    gpus: dict[tuple[str, int], str] = field(default_factory=dict)  # PCI address of that of each process
     lagging: dict[str, set[int]] = field(default_factory=dict)  # torch's desync report, in words, and of which ranks
     ended_by: dict[str, None] = field(default_factory=dict)  # who ended the job from outside, in words
     warnings: dict[str, Warned] = field(default_factory=dict)  # of NCCL, about networks and devices
@@ -176,11 +179,23 @@ class Logs:
         alone = sum(known == (size, rank) for known in self.processes.values()) == 1
         return rank if size == largest and alone else None
 
+    def rank_at(self, gpu: str, host: str = "") -> int | None:
+        """The rank of the GPU at a PCI address, where it is that of one process only; `host`: "" where not known."""
+        named = [
+            process for process, own in self.gpus.items() if own == gpu and (not host or _one_host(host, process[0]))
+        ]
+        return self.rank_of(named[0]) if len(named) == 1 else None
+
     def rank_of_pid(self, pid: int) -> int | None:
         """The rank of a process, where one host only has a rank of that pid."""
         named = {self.rank_of(process) for process in self.processes if process[1] == pid}
         named |= {each.rank for each in self.failures.values() if each.pid == pid}
         return named.pop() if len(named) == 1 else None
+
+
+def _one_host(one: str, other: str) -> bool:
+    """NCCL leaves the domain of a host's name out."""
+    return one.partition(".")[0] == other.partition(".")[0]
 
 
 def _numbered_alike(one: dict[int, tuple[str, int]], other: dict[int, tuple[str, int]]) -> bool:

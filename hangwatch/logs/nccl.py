@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from .kernel import pci_address
 from .model import Communicator, Fault, Logs, Warned
 
 _LINE = re.compile(r"([\w.-]+):(\d+):\d+ \[\d+\] (?:.*? )?NCCL (INFO|WARN) (.*)")
 _SETUP = re.compile(r"comm 0x[0-9a-f]+ rank (\d+) n[Rr]anks (\d+)(.*?)\s*-\s+Init (START|COMPLETE)")
+_BUS = re.compile(r"busId ([0-9a-f]+)")
 _IDENTIFIER = re.compile(r"commId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"(?:splitCount|childCount) (\d+) color (-?\d+)")  # instead, since 2.22
 _NETWORK = re.compile(r"NET/(\w+) : Using (.+)|Bootstrap ?: Using (\S+)")
@@ -54,6 +56,8 @@ def _set_up(process: tuple[str, int], found: re.Match[str], logs: Logs) -> bool:
     rank, size, word = int(found[1]), int(found[2]), found[4]
     identifier = _named(found[3])
     logs.processes[process] = max(logs.processes.get(process, (0, 0)), (size, rank))
+    if bus := _BUS.search(found[3]):
+        logs.gpus[process] = pci_address(bus[1])
     known = logs.communicators.setdefault(f"{identifier}/{size}", Communicator(identifier, size))
     known.processes[rank] = process
     if word == "START":

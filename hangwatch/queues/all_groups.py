@@ -40,9 +40,9 @@ class Parting:
     place: int
 
     def changed(self) -> Sequence[Step]:
-        """The calls that were left out, added or moved."""
+        """The calls that were left out, added or moved; of scattered ones the first."""
         steps = self.theirs if self.reading.kind is Kind.SKIPPED else self.mine
-        return steps[self.place : self.place + self.reading.count]
+        return steps[self.place : self.place + (1 if self.reading.scattered else self.reading.count)]
 
 
 class AllGroups:

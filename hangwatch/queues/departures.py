@@ -102,6 +102,10 @@ def finding(departure: Departure, victims: tuple[int, ...], waits: tuple[Wait, .
 
 
 def _or_else(departure: Departure) -> tuple[Alternative, ...]:
+    return (*_first_of_all(departure), *_or_the_other(departure))
+
+
+def _first_of_all(departure: Departure) -> tuple[Alternative, ...]:
     """What looks the same: a round that is missing at the end of a loop may be missing in its middle, and so on."""
     if departure.by_most:
         said = f"most ranks did alike: {ranks(departure.against)} may have made a call too many"
@@ -124,12 +128,25 @@ def _or_else(departure: Departure) -> tuple[Alternative, ...]:
     return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
 
 
+def _or_the_other(departure: Departure) -> tuple[Alternative, ...]:
+    """A turn of a loop that was made once more, and what comes between two turns left out: calls alone do not tell."""
+    who, calls = ranks(departure.ranks), words.plural(departure.instead, "call")
+    if not departure.instead or departure.twice or departure.by_most or departure.stayed or departure.ended:
+        return ()
+    if departure.kind is Kind.EXTRA:
+        said = f"{who} may have left out {calls} there instead, and have made none once more"
+        return (Alternative("skipped-collective", Certainty.UNDETERMINED, said),)
+    said = f"{who} may have made the {calls} before it once more, as a turn of a loop, and have left nothing out"
+    return (Alternative("uneven-steps", Certainty.UNDETERMINED, said),)
+
+
 def _is_sure(departure: Departure) -> bool:
     """Whether majority, habit and the calls behind the place agree, and nothing else may look the same."""
     if (
         departure.ended
         or departure.stayed
         or departure.twice
+        or departure.instead
         or departure.counted is not None
         or not departure.sited
         or not departure.went_on
@@ -258,7 +275,8 @@ def _said(departure: Departure) -> tuple[str, str]:
         )
         return went, "uneven-steps"
     if departure.kind is Kind.SKIPPED:
-        more = f" and {words.plural(departure.count - 1, 'call')} after it" if departure.count > 1 else ""
+        after = "more of it between others" if departure.scattered else "after it"
+        more = f" and {words.plural(departure.count - 1, 'call')} {after}" if departure.count > 1 else ""
         said = (
             f"{who} left out {named(departure.usual, number, group)}{usual}{more}, and called"
             f" {shape(departure.own)}{own} in its place: "
@@ -317,10 +335,16 @@ def _witnesses(departure: Departure) -> Iterable[str]:
         yield f"most ranks of {departure.group.title} that came to it call {usual} there"
     if departure.habit:
         yield habit_of(departure)
-    if departure.agreeing and not departure.stayed:
-        shift = "fewer" if departure.kind is Kind.SKIPPED else "more"
-        if departure.kind is not Kind.OTHER:
-            yield (
-                f"shifted by {words.plural(departure.count, 'call')} ({shift}), the next"
-                f" {words.plural(departure.agreeing, 'call')} {words.verb(departure.agreeing, 'agrees', 'agree')} again"
-            )
+    if departure.agreeing and not departure.stayed and departure.kind is not Kind.OTHER:
+        yield from _behind(departure)
+
+
+def _behind(departure: Departure) -> Iterable[str]:
+    """How the calls behind the place go on as those of the others; those that were moved are counted as agreeing."""
+    moved = departure.kind is Kind.MOVED
+    calls, agreeing = words.plural(departure.count, "call"), departure.agreeing - departure.count * moved
+    change = "fewer" if departure.kind is Kind.SKIPPED else "more"
+    where = f"but for {calls} of one kind ({change})" if departure.scattered else f"shifted by {calls} ({change})"
+    if agreeing > 0:
+        again = f"{words.plural(agreeing, 'call')} {words.verb(agreeing, 'agrees', 'agree')} again"
+        yield f"{f'behind these {calls}' if moved else where}, the next {again}"

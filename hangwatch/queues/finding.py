@@ -81,7 +81,7 @@ def of_earlier_runs(queues: Queues) -> tuple[str, ...]:
 def without_record(queues: Queues, root: Stuck) -> tuple[str, ...]:
     """A sentence on the members of the group that left no record, if there are any."""
     lacking = [rank for rank in root.group.members if rank not in root.group.lanes]
-    missing = [rank for rank in lacking if rank not in queues.ranks]
+    missing = [rank for rank in lacking if rank not in queues.ranks and rank not in queues.earlier]
     silent = [rank for rank in lacking if rank in queues.ranks]
     elsewhere = f"the {queues.record} of {ranks(silent)} does not tell of {root.group.title}" if silent else ""
     return tuple(filter(None, (not_told(missing, queues.record), elsewhere)))

@@ -18,11 +18,13 @@ from .all_groups import AllGroups
 from .bundles import is_bundled, is_turn
 from .counts import Counted, Odd
 from .departure import Departure
-from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest, sooner_than_ever
+from .loops import RARE, as_ever, ended, ends, in_its_turn, left_as_before, longest
 from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
+from .names import path_of
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
 from .told import told_by_all
+from .turns import sooner_than_ever
 
 
 class Histories:
@@ -47,6 +49,10 @@ class Histories:
             return what
         path = tuple(frame for frame in call.frames if origin(frame.file) in ("user", "package"))
         return what, path or call.frames
+
+    def call_of(self, token: int) -> Call:
+        """One of the calls that have that number."""
+        return self.queues.calls[self._token.index(token)]
 
     def tokens(self, lane: Lane, first: int = 0) -> array[int]:
         """The calls of a lane as numbers, from the place `first` on."""
@@ -287,8 +293,23 @@ class Histories:
             again=is_turn(reading, row, place, lane.numbers[at : at + reading.count]),
             early=not place and lane.lost and theirs.lost,
             went_on=reading.kind is not Kind.SKIPPED or usual[place] in row[place:],
+            scattered=reading.scattered,
+            instead=self._instead(reading, row, usual, place),
             bundled=is_bundled(reading, lane, at, theirs, there),
         )
+
+    def _instead(self, reading: Reading, row: array[int], usual: array[int], place: int) -> int:
+        """The calls of the other reading that explains all; of a turn of a loop, where one may come before the call."""
+        turn = row[place : place + reading.instead] if reading.kind is Kind.SKIPPED else row[:0]
+        return reading.instead if all(self._comes_before(token, usual[place]) for token in turn) else 0
+
+    def _comes_before(self, token: int, last: int) -> bool:
+        """Whether a call may be of a loop behind which `last` comes: no line is known that says otherwise."""
+        mine, theirs = (path_of(self.call_of(each)) for each in (token, last))
+        if not (self.sited and mine and theirs):
+            return True
+        parts = next(((one, other) for one, other in zip(mine, theirs, strict=False) if one != other), None)
+        return parts is not None and parts[0].file == parts[1].file and parts[0].line < parts[1].line
 
     def _may_end(self, own: int) -> bool:
         """Whether that call may come behind a loop: what no line of the user's makes is of a step, as in backward."""
@@ -354,13 +375,18 @@ class Histories:
 
 
 def _all_sited(queues: Queues) -> bool:
-    """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank."""
-    sited: dict[int, bool] = {}
+    """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank.
+
+    Unless it tells that its calls came from no line, as those of backward do, and no rank made such calls from one.
+    """
+    made: dict[int, set[int]] = {}
     for _, lane in queues.lanes():
         if len(lane):
-            has = sited.get(lane.rank, False)
-            sited[lane.rank] = has or any(queues.calls[index].frames for index in set(lane.calls))
-    return bool(sited) and all(sited.values())
+            made.setdefault(lane.rank, set()).update(lane.calls)
+    with_lines = {shape(call) for call in queues.calls if call.frames}
+    bare = [calls for calls in made.values() if not any(queues.calls[index].frames for index in calls)]
+    told = [queues.calls[index] for calls in bare for index in calls]
+    return len(bare) < len(made) and all(call.traced and shape(call) not in with_lines for call in told)
 
 
 def _usual(rows: dict[int, array[int]]) -> int:

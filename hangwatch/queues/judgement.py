@@ -69,7 +69,7 @@ def _healthy(queues: Queues) -> Iterable[str]:
             f"the last of them completed {words.duration(stood)} before the dumps were written: if the job stood still,"
             " look at the hosts, or for a kernel of a rank's own, of which such a record does not tell"
         )
-    if missing := queues.missing():
+    if missing := queues.untold():
         yield not_told(missing, queues.record)
     yield from of_earlier_runs(queues)
 
@@ -103,7 +103,7 @@ def _unfit(meeting: Meeting) -> Finding:
 
 def _judgement(queues: Queues, found: Finding, chain: Chain | None = None) -> Judgement:
     entry = cause(found.cause)
-    missing = queues.missing()
+    missing = queues.untold()
     unknown = (f"{words.capital(not_told(missing, queues.record))}.",) if missing else ()
     unknown = (*unknown, *(f"{words.capital(said)}." for said in of_earlier_runs(queues)))
     hung = found.status is Status.HUNG

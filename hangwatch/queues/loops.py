@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from .readings import Kind, Reading, regular
+from .turns import rounds
 
 RARE = 2  # a call that ended so few loops before comes after an epoch; one that comes more often is of the loop
 
@@ -43,15 +44,9 @@ def as_ever(before: Sequence[int], own: int, round_: int) -> bool:
 
     Of the rounds before the oldest visit some may no longer be recorded.
     """
-    counts = _rounds(before, own, round_)
+    counts = rounds(before, own, round_)
     whole = counts[1:] if len(counts) > 2 and counts[0] < counts[1] else counts
     return len(whole) > 1 and len(set(whole)) == 1
-
-
-def sooner_than_ever(before: Sequence[int], own: int, round_: int) -> bool:
-    """Whether the order of calls comes to `own` after fewer rounds than each time before."""
-    *earlier, last = _rounds(before, own, round_)
-    return bool(earlier) and last < min(earlier)
 
 
 def in_its_turn(row: array[int], place: int, round_: int) -> bool:
@@ -72,19 +67,9 @@ def left_out_once(row: Sequence[int], usual: Sequence[int], place: int) -> bool:
     return as_ever(until, wanted, round_)
 
 
-def _rounds(before: Sequence[int], own: int, round_: int) -> list[int]:
-    """How many rounds came before each visit to `own`, and behind the last one."""
-    counts = [0]
-    for token in before:
-        if token == own and counts[-1]:
-            counts.append(0)
-        counts[-1] += token == round_
-    return counts
-
-
 def longest(before: Sequence[int], own: int, round_: int) -> int:
     """The most rounds that came before a visit to `own`."""
-    return max(_rounds(before, own, round_))
+    return max(rounds(before, own, round_))
 
 
 def ended(reading: Reading, row: array[int], usual: array[int], place: int) -> bool:

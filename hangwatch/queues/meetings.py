@@ -91,7 +91,8 @@ def remarks(queues: Queues) -> Iterator[str]:
         if late:
             yield (
                 f"{ranks(late)} {words.verb(len(late), 'has', 'have')} not completed number {floor} of {group.title} in"
-                " its dump, which other ranks have: all had enqueued it, so it was on its way"
+                f" {words.verb(len(late), 'its dump', 'their dumps')}, which other ranks have: all had enqueued it,"
+                " so it was on its way"
             )
         yield from _unequal(queues, group)
 

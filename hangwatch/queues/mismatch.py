@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from hangwatch import words
-from hangwatch.model import Alternative, Certainty, Frame
-from hangwatch.stacks.frames import origin
+from hangwatch.model import Alternative, Certainty
+from hangwatch.stacks.frames import user_frame
 
 from .departures import departed_in
 from .finding import Finding, collective, wait_edges
@@ -16,7 +16,7 @@ from .fresh import all_recorded, rounds_more, unlike_before
 from .history import Histories
 from .matching import elements, kind_of, odd_ones, shape
 from .model import Call
-from .names import apart, at, ranks
+from .names import apart, at, path_of, ranks
 from .readings import out_of_order
 from .stuck import Stuck
 
@@ -26,6 +26,7 @@ _MISMATCH, _ALONE, _UNEVEN, _SKIPPED = (
     "uneven-steps",
     "skipped-collective",
 )
+_FRESH, _ROUTINE = "never made that call before", "made such calls in earlier rounds too"
 _LIKE = 2  # a batch that is cut short, or a tensor that is padded, is of the same order
 
 
@@ -53,7 +54,7 @@ def mismatched(root: Stuck, histories: Histories) -> Finding:
         culprits=tuple((rank, root.calls[rank].where) for rank in blamed),
         victims=others,
         evidence=tuple(f"number {root.number} of {root.group.title}: {text}" for text in texts[:3]),
-        alternatives=tuple(_or_else(causes[1:], who)) or _or_a_round_more(behind),
+        alternatives=tuple(_or_else(causes[1:], who, parted)) or _or_a_round_more(behind),
         waits=wait_edges(root, blamed) if others else (),
     )
 
@@ -110,6 +111,7 @@ class _Apart:
     other: Call
     why: str
     routine: bool
+    of_a_step: bool  # no line of the program makes `own`, as in backward, but one makes `other`
     one_call: bool  # the two calls may be the two ways of one branch all the same
 
     def causes(self) -> tuple[str, ...]:
@@ -119,6 +121,8 @@ class _Apart:
         """
         if self.routine:
             return _SKIPPED, _ALONE, _UNEVEN
+        if self.of_a_step:
+            return _SKIPPED, _UNEVEN
         alone = (_ALONE, _UNEVEN) if 0 in self.who else (_UNEVEN, _ALONE, _SKIPPED)
         return (_MISMATCH, *alone) if self.one_call or not self.why else (*alone, _MISMATCH)
 
@@ -126,12 +130,12 @@ class _Apart:
         """What is known of these ranks, as a sentence."""
         if not self.why:
             return " No call before them is recorded that would tell which ranks left the order, and how."
-        they = len(self.who)
+        they, missed = len(self.who), "that of the others" if self.of_a_step else "a call, or added one"
         best = {
             _MISMATCH: "it may stand in the place of the others' call",
             _ALONE: f"it may be one that {words.verb(they, 'this rank makes', 'these ranks make')} alone",
             _UNEVEN: f"{words.verb(they, 'this rank', 'these ranks')} may have left the loop earlier",
-            _SKIPPED: f"{words.verb(they, 'this rank', 'these ranks')} may have left out a call, or added one",
+            _SKIPPED: f"{words.verb(they, 'this rank', 'these ranks')} may have left out {missed}",
         }
         return f" {ranks(self.who, capital=True)} {self.why}: {best[self.causes()[0]]}."
 
@@ -146,10 +150,16 @@ def _apart(root: Stuck, who: list[int], histories: Histories, *, fresh: bool) ->
     sited = histories.sited
     if not routine and (_one_line(root) or _is_changed(root, own, other, sited, fresh, elsewhere)):
         return None
-    path = "came there by another path" if elsewhere else ""
-    why = "never made that call before" if fresh else "made such calls in earlier rounds too" if routine else path
+    of_a_step = histories.sited and not routine and not fresh and _of_no_line(own) and not _of_no_line(other)
+    path = "called it from no line of the program, as in backward" if of_a_step else "came there by another path"
+    why = _FRESH if fresh else _ROUTINE if routine else path if elsewhere else ""
     one_call = (_by_one_line if sited and elsewhere else _of_one_tensor if sited else _alike)(own, other)
-    return _Apart(who, own, other, why, routine, one_call)
+    return _Apart(who, own, other, why, routine, of_a_step, one_call)
+
+
+def _of_no_line(call: Call) -> bool:
+    """Whether a thread of torch's own made the call, or a hook of a library's: such a call is of a step."""
+    return user_frame(call.frames) is None
 
 
 def _is_changed(root: Stuck, own: Call, other: Call, sited: bool, fresh: bool, elsewhere: bool) -> bool:
@@ -216,15 +226,10 @@ def _alike(own: Call, other: Call) -> bool:
 
 def _by_one_line(own: Call, other: Call) -> bool:
     """Whether the paths part behind one line of the program, which called another function on each side."""
-    for mine, theirs in zip_longest(_path(own), _path(other)):
+    for mine, theirs in zip_longest(path_of(own), path_of(other)):
         if mine != theirs:
             return bool(mine and theirs) and mine.function != theirs.function and mine.file == theirs.file
     return False
-
-
-def _path(call: Call) -> list[Frame]:
-    """The lines of the program that led to a call, the outermost first."""
-    return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
 
 
 # ------------------------------------------------------------------------------------------ words
@@ -236,14 +241,17 @@ def _summary(root: Stuck, texts: list[str]) -> str:
     return f"The ranks call different collectives as number {root.number} of {root.group.title}: {words.listed(texts)}."
 
 
-def _or_else(causes: Iterable[str], who: list[int]) -> Iterable[Alternative]:
-    said = {
+def _or_else(causes: Iterable[str], who: list[int], parted: _Apart | None) -> Iterable[Alternative]:
+    if parted is not None and parted.of_a_step:
+        said = f"{ranks(who)} may be in a round more, where the others have ended their loop"
+        return (Alternative(cause, Certainty.UNDETERMINED, said) for cause in causes)
+    texts = {
         _MISMATCH: f"the call of {ranks(who)} may stand in the place of the others', on another branch",
         _ALONE: f"{ranks(who)} may make that call alone, on a condition that the others do not meet",
         _UNEVEN: f"that call of {ranks(who)} may come after the end of a loop",
         _SKIPPED: f"{ranks(who)} may have left out calls before that one",
     }
-    return (Alternative(cause, Certainty.UNDETERMINED, said[cause]) for cause in causes)
+    return (Alternative(cause, Certainty.UNDETERMINED, texts[cause]) for cause in causes)
 
 
 def _or_a_round_more(behind: list[int]) -> tuple[Alternative, ...]:

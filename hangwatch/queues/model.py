@@ -33,6 +33,7 @@ class Call:
     frames: tuple[Frame, ...] = ()
     source: int | None = None  # rank within the group (point-to-point)
     target: int | None = None
+    traced: bool = False  # the record tells the frames: where there are none, a thread of torch's own made the call
 
     @property
     def where(self) -> Frame | None:
@@ -153,6 +154,10 @@ class Queues:
     def missing(self) -> tuple[int, ...]:
         """Ranks that left no record."""
         return tuple(rank for rank in every_rank(self.world_size) if rank not in self.ranks)
+
+    def untold(self) -> tuple[int, ...]:
+        """Ranks that left no record of any run."""
+        return tuple(rank for rank in self.missing() if rank not in self.earlier)
 
     def lanes(self) -> Iterator[tuple[Communicator, Lane]]:
         for communicator in self.communicators:

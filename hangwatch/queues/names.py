@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hangwatch import words
 from hangwatch.model import Frame
+from hangwatch.stacks.frames import origin
 
 from .model import Call, Communicator
 
@@ -33,6 +34,11 @@ def apart(own: Call, usual: Call) -> tuple[Frame | None, Frame | None]:
         if one != other:
             return one, other
     return own.where, usual.where
+
+
+def path_of(call: Call) -> list[Frame]:
+    """The lines of the program that led to a call, the outermost first."""
+    return [frame for frame in reversed(call.frames) if origin(frame.file) in ("user", "package")]
 
 
 def ranks(numbers: Iterable[int], *, capital: bool = False) -> str:

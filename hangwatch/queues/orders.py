@@ -126,12 +126,13 @@ def _finding(histories: Histories, chain: Chain, rank: int, found: Parting, usua
         Kind.MOVED: f"Rank {rank} made {words.plural(found.reading.count, 'call')} in another order than the others,"
         f" from {what} on",
     }[kind]
+    times = f", {found.reading.count} times" if found.reading.scattered else ""
     behind = words.plural(found.reading.agreeing, "call")
     lost = orders.lost(rank) and found.place < ENOUGH  # the place may lie before what is recorded
     return Finding(
         _CAUSES[kind],
         Certainty.UNDETERMINED if lost else Certainty.LIKELY,
-        f"{said}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
+        f"{said}{times}: {'so the ranks wait for each other, over several groups' if chain.circle else _MISPAIRED}.",
         culprits=((rank, call.where),),
         victims=victims(chain.path, [rank]),
         evidence=(

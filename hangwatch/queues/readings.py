@@ -14,6 +14,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TypeVar
 
+from .turns import sooner_than_ever
+
 Token = TypeVar("Token", bound=Hashable)
 
 FARTHEST = 32  # calls that a rank may have left out or added at one place
@@ -36,7 +38,9 @@ class Reading:
 
     `whole` says that nothing which the rank recorded behind the place contradicts it. `run`: one side left a run of
     calls which the other one continued; by how many they differ is not known. `again`: a call made once more, right
-    behind the first time, explains all of it as well as those that were left out.
+    behind the first time, explains all of it as well as those that were left out. `scattered`: the calls that were left
+    out or added are one call, between others on which the orders agree. `instead`: as many calls added, where some were
+    left out, or the other way round, explain all of it too; 0 where they do not.
     """
 
     kind: Kind
@@ -45,6 +49,8 @@ class Reading:
     whole: bool = False
     run: bool = False
     again: bool = False
+    scattered: bool = False
+    instead: int = 0
 
 
 def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
@@ -61,6 +67,9 @@ def read(row: Sequence[int], usual: Sequence[int], place: int) -> Reading:
     if skipped is not None and extra is None and _tells_little(skipped, mine, row[:place]):
         return Reading(Kind.OTHER, whole=True)
     best = skipped or extra
+    between = _scattered(mine, due)
+    if between is not None and _explains_more(between, best, mine):
+        best = between
     other = next((each for each in found if each.kind in (Kind.MOVED, Kind.OTHER)), None)
     if other is not None and (best is None or other.agreeing >= best.agreeing):
         return other if best is None or other.agreeing > best.agreeing else Reading(Kind.OTHER, whole=True)
@@ -74,13 +83,14 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     that is made twice in a row is no greater change than one that is left out, where each is one call; calls that were
     made again are what counts where they are far fewer than those that would have been left out.
     """
-    to_the_end = [
-        each.agreeing == min(len(mine) - added, LOOKED_AT) for each, added in ((skipped, 0), (extra, extra.count))
-    ]
+    again = before[-extra.count :] == mine[: extra.count]
+    to_the_end = [_to_the_end(each, mine) for each in (skipped, extra)]
+    left_out = skipped.count * to_the_end[0]
+    if again and to_the_end[1]:
+        skipped, extra = replace(skipped, instead=extra.count), replace(extra, instead=left_out)
     to_the_end[1] &= not _may_be_next_rounds(extra, mine, before)
     if to_the_end.count(True) == 1:
         return skipped if to_the_end[0] else extra
-    again = before[-extra.count :] == mine[: extra.count]
     if extra.count == skipped.count and again:
         return Reading(Kind.OTHER, whole=True)
     return (
@@ -90,9 +100,54 @@ def _of_both(skipped: Reading, extra: Reading, mine: list[int], before: list[int
     )
 
 
+def _to_the_end(reading: Reading, mine: Sequence[int]) -> bool:
+    """Whether a reading explains all that the rank recorded behind the place."""
+    added = reading.count if reading.kind is Kind.EXTRA else 0
+    return reading.agreeing == min(len(mine) - added, LOOKED_AT)
+
+
+def _scattered(mine: Sequence[int], due: Sequence[int]) -> Reading | None:
+    """One call that was left out or added several times, as each layer's is: but for it the orders agree to the end."""
+    for kind, token in ((Kind.SKIPPED, due[:1]), (Kind.EXTRA, mine[:1])):
+        own, other = ([each for each in calls if each not in token] for calls in (mine, due))
+        same = _same(own, other)
+        if same < min(len(own), LOOKED_AT) or len(set(own[:same])) < 2:
+            continue
+        made, usual = (_until(calls, token, same) for calls in (mine, due))
+        count = usual - made if kind is Kind.SKIPPED else made - usual
+        if count > 1:
+            return Reading(kind, count, same, whole=True, scattered=True)
+    return None
+
+
+def _explains_more(between: Reading, best: Reading | None, mine: Sequence[int]) -> bool:
+    """Whether one call between others explains what no other reading does, or what one does with far more calls."""
+    if best is None or not _to_the_end(best, mine):
+        return between.agreeing >= ENOUGH
+    return 2 * between.count < best.count and between.agreeing >= best.agreeing
+
+
+def _until(calls: Sequence[int], token: Sequence[int], others: int) -> int:
+    """How often that call comes before so many other calls have come."""
+    made = 0
+    for each in calls:
+        made += each in token
+        others -= each not in token
+        if not others:
+            break
+    return made
+
+
 def _may_be_next_rounds(extra: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:
-    """The calls of a round, and little behind them: they may as well be the next rounds as added ones."""
-    return extra.count > extra.agreeing and set(mine[: extra.count]) <= set(before)
+    """The calls of a round, and little behind them: they may as well be the next rounds as added ones.
+
+    Not where the others' call comes behind fewer of them than between any two of such calls before.
+    """
+    added = mine[: extra.count]
+    if extra.count <= extra.agreeing or not set(added) <= set(before):
+        return False
+    wanted = mine[extra.count]
+    return not sooner_than_ever([*before, wanted, *added], wanted, added[0])
 
 
 def _tells_little(skipped: Reading, mine: Sequence[int], before: Sequence[int]) -> bool:

@@ -23,6 +23,7 @@ from .mismatch import mismatched
 from .model import COMPLETED, STATE, Communicator, Lane, Queues
 from .moment import ON_ITS_WAY_S, open_s
 from .names import at, named, ranks
+from .overrun import overrun
 from .stuck import Kind, Stuck
 from .tally import miscounted
 
@@ -71,6 +72,8 @@ def _absent(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         return before
     if made_again(root, root.waiting, histories):
         return once_more(root, root.waiting, root.awaited)
+    if (more := overrun(root, histories)) is not None:
+        return more
     new = new_call(root, histories)
     if new and few_make_it(root, histories):
         return alone(root)
@@ -182,13 +185,15 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         f" Nor is it known of {ranks(each.awaited)} in {collective(each)}." for each in beside[:_MOST_BESIDE]
     )
     lost = [rank for rank in root.awaited if rank in queues.ranks]
-    silent = [rank for rank in root.awaited if rank not in queues.ranks]
+    silent = [rank for rank in root.awaited if rank not in queues.ranks and rank not in queues.earlier]
+    older = [rank for rank in root.awaited if rank in queues.earlier]
     why = words.listed(
         filter(
             None,
             (
                 f"there is no {queues.record} of {ranks(silent)}" if silent else "",
                 f"that of {ranks(lost)} does not tell of this group" if lost else "",
+                f"that of {ranks(older)} is of an earlier run" if older else "",
             ),
         )
     )
@@ -201,9 +206,10 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
         culprits=tuple((rank, None) for rank in blamed),
         victims=victims((*chain.path, *beside), blamed or root.awaited),
         evidence=(f"no {queues.record} of {ranks(silent)}: {_SILENT.get(queues.record, _ENDED)}",) if silent else (),
-        alternatives=(_died(silent),) if blamed and silent else (),
+        alternatives=(*((_died(silent),) if blamed and silent else ()), *_anew(queues)),
         waits=wait_edges(root),
-        fix=f"give the records of {ranks(root.awaited)} too; if there are none, look at these processes first",
+        fix=f"give the records of {ranks(root.awaited)} {'of that run' if older else 'too'}; if there are none, look at"
+        " these processes first",
         passing=True,
     )
 
@@ -211,6 +217,13 @@ def _missing(queues: Queues, chain: Chain, histories: Histories) -> Finding:
 def _died(silent: list[int]) -> Alternative:
     said = f"{ranks(silent)} may have ended: the launcher's exit codes and the last output tell"
     return Alternative("rank-died", Certainty.UNDETERMINED, said)
+
+
+def _anew(queues: Queues) -> Iterable[Alternative]:
+    """A process that was started anew has calls of a run to which no other rank came."""
+    if len(queues.earlier) > len(queues.ranks):
+        said = f"{ranks(queues.ranks)} may have ended and been started anew, while {ranks(queues.earlier)} waited on"
+        yield Alternative("rank-died", Certainty.UNDETERMINED, said)
 
 
 def _last_call(queues: Queues, rank: int) -> tuple[Communicator, Lane] | None:

@@ -143,7 +143,7 @@ class QueueReader:
 
     def _known_call(self, key: tuple[Any, ...], entry: Mapping[str, Any]) -> int:
         """The call, which another entry may have given with frames that are other objects and the same places."""
-        content = (*key[:-1], tuple(map(_PLACE, entry.get("frames") or ())))
+        content = (*key[:-1], "frames" in entry, tuple(map(_PLACE, entry.get("frames") or ())))
         call = self._calls.get(content)
         if call is None:
             call = self._calls[content] = self._call(entry)
@@ -163,6 +163,7 @@ class QueueReader:
             frames=tuple(map(self._frame, entry.get("frames") or ())),
             source=source,
             target=target,
+            traced="frames" in entry,
         )
         index = self._distinct.setdefault(call, len(self.queues_so_far.calls))
         if index == len(self.queues_so_far.calls):

@@ -38,11 +38,12 @@ def lacks_a_counterpart(case: Case) -> Finding | None:
     lacking = "send" if exchange.lacks_a_send else "receive"
     return Finding(
         "point-to-point-deadlock",
-        Certainty.LIKELY if odd is not None else Certainty.UNDETERMINED,
+        Certainty.LIKELY if odd is not None or found.circle else Certainty.UNDETERMINED,
         f"{case.name(ranks, capital=True)} {words.verb(len(ranks), 'waits', 'wait')} for"
         f" {words.verb(len(ranks), 'its device', 'their devices')}{words.at(awaited[0].where)}: rank {exchange.sender}"
         f" has sent {words.plural(exchange.sent, 'message')} to rank {exchange.receiver}, which has enqueued"
-        f" {words.plural(exchange.received, 'receive')} from it: a {lacking} is lacking{_elsewhere(case, odd)}.",
+        f" {words.plural(exchange.received, 'receive')} from it: a {lacking} is lacking{_elsewhere(case, odd)}"
+        f"{_all_around(found)}.",
         culprits=(odd.culprit(),) if odd is not None else (),
         victims=tuple(view.rank for view in case if view is not odd),
         step=awaited[0].step,
@@ -56,6 +57,10 @@ def _alone_with_its_count(found: Uneven) -> tuple[str, ...]:
     both = (found.exchange.sent, found.exchange.received)
     own, other = both if found.odd == found.exchange.sender else reversed(both)
     return (f"other ranks of the group count {other:,} messages between them too, none of them {own:,}",)
+
+
+def _all_around(found: Uneven) -> str:
+    return f"; so it is all around the circle of {words.ranks(found.circle)}" if found.circle else ""
 
 
 def _elsewhere(case: Case, odd: RankView | None) -> str:

@@ -136,3 +136,12 @@ def test_ranks_that_stand_where_another_one_waits_for_its_device_are_not_said_to
     ranks = hung({**RING, (0, 1): (66, 67)}, at_barrier=())
     unasked = [replace(each, stacks=(replace(each.stacks[0], frames=ITEM),), earlier_stacks=()) for each in ranks[1:]]
     assert "still work" not in diagnose(job(ranks[0], *unasked)).verdict.summary
+
+
+@pytest.mark.parametrize(("counts", "lacking"), [((151, 150), "receive"), ((150, 151), "send")])
+def test_where_all_send_first_or_all_receive_first_none_is_to_blame_and_the_cause_is_told(
+    counts: tuple[int, int], lacking: str
+) -> None:
+    found = verdict(dict.fromkeys(RING, counts), at_barrier=())
+    assert (found.cause, found.certainty, found.culprits) == ("point-to-point-deadlock", Certainty.LIKELY, ())
+    assert f"a {lacking} is lacking; so it is all around the circle of ranks 0-3" in found.summary

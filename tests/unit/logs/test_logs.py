@@ -313,6 +313,30 @@ def test_an_error_file(tmp_path: Path) -> None:
     assert not elastic.error_file(b"[]", 3, logs)
 
 
+_STACK = """Traceback (most recent call last):
+  File "/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 357, in f
+  File "/home/mia/train.py", line 42, in step
+  File "/venv/lib/python3.11/site-packages/torch/_tensor.py", line 648, in backward
+torch.OutOfMemoryError: CUDA out of memory. 1.05 GiB is free.
+"""
+
+
+def test_the_line_of_an_error_is_the_user_s_and_not_the_library_s_below_it(tmp_path: Path) -> None:
+    folder = tmp_path / "attempt_0" / "3"
+    folder.mkdir(parents=True)
+    message = {"message": "OutOfMemoryError: no", "extraInfo": {"py_callstack": _STACK}}
+    (folder / "error.json").write_text(json.dumps({"message": message}))
+    logs = Logs()
+    assert read(folder / "error.json", logs)
+    assert logs.failures[3].where == Frame("/home/mia/train.py", 42, "step")
+    # AND so it is in torchrun's table
+    found = judged(tmp_path, table(failure(1, 1, _STACK.replace("\n", "\n    "), root=True)))
+    assert found.judgement is not None
+    assert found.judgement.verdict.culprits[0].where == Frame("/home/mia/train.py", 42, "step")
+    assert found.judgement.verdict.summary.endswith("1.05 GiB is free.")
+    assert ".." not in found.judgement.verdict.summary
+
+
 # ------------------------------------------------------------------------------------------ files
 
 

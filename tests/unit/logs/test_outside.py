@@ -85,6 +85,52 @@ def test_an_xid_of_the_hardware_is_the_gpu_of_its_rank_though_that_rank_gave_its
     assert "Xid 79 (it has fallen off the bus)" in found.summary
 
 
+def _on_gpu(rank: int, bus: str, host: str = "node-a") -> str:
+    return set_up(rank, "COMPLETE", host=host).replace(f"busId {rank}000", f"busId {bus}")
+
+
+GONE = "[1043982.9] NVRM: Xid (PCI:0000:4f:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def test_a_gpu_that_has_gone_is_that_of_its_rank_by_its_address(tmp_path: Path) -> None:
+    mapped = [_on_gpu(rank, f"{rank + 0x4D:x}000") for rank in range(4)]
+    found = told(tmp_path, *mapped, GONE, *waiting(0, 1, 3))
+    assert (found.cause, [each.rank for each in found.culprits]) == ("gpu-fault", [2])
+    assert found.evidence[0] == "the kernel log says so of its GPU (0000:4f:00)"
+
+
+@pytest.mark.parametrize(("kernel", "blamed"), [("", []), ("node-b kernel: ", [3])])
+def test_of_two_hosts_the_kernel_log_has_to_name_its_own(kernel: str, blamed: list[int], tmp_path: Path) -> None:
+    mapped = [_on_gpu(rank, f"{0x4F + rank % 2 - 1:x}000", host=f"node-{'ab'[rank // 2]}") for rank in range(4)]
+    found = told(tmp_path, *mapped, f"Dec  6 18:33:59 {kernel}{GONE}" if kernel else GONE, *waiting(0, 1, 2, 3))
+    assert (found.cause == "gpu-fault") is bool(blamed)
+    assert [each.rank for each in found.culprits] == blamed
+    if not blamed:
+        said = "the kernel log tells of Xid 79 (it has fallen off the bus) of the GPU at 0000:4f:00"
+        assert found.evidence[1].startswith(said)
+
+
+def test_an_error_of_a_gpu_that_works_on_may_be_of_long_ago(tmp_path: Path) -> None:
+    mapped = [_on_gpu(rank, f"{rank + 0x4D:x}000") for rank in range(4)]
+    found = told(tmp_path, *mapped, GONE.replace(": 79", ": 48"), *waiting(0, 1, 2, 3))
+    assert not found.culprits
+    assert any("at some time, of the GPU of rank 2" in said for said in found.evidence)
+
+
+def test_a_silent_rank_whose_data_was_not_delivered_is_a_victim_of_the_network(tmp_path: Path) -> None:
+    failed = (
+        "node-a:4003:5003 [1] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<3> with status=12 vendor err 129"
+    )
+    found = told(tmp_path, *READY, failed, *waiting(0, 1, 2))
+    assert (found.cause, found.certainty, found.culprits) == ("interconnect-stall", "likely", ())
+    assert 3 in found.victims
+    assert "rank 3" in found.summary
+    # BUT a peer that closed its connection may have done so because of that rank
+    (tmp_path / "two").mkdir()
+    closed = failed.split("NET/IB")[0] + "socketProgress: Connection closed by remote peer node-b<42830>"
+    assert [each.rank for each in told(tmp_path / "two", *READY, closed, *waiting(0, 1, 2)).culprits] == [3]
+
+
 def test_an_xid_of_a_program_is_no_fault_of_a_gpu(tmp_path: Path) -> None:
     found = told(tmp_path, *READY, XID.format(number=43, pid=4001), *waiting(0, 1, 2, 3))
     assert found.cause == "interconnect-stall"

@@ -189,7 +189,7 @@ CASES = [
             "skipped-collective",
             (rank,),
             24,
-            PROVEN,
+            LIKELY,  # or the gradients' calls were made once more, as with a micro-batch more
             "left out all_reduce",
         )
         for world, rank, place in ((4, 3, 20), (8, 0, 11), (64, 17, 32))
@@ -206,7 +206,7 @@ CASES = [
         "skipped-collective",
         (3,),
         24,
-        PROVEN,
+        LIKELY,
         "left out",
     ),
     Expected(

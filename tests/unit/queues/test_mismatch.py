@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
-from tests.dump_verdicts import blamed, verdict
+from tests.dump_verdicts import blamed, verdict, verdict_on
 from tests.dump_world import Call, JobDumps, Step, Sync, every, mesh
 
 LAYERS: list[Step] = [Call("all_reduce", 30, 64), Call("all_reduce", 30, 128), Sync()]
@@ -217,3 +218,23 @@ def test_other_rows_tell_also_of_the_very_first_call(odd: int, tmp_path: Path) -
 
     found = verdict(JobDumps({rank: turn(rank) for rank in range(6)}, mesh(3, 2), timed=False), tmp_path)
     assert (found.cause, blamed(found)) == ("collective-mismatch", [odd])
+
+
+def _only_active(job: JobDumps, folder: Path, backward: set[int]) -> None:
+    """Dumps of what is not complete alone, with the calls of these lines made by torch's own thread."""
+    for rank, document in job.documents().items():
+        for entry in document["entries"]:
+            if any(frame["line"] in backward for frame in entry["frames"]):
+                entry["frames"] = []
+        document["entries"] = [each for each in document["entries"] if each["state"] != "completed"]
+        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(document, protocol=2))
+
+
+def test_a_call_of_backward_where_others_log_is_first_of_all_that_log_left_out(tmp_path: Path) -> None:
+    """The record of one rank has calls of backward alone: that they came from no line is told, and not unknown."""
+    programs = every(4, [*LAYERS * 6, *LOG, *LAYERS * 3], {2: LAYERS * 9})
+    _only_active(JobDumps(programs, timed=False), tmp_path, {30})
+    found = verdict_on(tmp_path)
+    assert (found.cause, blamed(found), found.certainty) == ("skipped-collective", [2], "undetermined")
+    assert [each.cause for each in found.alternatives] == ["uneven-steps"]
+    assert "from no line of the program, as in backward" in found.summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hangwatch.model import Certainty
 from hangwatch.queues.readings import Kind, read
 from tests.dump_programs import BARRIER
-from tests.dump_verdicts import verdict
+from tests.dump_verdicts import verdict, verdict_on
 from tests.dump_world import WORLD, Call, JobDumps, Step, Sync, every
 
 HEAD = Call("broadcast", 20, 64)
@@ -29,6 +30,13 @@ ROUND: list[Step] = [HEAD, FIRST, SECOND, THIRD, METRIC, LOSS, Sync()]
         pytest.param("abcd abcd axbcd", "abcd abcd abcd", Kind.EXTRA, 1, id="added"),
         pytest.param("abcd abcd axyb", "abcd abcd ab", Kind.EXTRA, 2, id="added-and-the-others-stand"),
         pytest.param("abcd abcd acbd", "abcd abcd abcd", Kind.MOVED, 2, id="moved"),
+        pytest.param(
+            f"{3 * (4 * 'abcdefghi' + 'm')}{4 * 'abcdefghi'}abcdefghim",
+            f"{3 * (4 * 'abcdefghi' + 'm')}{4 * 'abcdefghi'}m",
+            Kind.EXTRA,
+            9,
+            id="a-turn-more-before-the-metric",
+        ),
         pytest.param("abcd abcd axcd", "abcd abcd abcd", Kind.OTHER, 1, id="another"),
         pytest.param("abcc abcc abccc", "abcc abcc abcc a", Kind.OTHER, 1, id="a-longer-run-or-a-round-left-out"),
         pytest.param("abcc abcc abcc cca", "abcc abcc abcc a", Kind.SKIPPED, 2, id="left-out-and-its-round-goes-on"),
@@ -104,3 +112,75 @@ def test_a_call_of_another_group_that_never_comes_was_left_out(
     job = JobDumps({rank: program(rank) for rank in range(4)}, {"b": (0, 1, 2, 3)}, timed=False)
     found = verdict(job, tmp_path)
     assert (found.cause, [each.rank for each in found.culprits]) == (cause, [2])
+
+
+def _accumulated(batches: int, *, reduced: tuple[int, ...] = (1,)) -> list[Step]:
+    """Micro-batches, of which some are reduced, and the norm of the gradients behind each two."""
+    steps: list[Step] = []
+    for batch in range(batches):
+        steps += [Call("all_reduce", 30, size) for size in (64, 32)] if batch % 2 == 1 or batch in reduced else []
+        steps += [Call("all_reduce", 50, 1), Sync()] if batch % 2 == 1 else []
+    return steps
+
+
+def test_what_comes_between_two_turns_left_out_is_not_proven_where_a_turn_more_explains_it_as_well(
+    tmp_path: Path,
+) -> None:
+    """One rank reduced a micro-batch more; as well it may have left out the norm, and have made the next step."""
+    job = JobDumps(every(4, _accumulated(16), {3: _accumulated(16, reduced=(8,))}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.certainty, [each.rank for each in found.culprits]) == (Certainty.LIKELY, [3])
+    assert {found.cause, *(each.cause for each in found.alternatives)} == {"skipped-collective", "uneven-steps"}
+
+
+def _gathered(batches: int) -> list[Step]:
+    calls: list[Step] = [Call("_all_gather_base", 40, size, out=4 * size) for size in (64, 32, 16)]
+    return calls * batches
+
+
+def test_nor_where_no_line_is_known_of_what_would_have_been_left_out(tmp_path: Path) -> None:
+    """A forward pass more, or the calls of a backward pass and the norm left out; what comes seldom may come late."""
+    rest: list[Step] = [Call("all_reduce", 30, 128), Call("all_reduce", 50, 1), Sync()]
+    turn: list[Step] = [*_gathered(1), *rest]
+    job = JobDumps(every(4, turn * 12, {1: [*turn * 7, *_gathered(2), *rest, *turn * 4]}), timed=False)
+    job.write(tmp_path)
+    for path in tmp_path.iterdir():
+        document = pickle.loads(path.read_bytes())  # noqa: S301 - written above
+        for entry in document["entries"]:
+            entry["frames"] = [] if entry["input_sizes"] == [[128]] else entry["frames"]
+        path.write_bytes(pickle.dumps(document, protocol=2))
+    found = verdict_on(tmp_path)
+    assert (found.certainty, [each.rank for each in found.culprits]) == (Certainty.LIKELY, [1])
+    assert {found.cause, *(each.cause for each in found.alternatives)} >= {"skipped-collective", "uneven-steps"}
+
+
+def _sharded(turns: int, more: int = -1, fewer: int = -1) -> list[Step]:
+    """Layers that are scattered in each of two micro-batches, and reduced across the replicas in the second one."""
+    steps: list[Step] = []
+    for turn in range(turns):
+        for second in (False, True):
+            steps += [Call("_all_gather_base", 60, size, out=4 * size) for size in (64, 32, 16)]
+            for size in (16, 32, 64):
+                steps += [Call("_reduce_scatter_base", 61, 4 * size, out=size)]
+                reduced = turn != fewer if second else turn == more
+                steps += [Call("all_reduce", 62, 8)] if reduced else []
+        steps += [Sync()]
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("own", "cause", "said"),
+    [
+        ({"more": 5}, "rank-zero-only-collective", "alone called all_reduce"),
+        ({"fewer": 5}, "skipped-collective", "and 1 call more of it between others"),
+    ],
+)
+def test_one_call_of_each_layer_made_or_left_out_between_others(
+    own: dict[str, int], cause: str, said: str, tmp_path: Path
+) -> None:
+    """It was told as a run of other calls that the rank had left out."""
+    job = JobDumps(every(4, _sharded(9), {2: _sharded(9, **own)}), timed=False)
+    found = verdict(job, tmp_path)
+    assert (found.cause, [each.rank for each in found.culprits]) == (cause, [2])
+    assert said in found.summary
+    assert [each.where.line for each in found.culprits if each.where] == [62]
