@@ -46,7 +46,12 @@ def silence(view: RankView) -> float:
 
 
 def holds_lock(view: RankView) -> bool:
-    """The main thread owns the interpreter lock at one place, and the ticker has not run for a while."""
+    """The main thread owns the interpreter lock at one place, and the ticker has not run for a while.
+
+    Where the rank is ready to run and gets little processor time, its ticker gets none for that.
+    """
+    if view.starved and not view.busy:
+        return False
     samples = (*view.evidence.stacks, *view.evidence.earlier_stacks)
     owner = any(stack.main and stack.owns_gil for stack in samples)
     return owner and view.steady and silence(view) > MISSED_S
