@@ -280,7 +280,6 @@ STEP: tuple[Case, ...] = (
         name="group-order",
         cause="group-order-cycle",
         script="group_order_cycle.py",
-        culprits=every_rank,
         step=(0, 80),
         where="reduce_metrics",
     ),
