@@ -21,10 +21,9 @@ from hangwatch.facts.skip_paths import ways_past, ways_to
 from hangwatch.model import Bypass, Collective, Frame, StepName
 from hangwatch.ranks.sides import odd_of
 from hangwatch.ranks.view import RankView
-from hangwatch.stacks.frames import name_of
+from hangwatch.stacks.frames import is_of_a_module, name_of
 
 EVERY_STEP = 2  # whole steps with the call, and none without it, that make it a call of every step
-_MODULE = "torch/nn/modules/module.py"
 _FORWARD = "forward"
 
 
@@ -68,7 +67,7 @@ def _within_module(where: Frame, frames: tuple[Frame, ...]) -> bool:
     )
     if depth is None:
         return False
-    module = next((n for n, frame in enumerate(frames) if n > depth and frame.file.endswith(_MODULE)), depth)
+    module = next((n for n, frame in enumerate(frames) if n > depth and is_of_a_module(frame)), depth)
     return any(name_of(frame.function) == _FORWARD for frame in frames[depth:module])
 
 

@@ -231,7 +231,8 @@ def _told(case: Case, found: Parting, balance: int, few: tuple[int, ...], many: 
         return found
     doubt = _apart_before(case, found.divergence)
     if balance > 0:
-        through = tuple(rank for rank in few if rank not in _still_in(case, found.divergence))
+        still = _still_in(case, found.divergence)
+        through = tuple(rank for rank in few if rank not in still)
         return replace(found, how=Left.SKIPPED, who=through or few, witnesses=found.witnesses + doubt)
     turned = tuple(replace(witness, agrees=not witness.agrees) for witness in found.witnesses)
     return replace(found, how=Left.EXTRA, who=many, witnesses=turned + doubt)

@@ -15,9 +15,8 @@ from hangwatch.facts.mismatches import Mismatch, Ranks, common_call, differing, 
 from hangwatch.facts.parting import parting
 from hangwatch.facts.witness import Kind, Witness
 from hangwatch.model import Frame
-from hangwatch.stacks.frames import origin
+from hangwatch.stacks.frames import is_of_a_module, origin
 
-MODULE = "torch/nn/modules/module.py"
 ALIKE_BEFORE = 2  # calls before the pair that must be the same on all ranks
 
 
@@ -75,7 +74,7 @@ def parted(one: tuple[Frame, ...], other: tuple[Frame, ...]) -> tuple[Frame, Fra
     if depth is None:
         return None
     left, right = mine[depth], theirs[depth]
-    if any(frame.file.endswith(MODULE) for frame in mine[:depth]):
+    if any(is_of_a_module(frame) for frame in mine[:depth]):
         return None  # a part of the model decides there by its data, and no trainer
     same = (left.file, left.function) == (right.file, right.function) and origin(left.file) == "package"
     further = [[origin(frame.file) for frame in path[depth + 1 :]] for path in (mine, theirs)]

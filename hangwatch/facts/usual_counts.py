@@ -87,7 +87,7 @@ def _settled(steps: list[Step]) -> list[Step]:
 def like(case: Case, divergence: Divergence, steps: Iterable[Step]) -> Iterator[Step]:
     """Those that end an epoch, as that step does, or that do not: ranks evaluate and save between two epochs."""
     at = (divergence.epoch, divergence.batch, divergence.step)
-    known = (step for rank in divergence.counts for step in case.ledger.steps(rank))
+    known = (step for rank in spread(divergence.counts) for step in case.ledger.steps(rank))
     ends = any(step.ends_epoch for step in known if (step.epoch, step.batch, step.step) == at)
     return (step for step in steps if step.ends_epoch == ends)
 

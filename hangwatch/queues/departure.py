@@ -41,9 +41,7 @@ class Departure:
     by_most: bool = False  # of most ranks, by the habit of all of them
     again: bool = False  # the added calls are those that these ranks made just before: one more turn of a loop
     twice: bool = False  # a call made once more, right behind the first time, explains what was left out as well
-    instead: int = (
-        0  # calls of a turn of a loop, made once more, explain it as well; or left out, where some were added
-    )
+    instead: int = 0  # so many calls of a turn made once more explain it too, or left out where some were added
     scattered: bool = False  # the calls are one call, left out or added between others on which the orders agree
     early: bool = False  # it lies before what is recorded, so that `number` and `usual` only show it
     counted: Odd | None = None  # the ranks of other groups that tell it by how many calls they made

@@ -275,18 +275,7 @@ def _said(departure: Departure) -> tuple[str, str]:
         )
         return went, "uneven-steps"
     if departure.kind is Kind.SKIPPED:
-        after = "more of it between others" if departure.scattered else "after it"
-        more = f" and {words.plural(departure.count - 1, 'call')} {after}" if departure.count > 1 else ""
-        said = (
-            f"{who} left out {named(departure.usual, number, group)}{usual}{more}, and called"
-            f" {shape(departure.own)}{own} in its place: "
-        )
-        if departure.ended:
-            return (
-                f"{said}{words.verb(len(departure.ranks), 'it has', 'they have')} left the loop earlier.",
-                "uneven-steps",
-            )
-        return f"{said}every later call is mispaired.", "skipped-collective"
+        return _said_of_skipped(departure)
     if departure.kind is Kind.EXTRA and departure.again:
         said = (
             f"{who} made {words.plural(departure.count, 'call')} of {group.title} once more, from"
@@ -314,6 +303,20 @@ def _said(departure: Departure) -> tuple[str, str]:
     if departure.lone:
         return f"{said} No other call of theirs has come from there.", "rank-zero-only-collective"
     return said, "collective-mismatch"
+
+
+def _said_of_skipped(departure: Departure) -> tuple[str, str]:
+    own, usual = map(words.at, apart(departure.own, departure.usual))
+    after = "more of it between others" if departure.scattered else "after it"
+    more = f" and {words.plural(departure.count - 1, 'call')} {after}" if departure.count > 1 else ""
+    said = (
+        f"{ranks(departure.ranks, capital=True)} left out {named(departure.usual, departure.number, departure.group)}"
+        f"{usual}{more}, and called {shape(departure.own)}{own} in its place"
+    )
+    if departure.ended:
+        left = words.verb(len(departure.ranks), "it has", "they have")
+        return f"{said}: {left} left the loop earlier.", "uneven-steps"
+    return f"{said}: every later call is mispaired.", "skipped-collective"
 
 
 def habit_of(departure: Departure) -> str:

@@ -23,7 +23,8 @@ from .matching import kind_of, shape
 from .model import Call, Communicator, Lane, Queues
 from .names import path_of
 from .readings import ENOUGH, FARTHEST, Kind, Reading, due, habit, of_a_run, read, regular, swapped
-from .told import told_by_all
+from .rows import left_out_before, usual_rank
+from .told import is_sited, told_by_all
 from .turns import sooner_than_ever
 
 
@@ -34,7 +35,7 @@ class Histories:
         self.queues = queues
         self._tokens: dict[object, int] = {}
         self._told = told_by_all(queues)
-        self.sited = _all_sited(queues)
+        self.sited = is_sited(queues)
         self._token = array(
             "l", (self._tokens.setdefault(self._identity(call), len(self._tokens)) for call in queues.calls)
         )
@@ -63,7 +64,7 @@ class Histories:
         rows = self._rows(group)
         if len(rows) < 2:
             return None
-        usual = _usual(rows)
+        usual = usual_rank(rows)
         compared = (self._compared(group, rank, row, rows[usual], usual) for rank, row in rows.items())
         found = [each for each in compared if each is not None and (until is None or each.number <= until)]
         if not found:
@@ -328,7 +329,7 @@ class Histories:
         reading = read(row, usual, place)
         if reading.count > 1 and swapped(row, usual, place) and reading.kind is not Kind.MOVED:
             return Reading(Kind.OTHER)
-        if not reading.whole and (skipped := _left_out(usual[:place], usual[place], row[place])):
+        if not reading.whole and (skipped := left_out_before(usual[:place], usual[place], row[place])):
             return Reading(Kind.SKIPPED, skipped)
         other_lines = self._of_other_lines(row[place], usual[place])
         run = of_a_run(usual[:place], row[place], usual[place]) if other_lines else Reading(Kind.OTHER)
@@ -374,35 +375,6 @@ class Histories:
         )
 
 
-def _all_sited(queues: Queues) -> bool:
-    """Whether call sites can be compared: a rank whose record has none at all differs in them from no other rank.
-
-    Unless it tells that its calls came from no line, as those of backward do, and no rank made such calls from one.
-    """
-    made: dict[int, set[int]] = {}
-    for _, lane in queues.lanes():
-        if len(lane):
-            made.setdefault(lane.rank, set()).update(lane.calls)
-    with_lines = {shape(call) for call in queues.calls if call.frames}
-    bare = [calls for calls in made.values() if not any(queues.calls[index].frames for index in calls)]
-    told = [queues.calls[index] for calls in bare for index in calls]
-    return len(bare) < len(made) and all(call.traced and shape(call) not in with_lines for call in told)
-
-
-def _usual(rows: dict[int, array[int]]) -> int:
-    """The rank whose history most others share, call by call: ranks that have not come so far have no vote there."""
-    alive, start = dict(rows), 0
-    while True:
-        length = min(map(len, alive.values()))
-        parts = {rank: row[start:length].tobytes() for rank, row in alive.items()}
-        (common, _), *_ = Counter(parts.values()).most_common(1)
-        shared = {rank: row for rank, row in alive.items() if parts[rank] == common}
-        longer = {rank: row for rank, row in shared.items() if len(row) > length}
-        if not longer:
-            return next(iter(shared))
-        alive, start = longer, length
-
-
 def _sited_habit(one: Departure) -> int:
     """Its habit in its group; calls of several lines look alike without call sites: their order tells little there."""
     return one.habit if one.own.frames else 0
@@ -418,15 +390,6 @@ def _most(group: Communicator, first: Departure, found: list[Departure], rows: d
     other = {each.ranks[0] for each in found if each.number <= first.number}
     unknown = 0 if group.guessed else len(group.members) - len(rows)
     return 2 * len(came - other) > len(came) + unknown
-
-
-def _left_out(history: array[int], wanted: int, own: int) -> int:
-    """How many calls a rank left out that made `own` where `wanted` was due, as the order so far tells; 0 for none."""
-    for place in reversed(range(len(history))):
-        if history[place] == wanted:
-            behind = history[place + 1 : place + 1 + FARTHEST]
-            return next((count for count, token in enumerate(behind, 1) if token == own), 0)
-    return 0
 
 
 def _alike(one: Departure, other: Departure) -> bool:

@@ -18,6 +18,7 @@ _TORCH = re.compile(
 # Code that inductor has written: in its cache, whose folder the user may have moved, files have such names.
 _COMPILED = re.compile(r"/torchinductor_[^/]*/|/[a-z0-9]{2}/c[a-z2-7]{40,}\.py$")
 _DISTRIBUTED = re.compile(r"/torch/distributed/(?!elastic/)")
+_MODULE = "torch/nn/modules/module.py"
 _FORKS = "/multiprocessing/popen_fork.py"
 _OURS = re.compile(r"/hangwatch_agent/|/hangwatch/(?!gallery/)[\w/]+\.py$")
 
@@ -41,6 +42,11 @@ def origin(file: str) -> str:
 def is_written_by_compiler(file: str) -> bool:
     """Code that torch.compile or torch.fx has written: a graph as Python, or what inductor made of it."""
     return file.startswith("<eval_with_key>") or _COMPILED.search(file) is not None
+
+
+def is_of_a_module(frame: Frame) -> bool:
+    """A frame of torch.nn.Module itself, which calls the forward and the hooks of a part of the model."""
+    return frame.file.endswith(_MODULE)
 
 
 @lru_cache(maxsize=8192)

@@ -1,4 +1,4 @@
-"""A port that is free now, and still free when a rank comes to listen on it."""
+"""A port that is free now, and that stays free until a rank listens on it seconds later."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from hangwatch import ports
 
 
-def test_it_is_none_that_the_kernel_gives_to_others() -> None:
+def test_a_free_port_lies_below_the_range_of_the_kernel() -> None:
     first = int(ports.GIVEN.read_text().split()[0])
     if first <= ports.FIRST:
-        pytest.skip("this kernel gives all ports to others")
+        pytest.skip("the range of this kernel has all ports")
     assert all(ports.FIRST <= ports.free_port() < first for _ in range(20))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
-def test_one_on_which_somebody_listens_is_passed_over(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_a_port_with_a_listener_is_not_free(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     other = ports.free_port()
     with socket.create_server((address, 0)) as server:
         taken = server.getsockname()[1]
@@ -28,7 +28,7 @@ def test_one_on_which_somebody_listens_is_passed_over(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("given", ["1024 65535", "", None])
-def test_where_the_kernel_gives_all_of_them_it_is_any(
+def test_any_port_is_taken_where_the_range_of_the_kernel_has_all_or_is_unknown(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str | None
 ) -> None:
     monkeypatch.setattr(ports, "GIVEN", tmp_path / "range")

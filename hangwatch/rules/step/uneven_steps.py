@@ -125,8 +125,9 @@ def _batch_sizes(case: Case, uneven: Uneven) -> str:
 def _fix(case: Case, culprits: tuple[int, ...], sizes: str) -> str:
     if any(_in_join(case.ranks[rank]) for rank in culprits):
         return _FIX_IN_JOIN
-    wrapped = any(map(_forwards, case))
-    return _FIX_SIZES if sizes else "" if wrapped else _FIX_IN_LOOP
+    if sizes:
+        return _FIX_SIZES
+    return "" if any(map(_forwards, case)) else _FIX_IN_LOOP
 
 
 def _in_join(view: RankView) -> bool:

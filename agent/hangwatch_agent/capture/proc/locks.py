@@ -12,7 +12,9 @@ another way, and its pid may be that of a later process: only a dead one is told
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -87,14 +89,24 @@ def left_behind(
     if told is None or not 0 < (facts.sleeps_s or 0.0) <= _NAP_S:
         return ()
     path = told["path"]
-    try:
-        with (proc / str(facts.pid) / "root" / path.lstrip("/")).open(encoding="ascii") as file:
-            maker = _PID.fullmatch(file.read(64))
-    except (OSError, UnicodeDecodeError):
-        return ()
+    maker = _PID.fullmatch(_beginning(proc / str(facts.pid) / "root" / path.lstrip("/")))
     found = _lock_file(path, facts.pid, blocked=False, proc=proc, clock=clock)
     gone = maker is not None and not found.owner_alive and living([int(maker[1])], 0, proc) is None
     return (replace(found, owner_pid=int(maker[1])),) if maker is not None and gone else ()
+
+
+def _beginning(path: Path) -> str:
+    """The first characters of a file, "" where they cannot be read. To open a pipe would be to wait for a writer."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, 64).decode("ascii") if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 def _waited_in_kernel(facts: ProcessFacts) -> Iterator[str]:

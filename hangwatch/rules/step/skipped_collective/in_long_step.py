@@ -16,6 +16,7 @@ from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import evidence_of, skip_path, the_only, ways_past
 from hangwatch.model import Certainty, StepName
 from hangwatch.ranks.ledger import Step
+from hangwatch.ranks.sides import spread
 from hangwatch.rules.finding import Finding
 
 MOST_TURNS = 64  # in one step
@@ -99,6 +100,7 @@ def _overlong(case: Case, rank: int, group: str) -> _Overlong | None:
 
 def _as_long(case: Case, rank: int, step: Step, group: str) -> bool:
     """Most of the others issued as many there in that step: an evaluation, say, and no further turns."""
-    others = [each for other in case.ranks if other != rank for each in case.ledger.steps(other)]
-    counts = [each.counts.get(group) for each in others if each.step == step.step]
+    others = spread(other for other in case.ranks if other != rank)
+    steps = (each for other in others for each in case.ledger.steps(other) if each.step == step.step)
+    counts = [each.counts.get(group) for each in steps]
     return 2 * counts.count(step.counts[group]) > len(counts)

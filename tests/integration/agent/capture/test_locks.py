@@ -145,6 +145,15 @@ def test_a_lock_file_of_the_programs_own_whose_maker_is_dead(script: Script, tmp
     assert left_behind(process_facts(waits.pid), None) == ()
 
 
+def test_a_named_pipe_in_the_way_is_not_opened_to_wait_for_a_writer(script: Script, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.lock"
+    os.mkfifo(path)
+    waits = script(OWN, str(path))
+    error = ExceptionFacts("FileExistsError", f"[Errno 17] File exists: '{path}'", ())
+    assert eventually(lambda: process_facts(waits.pid).sleeps_s)
+    assert left_behind(process_facts(waits.pid), error) == ()
+
+
 def test_a_process_that_has_closed_the_locked_file_holds_nothing(script: Script, tmp_path: Path) -> None:
     """/proc/locks names the process that took the lock for as long as any process has that open file."""
     path = tmp_path / "train.lock"

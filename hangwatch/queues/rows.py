@@ -1,0 +1,31 @@
+"""Rows of calls, one of each rank, as numbers for what the calls are and where they come from."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+
+from .readings import FARTHEST
+
+
+def usual_rank(rows: dict[int, array[int]]) -> int:
+    """The rank whose history most others share, call by call: ranks that have not come so far have no vote there."""
+    alive, start = dict(rows), 0
+    while True:
+        length = min(map(len, alive.values()))
+        parts = {rank: row[start:length].tobytes() for rank, row in alive.items()}
+        (common, _), *_ = Counter(parts.values()).most_common(1)
+        shared = {rank: row for rank, row in alive.items() if parts[rank] == common}
+        longer = {rank: row for rank, row in shared.items() if len(row) > length}
+        if not longer:
+            return next(iter(shared))
+        alive, start = longer, length
+
+
+def left_out_before(history: array[int], wanted: int, own: int) -> int:
+    """How many calls a rank left out that made `own` where `wanted` was due, as the order so far tells; 0 for none."""
+    for place in reversed(range(len(history))):
+        if history[place] == wanted:
+            behind = history[place + 1 : place + 1 + FARTHEST]
+            return next((count for count, token in enumerate(behind, 1) if token == own), 0)
+    return 0
