@@ -26,6 +26,7 @@ from hangwatch_agent.shared.procfs import PROC, pid_namespace
 OWNER = "owner"  # pid, start and pid namespace of the `hangwatch run` that made the folder
 NAME = re.compile(re.escape(RUN) + r"(\d{1,9})-[0-9a-f]{8}")  # as `hangwatch run` calls a job's folder
 YOUNG_S = 60.0  # a folder without an owner may just be being made
+LOOKS, NAP_S = 20, 0.1  # at processes in state D, which few are in for two seconds
 
 
 def own(folder: Path) -> None:
@@ -70,7 +71,8 @@ def _is_left_empty(folder: Path) -> bool:
     Its own name tells: a folder of another program in HANGWATCH_RUN_DIR is not ours to delete, be it empty.
     """
     made = NAME.fullmatch(folder.name)
-    return made is not None and not any(folder.iterdir()) and not _lives(Pids(), int(made[1]), 0, pid_namespace())
+    empty = all(each.name == OWNER and not each.stat().st_size for each in folder.iterdir())
+    return made is not None and empty and not _lives(Pids(), int(made[1]), 0, pid_namespace())
 
 
 def _age_s(folder: Path) -> float:
@@ -124,17 +126,32 @@ def _is_locked(lock: Path) -> bool:
 
 
 def _has_processes(run_id: str) -> bool:
-    """Whether a process lives that was started for this run: a launcher that is about to start ranks has no board."""
-    for pid in procfs.pids(PROC):
-        try:
-            ours = (PROC / str(pid)).stat().st_uid == os.getuid()
-            if ours and procfs.environment(pid).get("HANGWATCH_RUN_ID") == run_id:
-                return True
-        except BlockingIOError:
-            return True  # in doubt it is one
-        except OSError:
-            continue
-    return False
+    """Whether a process lives that was started for this run: a launcher that is about to start ranks has no board.
+
+    Any process of the machine may be in state D for a moment, and is looked at again; in doubt it is one of the run.
+    """
+    asked = list(procfs.pids(PROC))
+    for look in range(LOOKS):
+        if look:
+            time.sleep(NAP_S)
+        answers = {pid: _is_started_for(run_id, pid) for pid in asked}
+        if True in answers.values():
+            return True
+        asked = [pid for pid, answer in answers.items() if answer is None]
+        if not asked:
+            return False
+    return True
+
+
+def _is_started_for(run_id: str, pid: int) -> bool | None:
+    """None where that cannot be read at the moment."""
+    try:
+        ours = (PROC / str(pid)).stat().st_uid == os.getuid()
+        return ours and procfs.environment(pid).get("HANGWATCH_RUN_ID") == run_id
+    except BlockingIOError:
+        return None
+    except OSError:
+        return False
 
 
 def _removed(folder: Path) -> bool:

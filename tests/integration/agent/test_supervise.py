@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hangwatch.report import files
+from hangwatch_agent.shared import procfs
 
 RUN = [sys.executable, "-m", "hangwatch", "run", "--"]
 
@@ -193,7 +194,8 @@ def test_the_next_run_sweeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
             assert process.stdout is not None
             pid, folder = process.stdout.readline().split()
             deadline = time.monotonic() + 100
-            while not (Path(folder) / "owner").exists() and time.monotonic() < deadline:
+            owner = Path(folder) / "owner"
+            while not (owner.exists() and owner.stat().st_size) and time.monotonic() < deadline:
                 time.sleep(0.05)
             process.kill()
             process.wait()
@@ -203,6 +205,8 @@ def test_the_next_run_sweeps_what_a_killed_one_has_left(tmp_path: Path) -> None:
     living, command = killed_run()
     dead, other = killed_run()
     os.kill(other, signal.SIGKILL)
+    while (stat := procfs.stat_of(other)) is not None and stat.state not in "XZ":
+        time.sleep(0.05)
     try:
         # WHEN the next one of this user starts
         code = f"import os, time\nfor _ in range(600):\n    if os.path.exists({str(dead)!r}): time.sleep(0.1)"

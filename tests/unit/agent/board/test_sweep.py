@@ -10,6 +10,7 @@ import pytest
 
 from hangwatch.settings import Settings
 from hangwatch_agent.board import sweep
+from hangwatch_agent.shared import procfs
 
 OLD_S = 10 * sweep.YOUNG_S
 
@@ -44,6 +45,33 @@ def test_an_empty_folder_of_a_run_that_was_killed_at_once_is_swept(tmp_path: Pat
     folder = made(tmp_path, f"run-{gone}-0123abcd")
     assert swept_at_last(tmp_path) == [folder.name]
     assert not folder.exists()
+
+
+def test_one_of_a_run_that_was_killed_before_its_name_was_written_is_swept(tmp_path: Path, gone: int) -> None:
+    folder = made(tmp_path, f"run-{gone}-0123abcd")
+    (folder / sweep.OWNER).touch()
+    os.utime(folder, (1.0, 1.0))
+    assert swept_at_last(tmp_path) == [folder.name]
+
+
+@pytest.mark.parametrize(("blocked", "left"), [(1, []), (sweep.LOOKS, ["run-{gone}-0123abcd"])])
+def test_a_process_in_state_d_is_looked_at_again(
+    tmp_path: Path, gone: int, monkeypatch: pytest.MonkeyPatch, blocked: int, left: list[str]
+) -> None:
+    looks: list[int] = []
+
+    def environment(pid: int) -> dict[str, str]:
+        looks.append(pid)
+        if len(looks) <= blocked:
+            raise BlockingIOError
+        return {}
+
+    monkeypatch.setattr(procfs, "pids", lambda _: [os.getpid()])
+    monkeypatch.setattr(procfs, "environment", environment)
+    monkeypatch.setattr(sweep, "NAP_S", 0.0)
+    made(tmp_path, f"run-{gone}-0123abcd")
+    swept(tmp_path)
+    assert [folder.name for folder in tmp_path.iterdir()] == [name.format(gone=gone) for name in left]
 
 
 @pytest.mark.parametrize("age_s", [0.0, sweep.YOUNG_S / 2, -sweep.YOUNG_S / 2])
