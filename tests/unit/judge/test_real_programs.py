@@ -1,0 +1,37 @@
+"""tests/judged/: the evidence of real programs, judged by the rules of this checkout."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangwatch.catalogue import BY_ID
+from hangwatch.judge import diagnose
+from hangwatch.report.incident import snapshot_of
+from scripts import judged
+from scripts.judged import Truth
+
+TRUTHS = judged.truths()
+
+
+def programs() -> list[object]:
+    return [pytest.param(truth, id=truth.name, marks=_marks(truth)) for truth in TRUTHS]
+
+
+def _marks(truth: Truth) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xfail(reason=truth.known_wrong, strict=True)] if truth.known_wrong else []
+
+
+@pytest.mark.parametrize("truth", programs())
+def test_the_verdict_names_cause_culprits_and_line(truth: Truth) -> None:
+    verdict = diagnose(snapshot_of([judged.incident(truth.name)])).verdict
+    told = "\n".join((verdict.summary, *verdict.details, *verdict.evidence, verdict.fix))
+    assert verdict.cause in truth.causes, told
+    assert tuple(sorted(each.rank for each in verdict.culprits if each.rank is not None)) == truth.ranks, told
+    assert truth.line in told
+
+
+def test_each_report_has_its_truth_and_each_truth_a_report() -> None:
+    kept = {path.name.removesuffix(judged.ENDING) for path in judged.FOLDER.glob(f"*{judged.ENDING}")}
+    assert kept == {truth.name for truth in TRUTHS}
+    assert {cause for truth in TRUTHS for cause in truth.causes} <= BY_ID.keys()
+    assert all(truth.about and truth.causes for truth in TRUTHS)
