@@ -13,6 +13,7 @@ from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.call_site import Site, comes_before, path, site
 from hangwatch.facts.call_sites import HABIT, Sites, sites_of
 from hangwatch.facts.case import Case, once
+from hangwatch.facts.drawn import drawn_by_epoch
 from hangwatch.facts.last_calls import Last, brought_down, is_early_at, last_call, last_calls
 from hangwatch.facts.parted import within
 from hangwatch.facts.process_end import ended_for
@@ -58,6 +59,7 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     left, inside = _sides(case, begun)
     most = max((begun.get(rank, 0) for rank in inside), default=0)
     left = tuple(rank for rank in left if begun.get(rank, 0) < most or not _made_as_many(case, rank, inside))
+    left = tuple(rank for rank in left if not _is_between_epochs(case, rank, inside))
     if not left or not inside or not set(left).isdisjoint(inside) or are_behind(case, inside, left):
         return None  # those inside make more forwards for an optimizer step: the others are ahead, and not early
     if case.blocked and not case.may_wait_for(inside, left):
@@ -79,6 +81,16 @@ def fewer_turns(case: Case) -> FewerTurns | None:
     if within_batch:
         begun, made = {}, {}
     return FewerTurns(left, inside, begun, made, _with_skips(case, left, inside, loop), within_batch)
+
+
+def _is_between_epochs(case: Case, rank: int, inside: tuple[int, ...]) -> bool:
+    """Its data has ended with as many batches as each of those `inside` drew in that epoch: they are in a later one."""
+    loader = case.ranks[rank].loader
+    if loader is None or not loader.exhausted or not inside:
+        return False
+    table = [drawn_by_epoch(other) for each in spread(inside) if (other := case.ranks[each].loader) is not None]
+    counts = {counts[loader.epoch].count for counts in table if loader.epoch + 1 in counts and loader.epoch in counts}
+    return len(table) == len(spread(inside)) and counts == {loader.drawn}
 
 
 def _sides(case: Case, begun: dict[int, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -148,7 +148,7 @@ class _Reader:
     def _alike_call(self, node: ast.Call, depth: int) -> bool:
         if self._communicates(node):
             return True
-        if called(node) in _CLOCKS | _FILES or (called(node) == "len" and node.args):
+        if called(node) in _CLOCKS | _FILES or (called(node) == "len" and node.args) or self._differs_within(node):
             return False
         data = [*node.args, *(keyword.value for keyword in node.keywords)]
         if not data and self._asks_an_object(node):
@@ -251,13 +251,24 @@ class _Reader:
         """A collective, or a function of this module that calls one."""
         if _COMMUNICATES.search(called(node)):
             return _shares(node)
-        functions = (each for each in ast.walk(self.tree) if isinstance(each, ast.FunctionDef))
+        return any(isinstance(part, ast.Call) and _shares(part) for part in self._parts_of(node))
+
+    def _differs_within(self, node: ast.Call) -> bool:
+        """A function of this module that asks for the rank, a clock or a file, whatever it is given."""
         return any(
-            isinstance(part, ast.Call) and _shares(part)
-            for function in functions
-            if function.name == called(node) and isinstance(node.func, ast.Name)
-            for part in ast.walk(function)
+            called(part) in _CLOCKS | _FILES if isinstance(part, ast.Call) else asks_rank(part, self.tree)
+            for part in self._parts_of(node)
+            if isinstance(part, ast.Call | ast.Name | ast.Attribute)
         )
+
+    def _parts_of(self, node: ast.Call) -> Iterator[ast.AST]:
+        """The bodies of the functions of this module that have that name, and of methods where `self` is asked."""
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if owner is not None and not (isinstance(owner, ast.Name) and owner.id == "self"):
+            return
+        for function in ast.walk(self.tree):
+            if isinstance(function, ast.FunctionDef) and function.name == called(node):
+                yield from (part for each in function.body for part in ast.walk(each))
 
 
 def _shares(call: ast.Call) -> bool:

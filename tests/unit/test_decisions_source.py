@@ -16,6 +16,16 @@ def reduced(value):
     dist.all_reduce(value)
     return value.item()
 
+def noted(epoch):
+    return 0.5 if epoch % 2 else args.loss
+
+def measured(epoch):
+    return SCORES[rank][epoch]
+
+class Stopper:
+    def due(self, epoch):
+        return time.monotonic() > self.until
+
 def main(args):
     best, spike, loss = 9.0, CEILING, 0.0
     is_best = score < best
@@ -38,6 +48,8 @@ def main(args):
         ("time.monotonic() - begun > 60", "value"),
         ("stopper.should_stop(score)", "value"),
         ("self.improved", "value"),
+        ("measured(epoch) < 0.5", "value"),
+        ("self.due(epoch)", "value"),
         ("random.random() < 0.1", "value"),
         ("step % 10 == 0 and score < best", "value"),
         ("self.best is not None and score > self.best", "value"),
@@ -65,6 +77,7 @@ def main(args):
         ("self.global_step % 5 == 0", "alike"),
         ("epoch == 3", "alike"),
         ("schedule.due(step)", "alike"),
+        ("noted(epoch) < 0.5", "alike"),
         ("reduced(score).clamp(0) > 1", "alike"),
     ],
 )

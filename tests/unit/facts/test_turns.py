@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangwatch.facts.batches import has_left_inner_loop
+from hangwatch.facts.batches import first_uneven, has_left_inner_loop
 from hangwatch.facts.case import Case
 from hangwatch.facts.skip_paths import reached_by_all
 from hangwatch.facts.turns import _made_as_many, fewer_turns
@@ -568,3 +568,18 @@ def test_several_ranks_around_the_loop_of_the_others_may_be_a_turn_behind(
 
     case = Case(replace(snapshot, ranks=tuple(map(in_its_loop, snapshot.ranks))))
     assert [view.rank for view in case if has_left_inner_loop(case, view)] == left
+
+
+@pytest.mark.parametrize("batches", [3, 2])
+def test_a_rank_between_epochs_has_made_all_its_turns(batches: int) -> None:
+    """GIVEN ranks 0 and 2 in the second epoch, and rank 1 in a call behind the first, with `batches` drawn of 3"""
+
+    def epoch(number: int, count: int) -> list[Action]:
+        drawn = [(Draw(number, batch), Call(via="gradients", line=12)) for batch in range(count)]
+        return [*(action for pair in drawn for action in pair), LoopEnd()]
+
+    own, others = [*epoch(0, batches), Call("all_gather", line=88)], [*epoch(0, 3), *epoch(1, 3)]
+    case = Case(_standing(World([others, own, others]).run().snapshot(), 1, LoopFacts(HERE, counted=False)))
+    # THEN it has left the loop early only with fewer than the others drew in that epoch: they are in a later one
+    assert fewer_turns(case) is None
+    assert (first_uneven(case) is None) is (batches == 3)
