@@ -11,6 +11,7 @@ from hangwatch.judge import Case
 from hangwatch.model import Collectives, Frame, GroupHead, RankEvidence
 from tests.unit.job import C10D, snapshot
 from tests.unit.rules.step.aborts import EXTRA, USUAL, calls, lost
+from tests.unit.simulator import TRAINER
 
 IN_TORCH = Frame(C10D, 3252, "all_reduce")
 
@@ -51,6 +52,23 @@ def test_a_call_from_the_line_of_the_last_one_is_another_only_where_that_is_comp
 def test_which_of_two_groups_it_called_in_is_known_by_earlier_calls_from_there() -> None:
     assert not is_uncounted(ended(groups=("0", "1")))
     assert is_uncounted(ended(groups=("0", "1"), inside=(IN_TORCH, *USUAL)))
+
+
+def test_below_a_trainer_its_own_line_tells_one_call_from_another() -> None:
+    """GIVEN a rank that lost a peer below the user's line of the calls before"""
+
+    def below(line: int) -> tuple[Frame, ...]:
+        return (IN_TORCH, Frame(TRAINER, line, "step"), *USUAL)
+
+    def made_below(line: int) -> RankEvidence:
+        entry = ended(groups=("0", "1"), inside=below(57))
+        assert entry.reading is not None
+        calls = tuple(replace(call, frames=below(line)) for call in entry.reading.calls)
+        return replace(entry, reading=replace(entry.reading, calls=calls))
+
+    # THEN those were made there too only if the trainer's line is the same
+    assert is_uncounted(made_below(57))
+    assert not is_uncounted(made_below(90))
 
 
 def test_an_error_of_its_own_is_no_call() -> None:
